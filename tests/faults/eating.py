@@ -130,7 +130,7 @@ KINDS: dict[str, Eat] = {
 
 async def main(kind: str, size: int) -> None:
     """Warm up, eat, and say how that was."""
-    wickd = (await (await daemon_client.on_host()).ping())["pid"]
+    wickd = (await (await daemon_client.get_host_daemon()).ping())["pid"]
     with TemporaryDirectory() as folder:
         await KINDS[kind](Path(folder) / "little", 1_000_000)
         before = forget_peak() + memory(wickd)

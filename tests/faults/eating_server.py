@@ -106,7 +106,7 @@ class Config(uvicorn.Config):
         super().__init__(*given, **{{**options, "ws_max_size": 10**12}})
 
 async def write(self, data):
-    self._daemon.send({{"op": "input", "target": self._id, "data": daemon_client.text64(data)}})
+    self._daemon.send({{"op": "input", "target": self._request_id, "data": daemon_client.encode_base64(data)}})
 
 class Heavy(hub.Reader):
     def __init__(self, place):

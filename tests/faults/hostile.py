@@ -123,4 +123,4 @@ def plant_group_only(monkeypatch: pytest.MonkeyPatch) -> None:
     launch = daemon_client._LAUNCH.replace("from wick.wickd", f"{GROUP_ONLY}plant()\nfrom wick.wickd", 1)
     assert "plant()" in launch
     monkeypatch.setattr(daemon_client, "_LAUNCH", launch)
-    monkeypatch.setattr(cgroups, "controllers", dict)
+    monkeypatch.setattr(cgroups, "get_controllers", dict)

@@ -18,7 +18,7 @@ from faults.hostile import COMMANDS, GROUP_ONLY, LONG
 from faults.leaks import _running
 from faults.tally import Violated
 from wick.backends.containers import daemon_launch
-from wick.backends.containers.spec import FOREVER
+from wick.backends.containers.spec import IDLE_COMMAND
 from wick.backends.docker import Docker
 from wick.errors import BackendError
 
@@ -87,7 +87,7 @@ def _neighbours(first: int) -> dict[int, str]:
 
 def _is_its_own(line: str) -> bool:
     """Whether this is what a container does so as to be there."""
-    return line == " ".join(FOREVER) or line == "sleep 86400"
+    return line == " ".join(IDLE_COMMAND) or line == "sleep 86400"
 
 
 def is_wickd(line: str) -> bool:

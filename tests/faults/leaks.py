@@ -87,11 +87,11 @@ def temporary_files() -> set[str]:
 
 def control_groups(pid: int = 0) -> set[str]:
     """The control groups of a process's (this one's) commands; those that it keeps for the next are not counted."""
-    folders = {controller.folder for controller in cgroups.controllers().values()}
+    folders = {controller.folder for controller in cgroups.get_controllers().values()}
     there = {
         name for folder in folders for name in os.listdir(folder) if name.startswith(f"wick-{pid or os.getpid()}-")
     }
-    return there - {group.name for group in cgroups.kept()}
+    return there - {group.name for group in cgroups.list_idle_groups()}
 
 
 def containers() -> set[str]:
@@ -168,7 +168,7 @@ class Watch:
                     os.kill(pid, 9)
             time.sleep(0.01)
         for name in control_groups() - self.groups:
-            for controller in cgroups.controllers().values():
+            for controller in cgroups.get_controllers().values():
                 with suppress(OSError):
                     os.rmdir(os.path.join(controller.folder, name))
 

@@ -33,19 +33,19 @@ def unsynced() -> None:
 def unsaved() -> None:
     """Things are told before they are written, and writing takes its time."""
     from wick.stores.held_thread import HeldThread
-    from wick.stores.sqlite_writer import Writer
+    from wick.stores.sqlite_writer import SqliteWriter
 
-    real = Writer._transact
+    real = SqliteWriter._run_transaction
 
     async def saved(self: HeldThread) -> None:
         return None
 
-    def slow(self: Writer, jobs: Any) -> Any:
+    def slow(self: SqliteWriter, jobs: Any) -> Any:
         time.sleep(0.02)
         return real(self, jobs)
 
     HeldThread.saved = saved  # type: ignore[method-assign]
-    Writer._transact = slow  # type: ignore[method-assign]
+    SqliteWriter._run_transaction = slow  # type: ignore[method-assign]
 
 
 def forgetful() -> None:

@@ -133,7 +133,7 @@ async def test_cancels(tmp_path: Path) -> None:
 
 
 async def test_cancels_find_what_is_told_before_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = HeldThread._write
+    write = HeldThread._write_entries
 
     async def at_once(self: HeldThread) -> None:
         """What is told is not waited for."""
@@ -143,7 +143,7 @@ async def test_cancels_find_what_is_told_before_it_is_written(tmp_path: Path, mo
         await write(self)
 
     monkeypatch.setattr(HeldThread, "saved", at_once)
-    monkeypatch.setattr(HeldThread, "_write", late)
+    monkeypatch.setattr(HeldThread, "_write_entries", late)
     with pytest.raises(Violated, match="acknowledged and lost"):
         await cancel_often(tmp_path, 12, planted=True)
 

@@ -319,7 +319,7 @@ async def test_a_query_that_forgets_the_owner_is_noticed(
     here: Hosted, matrix: list[Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     things = await furnish(here)
-    real = sqlite.find
+    real = sqlite.find_thread
 
     def of_anybody(db: Any, owner: str, id: str, columns: str, *before: Any) -> Any:
         whose = db.execute("SELECT owner FROM threads WHERE id = ?", (id,)).fetchone()
@@ -328,7 +328,7 @@ async def test_a_query_that_forgets_the_owner_is_noticed(
     some = [row for row in matrix if row.path in ("/threads/{id}/runs", "/runs/{id}")]
     await nobody_sees(here, some, things, True, "bob")
     with monkeypatch.context() as planted:
-        planted.setattr(sqlite, "find", of_anybody)
+        planted.setattr(sqlite, "find_thread", of_anybody)
         with pytest.raises(Violated, match="GET /threads/{id}/runs, bob: 200"):
             await nobody_sees(here, some, things, True, "bob")
     with monkeypatch.context() as planted:

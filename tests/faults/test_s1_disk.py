@@ -18,7 +18,7 @@ import pytest
 from faults.tally import FULL, Tally, Violated
 from sandboxed import needs_bubblewrap
 from wick.backends.local import Local
-from wick.backends.sandbox.quota import Room
+from wick.backends.sandbox.quota import DiskSpace
 from wick.errors import BackendError
 from wick.workspace.disk_usage import DiskUsage
 
@@ -103,7 +103,7 @@ async def test_a_workspace_has_no_more_than_its_quota(tmp_path: Path, sandbox: s
 
 @needs_bubblewrap
 async def test_a_quota_that_is_not_watched_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Room, "limits", lambda self, scratch: None)
+    monkeypatch.setattr(DiskSpace, "watch_limits", lambda self, scratch: None)
     monkeypatch.setitem(globals(), "WAYS", {"many files": MANY})
     monkeypatch.setitem(globals(), "SECONDS", 0.5)
     with pytest.raises(Violated), Tally("S1", "quota, planted", planted=True) as tally:

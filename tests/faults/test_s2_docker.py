@@ -20,7 +20,7 @@ import engines
 from faults.s2_plants import Ground, Plant, is_watched
 from faults.tally import Tally, Violated
 from wick import constants
-from wick.backends.containers.spec import Plan
+from wick.backends.containers.spec import ContainerSpec
 from wick.backends.docker import Docker
 from wick.workspace.protected import PROTECTED
 
@@ -138,7 +138,7 @@ async def test_a_container_that_is_not_watched_is_noticed(
     tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every plant works where no watcher runs: else they would show nothing."""
-    monkeypatch.setattr(Plan, "shared_folders", lambda self: [])
+    monkeypatch.setattr(ContainerSpec, "shared_folders", lambda self: [])
     tally = Tally("S2", "plants for git, in a container, planted", planted=True)
     with pytest.raises(Violated), tally:
         await plant_all(tally, ContainerGround(tmp_path, "python", server))
@@ -155,11 +155,11 @@ async def test_a_kill_that_leaves_a_plant_is_noticed(tmp_path: Path, server: str
 
 GUARDED = """
 import asyncio, sys
-from wick.backends.daemon_client import on_host
+from wick.backends.daemon_client import get_host_daemon
 from wick.workspace.protected import PROTECTED
 
 async def main():
-    await (await on_host()).guard(sys.argv[1], PROTECTED, contained=sys.argv[2] == "True")
+    await (await get_host_daemon()).guard(sys.argv[1], PROTECTED, contained=sys.argv[2] == "True")
     print("guarded", flush=True)
     await asyncio.sleep(600)
 
@@ -199,7 +199,7 @@ async def test_results_name_what_was_moved(tmp_path: Path, server: str) -> None:
     assert "is neutralised" in backend.protection.says
     job = await backend.background("touch .envrc; sleep 0.2")
     async with asyncio.timeout(60):
-        link = backend._life.link
+        link = backend._lifecycle.link
         while link is not None and link.guards.open:  # nothing asks for the job
             await asyncio.sleep(0.05)
     (tmp_path / "app/.envrc").touch()  # by the user, while nothing runs
@@ -216,6 +216,9 @@ async def test_results_name_what_was_moved(tmp_path: Path, server: str) -> None:
 
 def test_a_read_only_folder_and_a_named_volume_are_not_watched() -> None:
     mounts = ("/a:/workspace", "/b:/workspace/b:ro", "/c:/c", "name:/workspace/n", "/d:/workspace/d")
-    assert Plan("id", "image", mounts=mounts).shared_folders() == [("/a", "/workspace"), ("/d", "/workspace/d")]
+    assert ContainerSpec("id", "image", binds=mounts).shared_folders() == [
+        ("/a", "/workspace"),
+        ("/d", "/workspace/d"),
+    ]
     remote = Docker("image", engine="ssh://far", volumes={"/a": "/workspace"})
     assert "neutralised" not in remote.protection.says

@@ -310,8 +310,8 @@ async def test_no_flood_of_names_uncovers_anything(tmp_path: Path, what: str) ->
 @needs_bubblewrap
 async def test_a_flood_that_uncovers_something_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fault: the first covers only, and the rest is left open."""
-    real = protected_paths.covers
-    monkeypatch.setattr(protected_paths, "covers", lambda *args: real(*args)[:2])
+    real = protected_paths.plan_covers
+    monkeypatch.setattr(protected_paths, "plan_covers", lambda *args: real(*args)[:2])
     with pytest.raises(Violated), Tally("S3", "floods, planted", planted=True) as tally:
         await flood(tally, tmp_path / "workspace", "dot-env files", 20)
     assert [why for why in tally.violations if "read" in why] and [why for why in tally.violations if "changed" in why]

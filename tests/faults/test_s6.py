@@ -134,7 +134,7 @@ def flip_rows(folder: Path, every: int = 1, planted: bool = False) -> None:
         found = db.execute("SELECT seq, kind, at, data, sum FROM entries ORDER BY seq").fetchall()
     with Tally("S6", "bits of stored rows flipped", planted=planted) as tally, no_code():
         for seq, kind, at, data, sum in found:
-            good = rows.entry_of("t", seq, (seq, kind, at, data, sum))
+            good = rows.entry_from_row("t", seq, (seq, kind, at, data, sum))
             for bit in range(0, 8 * len(data), every):
                 _flip(tally, seq, (seq, kind, at, _with(data, bit), sum), good)
             for bit in range(0, 8 * len(kind), every):
@@ -154,7 +154,7 @@ def _with(content: bytes, bit: int) -> bytes:
 def _flip(tally: Tally, seq: int, row: Any, good: dict[str, Any]) -> None:
     with tally.trying(f"entry {seq}"):
         try:
-            found = rows.entry_of("t", seq, row)
+            found = rows.entry_from_row("t", seq, row)
         except StoreError as error:
             assert error.code == "corrupt", error
             return
@@ -180,11 +180,11 @@ def test_bytes_of_the_file(folder: Path) -> None:
 def test_flips_find_a_missing_checksum(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def unchecked(id: str, expected: int, row: Sequence[Any]) -> dict[str, Any]:
         try:
-            return {"seq": row[0], "kind": row[1], "at": row[2], "data": rows.decode(row[3])}
+            return {"seq": row[0], "kind": row[1], "at": row[2], "data": rows.decode_json(row[3])}
         except ValueError as error:
-            raise rows.corrupt(id, expected, str(error)) from error
+            raise rows.corrupt_error(id, expected, str(error)) from error
 
-    monkeypatch.setattr(rows, "entry_of", unchecked)
+    monkeypatch.setattr(rows, "entry_from_row", unchecked)
     with pytest.raises(Violated, match="it reads"):
         flip_rows(folder, every=7, planted=True)
     said = (folder / "threads.db").read_bytes().find(b"Thanks.")

@@ -127,11 +127,11 @@ def _look_at_processes() -> None:
 
 def _groups() -> set[str]:
     """The control groups of this process's commands; those that it keeps for the next are not counted."""
-    if not cgroups.controllers.cache_info().currsize:
+    if not cgroups.get_controllers.cache_info().currsize:
         return set()
-    folders = {controller.folder for controller in cgroups.controllers().values()}
+    folders = {controller.folder for controller in cgroups.get_controllers().values()}
     there = {name for folder in folders for name in _listed(folder) if name.startswith(f"wick-{os.getpid()}-")}
-    return there - {group.name for group in cgroups.kept()}
+    return there - {group.name for group in cgroups.list_idle_groups()}
 
 
 def _look_at_containers() -> None:

@@ -87,9 +87,9 @@ def there(path: str | Path) -> bool:
 
 def groups() -> set[str]:
     """The control groups of this process's commands; those that are kept for the next ones are empty."""
-    folders = {controller.folder for controller in cgroups.controllers().values()}
+    folders = {controller.folder for controller in cgroups.get_controllers().values()}
     found = {name for folder in folders for name in os.listdir(folder) if name.startswith(f"wick-{os.getpid()}-")}
-    return found - {group.name for group in cgroups.kept()}
+    return found - {group.name for group in cgroups.list_idle_groups()}
 
 
 async def gone(text: str) -> None:

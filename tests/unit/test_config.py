@@ -479,7 +479,7 @@ mcp: {servers: {files: {command: mcp-files}}, pins: pins.json}
     assert str(tmp_path / "kept") in repr(ring(agent, "sessions").store)
     assert str(tmp_path / "pins.json") in repr(ring(agent, "mcp").pins)
     docker = load(write("model: demo\nbackend: {type: docker, image: x, volumes: {./a: /a, cache: /c, ~/b: /b}}\n"))
-    mounted = str(ring(docker.agent(), "filesystem").backend._plan.mounts)
+    mounted = str(ring(docker.agent(), "filesystem").backend._spec.binds)
     assert str(tmp_path / "a") in mounted and str(Path("~/b").expanduser()) in mounted
     assert "cache" in mounted and str(tmp_path / "cache") not in mounted
 

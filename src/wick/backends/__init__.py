@@ -1,1 +1,1 @@
-"""Where files are and commands run: on this machine, in a container, or in the thread itself."""
+"""Backends: files and commands on this machine, in a container, or files in the thread itself."""

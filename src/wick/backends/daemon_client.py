@@ -1,10 +1,10 @@
-"""Commands and file operations by a wickd: the one of this host, or one in a container.
+"""The client of wickd: runs commands and file operations on this host or in a container.
 
     daemon = await on_host()
     done = await daemon.run("make test", workdir="/srv/app", timeout=60)
 
-`Daemon` is an asyncio protocol, so any transport carries it: a socket pair (`on_host`), TCP, a unix socket, or the
-stream of an exec in a container (whoever takes its frames apart hands the payload to `data_received`).
+`Daemon` is an asyncio protocol, so it works over any transport: a socket pair (`get_host_daemon`), TCP, a unix socket,
+or the stream of an exec in a container (a frame decoder passes the payload to `data_received`).
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ from weakref import WeakKeyDictionary
 from wick import constants
 from wick._internal.tasks import run_detached
 from wick.backends import daemon_replies
-from wick.backends.daemon_protocol import Gone, OnChunk, Pending, Wire, text64
+from wick.backends.daemon_protocol import DaemonConnection, DaemonLost, OnChunk, PendingRequest, encode_base64
 from wick.errors import BackendError
 from wick.protocols import OnOutput
 from wick.workspace.processes import clean_environment
 from wick.workspace.results import CommandResult, JobInfo, JobOutput, Json
 
-__all__ = ["Daemon", "DaemonTerminal", "Gone", "on_host"]
+__all__ = ["Daemon", "DaemonLost", "DaemonTerminal", "get_host_daemon"]
 
 
-class Daemon(Wire):
+class Daemon(DaemonConnection):
     """One connection to a wickd.
 
-    `loop.create_connection(Daemon, …)` and the like give it its transport; `Daemon.over(reader, writer)` takes
-    asyncio's streams. `token` is shown first, where wickd listens on a port or a socket.
+    `loop.create_connection(Daemon, …)` and similar set its transport; `Daemon.from_streams(reader, writer)` wraps
+    asyncio's streams. `token` authenticates the connection if wickd listens on a port or a socket.
     """
 
     def __init__(self, *, name: str = "wickd", token: str = "") -> None:
         super().__init__(name=name, token=token)
-        self._at_once = asyncio.Semaphore(constants.COMMANDS_AT_ONCE)
+        self._command_slots = asyncio.Semaphore(constants.COMMANDS_AT_ONCE)
 
     @classmethod
-    def over(cls, reader: Any, writer: Any, *, name: str = "wickd", token: str = "") -> Daemon:
-        """A daemon over `await reader.read(n)` and a writer's `write`, `close` and `is_closing`."""
+    def from_streams(cls, reader: Any, writer: Any, *, name: str = "wickd", token: str = "") -> Daemon:
+        """Return a daemon over `await reader.read(n)` and a writer's `write`, `close` and `is_closing`."""
         daemon = cls(name=name, token=token)
         daemon.connection_made(writer)
         daemon.read_from(reader)
         return daemon
 
-    async def _result(self, request: Json, limit: float = constants.DAEMON_ANSWER_SECONDS) -> Json:
-        return daemon_replies.result(await self.ask(request, limit))
+    async def _request_result(self, request: Json, limit: float = constants.DAEMON_ANSWER_SECONDS) -> Json:
+        return daemon_replies.parse_result(await self.request(request, limit))
 
     # -- commands ---------------------------------------------------------------------------------------------------
 
@@ -76,26 +76,26 @@ class Daemon(Wire):
         read: bool = False,
         whole: bool = False,
     ) -> CommandResult:
-        """Run a shell command, or a program by its arguments, to its end. Cancelling ends it and waits until it has.
+        """Run a shell command or an argument list, and wait for it. Cancelling ends it and waits for its end.
 
         `env` is the whole environment; without it the command gets wickd's, from an allow-list. `limits` are rlimits:
         memory, pids, cpu, files, file_size. `cgroup` names cgroup.procs files to join. Each of `data` can be read by
-        the command from a descriptor whose number stands for "%fd0%", "%fd1%" … in argv. `landlock` is
+        the command from a descriptor whose number replaces "%fd0%", "%fd1%" … in argv. `landlock` is
         {"read": [paths], "write": [paths], "pinned": [paths], "fixed": [paths], "network": bool}. `disk` is
         {"paths": [paths], "quota": bytes, "used": bytes, "reserve": bytes}: the command is ended when its workspace is
-        too large, or the disk too full. With `read` it is an error when the command ends before it has read all
-        of `stdin`, with `whole` when something that it started still has its output open then.
+        too large, or the disk too full. With `read` it is an error if the command ends before it has read all
+        of `stdin`, with `whole` if a child process then still has its output open.
         """
         limit = constants.COMMAND_SECONDS if timeout is None else timeout
-        request = {"timeout": limit, **_command(cmd, argv, workdir, env, limits, cgroup, data, landlock, disk)}
+        request = {"timeout": limit, **_command_fields(cmd, argv, workdir, env, limits, cgroup, data, landlock, disk)}
         if stdin:
-            request["stdin64"] = text64(stdin)
+            request["stdin64"] = encode_base64(stdin)
         if on_output is not None:
             request["stream"] = True
         request |= {name: True for name, wanted in (("read", read), ("whole", whole)) if wanted}
-        async with self._at_once:
-            reply = await self.ask(request, limit + constants.DAEMON_GRACE_SECONDS, cast(OnChunk | None, on_output))
-        return daemon_replies.executed(reply)
+        async with self._command_slots:
+            reply = await self.request(request, limit + constants.DAEMON_GRACE_SECONDS, cast(OnChunk | None, on_output))
+        return daemon_replies.parse_executed(reply)
 
     async def job(
         self,
@@ -112,21 +112,25 @@ class Daemon(Wire):
         label: str = "",
         guard: str = "",
     ) -> JobInfo:
-        """Start a command that goes on in the background; `label` is what `Job.command` says (default: the command)."""
-        request = _command(cmd, argv, workdir, env, limits, cgroup, data, landlock, disk)
-        return daemon_replies.job(await self._result({"op": "job", "label": label, "guard": guard, **request}))
+        """Start a background command; `label` is the value of `Job.command` (default: the command)."""
+        request = _command_fields(cmd, argv, workdir, env, limits, cgroup, data, landlock, disk)
+        return daemon_replies.parse_job(
+            await self._request_result({"op": "job", "label": label, "guard": guard, **request})
+        )
 
     async def jobs(self) -> list[JobInfo]:
-        """The jobs of this connection, those that ended lately among them."""
-        return daemon_replies.jobs(await self._result({"op": "jobs"}))
+        """Return the jobs of this connection, including recently ended ones."""
+        return daemon_replies.parse_jobs(await self._request_result({"op": "jobs"}))
 
     async def job_output(self, id: str, *, offset: int = 0) -> JobOutput:
-        """What a job has printed since `offset`; where that was too long ago, from a later one."""
-        return daemon_replies.job_output(await self._result({"op": "job_output", "job": id, "offset": offset}))
+        """Return the output of a job since `offset`, or since the oldest buffered byte."""
+        return daemon_replies.parse_job_output(
+            await self._request_result({"op": "job_output", "job": id, "offset": offset})
+        )
 
     async def end_job(self, id: str) -> JobInfo:
-        """End a job and everything it started, and wait until it has ended."""
-        return daemon_replies.job(await self._result({"op": "end_job", "job": id}))
+        """End a job and its child processes, and wait for their end."""
+        return daemon_replies.parse_job(await self._request_result({"op": "end_job", "job": id}))
 
     async def terminal(
         self,
@@ -143,8 +147,8 @@ class Daemon(Wire):
         landlock: Mapping[str, Any] | None = None,
         disk: Mapping[str, Any] | None = None,
     ) -> DaemonTerminal:
-        """Start a command in a terminal of its own."""
-        request = _command(cmd, argv, workdir, env, limits, cgroup, data, landlock, disk)
+        """Start a command in a pseudo-terminal."""
+        request = _command_fields(cmd, argv, workdir, env, limits, cgroup, data, landlock, disk)
         terminal = DaemonTerminal(self)
         await terminal.open({"op": "pty", "rows": rows, "columns": columns, **request})
         return terminal
@@ -154,15 +158,15 @@ class Daemon(Wire):
     async def guard(self, root: str, protect: Sequence[str], *, arm: bool = True, contained: bool = False) -> Json:
         """Watch a workspace while a command runs there; return its protected paths as `entries`, and a `guard`."""
         request = {"op": "guard", "root": root, "protect": [*protect], "arm": arm, "contained": contained}
-        return await self._result(request, constants.GUARD_WALK_SECONDS)
+        return await self._request_result(request, constants.GUARD_WALK_SECONDS)
 
     async def release(self, guard: str) -> Json:
-        """The command has ended: return the plants that were neutralised (`moved`), and those that were not."""
-        return await self._result({"op": "release", "guard": guard}, constants.GUARD_WALK_SECONDS)
+        """Release a guard after its command; return the neutralised plants (`moved`) and the others (`stuck`)."""
+        return await self._request_result({"op": "release", "guard": guard}, constants.GUARD_WALK_SECONDS)
 
     async def unwatch(self, root: str) -> None:
-        """No command runs in a workspace, and none is expected soon."""
-        await self._result({"op": "unwatch", "root": root})
+        """Stop watching a workspace in which no command runs."""
+        await self._request_result({"op": "unwatch", "root": root})
 
     # -- files and the rest -----------------------------------------------------------------------------------------
 
@@ -171,22 +175,24 @@ class Daemon(Wire):
     ) -> Json:
         """Do a file operation of `Workspace(root, protect)`: `await daemon.file("read", root, path="a.txt")`.
 
-        What cannot be done is a BackendError with its code. `write` takes `content` as a text or as bytes.
+        Failures raise a BackendError with a code. `write` takes `content` as text or bytes.
         """
         if isinstance(args.get("content"), bytes):
-            args["content64"] = text64(args.pop("content"))
+            args["content64"] = encode_base64(args.pop("content"))
         limit = constants.FILE_SECONDS if timeout is None else timeout
         request = {**args, "op": op, "root": root, "timeout": limit}
         if protect is not None:
             request["protect"] = list(protect)
-        return daemon_replies.file(op, await self._result(request, limit + constants.DAEMON_GRACE_SECONDS))
+        return daemon_replies.parse_file_result(
+            op, await self._request_result(request, limit + constants.DAEMON_GRACE_SECONDS)
+        )
 
     async def ping(self, timeout: float = 5.0) -> Json:
-        """What wickd says of itself: protocol, pid, python, uid. One that does not answer in time is left."""
-        return await self._result({"op": "ping"}, timeout)
+        """Return wickd's protocol, pid, python and uid; close the connection at the timeout."""
+        return await self._request_result({"op": "ping"}, timeout)
 
 
-def _command(
+def _command_fields(
     cmd: str,
     argv: Sequence[str],
     workdir: str,
@@ -197,93 +203,93 @@ def _command(
     landlock: Mapping[str, Any] | None,
     disk: Mapping[str, Any] | None,
 ) -> Json:
-    """The fields of a request that say what to run, without those that say nothing."""
+    """Return the non-empty fields of a request that describe its command."""
     fields: Json = {
         "cmd": cmd,
         "argv": list(argv),
         "workdir": workdir,
         "limits": dict(limits or {}),
         "cgroup": list(cgroup),
-        "data": [text64(one) for one in data],
+        "data": [encode_base64(one) for one in data],
     }
-    told = {name: value for name, value in fields.items() if value}
+    given = {name: value for name, value in fields.items() if value}
     if env is not None:
-        told["env"] = dict(env)
+        given["env"] = dict(env)
     if landlock is not None:
-        told["landlock"] = dict(landlock)
+        given["landlock"] = dict(landlock)
     if disk is not None:
-        told["disk"] = dict(disk)
-    return told
+        given["disk"] = dict(disk)
+    return given
 
 
 class DaemonTerminal:
-    """A terminal of wickd (`wick.protocols.Terminal`). `exit_code` is there when its end has been read."""
+    """A terminal of wickd (`wick.protocols.Terminal`). `exit_code` is set once its end has been read."""
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
         self._chunks: deque[bytes] = deque()
-        self._held = 0
-        self._news = asyncio.Event()
-        self._pending: Pending | None = None
+        self._buffered_bytes = 0
+        self._changed = asyncio.Event()
+        self._pending: PendingRequest | None = None
         self.exit_code: int | None = None
 
     async def open(self, request: Json) -> None:
         began = asyncio.Event()
-        pending = self._pending = await self._daemon.begin(request, self._take, began.set)
+        pending = self._pending = await self._daemon.send_request(request, self._receive, began.set)
         pending.final.add_done_callback(lambda _: began.set())
-        pending.final.add_done_callback(lambda _: self._news.set())
+        pending.final.add_done_callback(lambda _: self._changed.set())
         try:
             async with asyncio.timeout(constants.DAEMON_ANSWER_SECONDS):
                 await began.wait()
         except TimeoutError:
-            self._daemon.leave("it did not open a terminal")
+            self._daemon.abort("it did not open a terminal")
         except asyncio.CancelledError:
-            await self._daemon.end(pending)
+            await self._daemon.cancel_request(pending)
             raise
         if pending.final.done():
             daemon_replies.raise_error(pending.final.result())
 
-    def _take(self, name: str, data: bytes) -> None:
+    def _receive(self, name: str, data: bytes) -> None:
         self._chunks.append(data)
-        self._held += len(data)
-        self._news.set()
-        if self._held > 4 * constants.TERMINAL_WINDOW_BYTES:
-            self._daemon.leave("it sent more of a terminal's output than it may")
+        self._buffered_bytes += len(data)
+        self._changed.set()
+        if self._buffered_bytes > 4 * constants.TERMINAL_WINDOW_BYTES:
+            self._daemon.abort("it sent more of a terminal's output than it may")
 
     @property
-    def _id(self) -> str:
+    def _request_id(self) -> str:
         return self._pending.id if self._pending else ""
 
     async def read(self) -> bytes:
-        """The next bytes; none at the end."""
+        """Return the next bytes; empty at the end."""
         while not self._chunks:
-            if self._over():
+            if self._has_ended():
                 return b""
-            self._news.clear()
-            await self._news.wait()
+            self._changed.clear()
+            await self._changed.wait()
         data = b"".join(self._chunks)
         self._chunks.clear()
-        self._held = 0
-        self._daemon.send({"op": "taken", "target": self._id, "bytes": len(data)})
+        self._buffered_bytes = 0
+        self._daemon.send({"op": "taken", "target": self._request_id, "bytes": len(data)})
         return data
 
-    def _over(self) -> bool:
+    def _has_ended(self) -> bool:
         if self._pending is None or not self._pending.final.done():
             return self._pending is None
-        with suppress(Gone):
-            self.exit_code = daemon_replies.exit_code(self._pending.final.result())
+        with suppress(DaemonLost):
+            self.exit_code = daemon_replies.parse_exit_code(self._pending.final.result())
         return True
 
     async def write(self, data: bytes) -> None:
-        """Type something; waits while the programs in the terminal do not read."""
+        """Write input; wait while the programs in the terminal do not read."""
         for start in range(0, len(data), 32_768):
-            request = {"op": "input", "target": self._id, "data": text64(data[start : start + 32_768])}
-            while await self._busy(request):  # noqa: ASYNC110 - nobody says when it no longer is
+            request = {"op": "input", "target": self._request_id, "data": encode_base64(data[start : start + 32_768])}
+            while await self._is_busy(request):  # noqa: ASYNC110 - wickd sends no event for this
                 await asyncio.sleep(0.05)
 
-    async def _busy(self, request: Json) -> bool:
+    async def _is_busy(self, request: Json) -> bool:
         try:
-            await self._daemon._result(request)
+            await self._daemon._request_result(request)
         except BackendError as error:
             if error.code != "busy":
                 raise
@@ -291,19 +297,21 @@ class DaemonTerminal:
         return False
 
     async def resize(self, rows: int, columns: int) -> None:
-        await self._daemon._result({"op": "resize", "target": self._id, "rows": rows, "columns": columns})
+        await self._daemon._request_result(
+            {"op": "resize", "target": self._request_id, "rows": rows, "columns": columns}
+        )
 
     async def close(self) -> None:
-        """End the terminal and everything that runs in it."""
+        """End the terminal and all processes in it."""
         if self._pending is not None and not self._pending.final.done():
-            await self._daemon.end(self._pending)
+            await self._daemon.cancel_request(self._pending)
         self._chunks.clear()
-        self._news.set()
+        self._changed.set()
 
 
 # -- the wickd of this host -----------------------------------------------------------------------------------------
 
-# wick itself is far more than wickd needs, so its modules are found without importing `wick/__init__.py`.
+# wickd needs few modules of wick, so they are imported without running `wick/__init__.py`.
 _LAUNCH = """
 import sys, types
 folder = sys.argv[1]
@@ -316,18 +324,18 @@ _PACKAGE = str(Path(__file__).parent.parent)
 
 
 @dataclass(slots=True)
-class _Host:
-    """What an event loop has: its wickd, the generator that keeps it, and a lock so that one is started at a time."""
+class _HostState:
+    """The wickd of an event loop, the generator that holds it, and the lock for starting it."""
 
     lock: asyncio.Lock
     daemon: Daemon | None = None
     keeper: AsyncGenerator[Daemon, None] | None = None
 
 
-_hosts: WeakKeyDictionary[asyncio.AbstractEventLoop, _Host] = WeakKeyDictionary()
+_hosts: WeakKeyDictionary[asyncio.AbstractEventLoop, _HostState] = WeakKeyDictionary()
 
 
-class _OnHost(Daemon):
+class _HostDaemon(Daemon):
     """A wickd that this process has started."""
 
     def __init__(self) -> None:
@@ -335,18 +343,18 @@ class _OnHost(Daemon):
         self._process: subprocess.Popen[bytes] | None = None
 
     async def start(self, theirs: socket.socket) -> None:
-        """Start it: without wick's secrets, and in a session of its own, so that Ctrl-C is for wick to deal with."""
+        """Start the process with a clean environment, in a new session, so that Ctrl-C reaches only wick."""
         command = [sys.executable, "-I", "-S", "-c", _LAUNCH, _PACKAGE, "--parent", str(os.getpid())]
         stream, env = theirs.fileno(), clean_environment()
         try:
             with theirs:
-                self._process = _spawned(command, stream, env)
+                self._process = _spawn(command, stream, env)
             await self.ping(constants.HOST_START_SECONDS)
-        except (OSError, Gone) as error:
-            raise Gone(f"wickd cannot be started with {sys.executable}: {error}", began=False) from None
+        except (OSError, DaemonLost) as error:
+            raise DaemonLost(f"wickd cannot be started with {sys.executable}: {error}", began=False) from None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """wickd ends by itself now, and all that it runs; one that does not, for it was stopped, is killed."""
+        """Kill wickd if it does not exit by itself, for example because it is stopped."""
         super().connection_lost(exc)
         if self._process is not None:
             asyncio.get_running_loop().call_later(constants.CANCEL_GRACE_SECONDS, self._process.kill)
@@ -359,12 +367,12 @@ class _OnHost(Daemon):
                     await asyncio.sleep(0.005)
 
 
-async def on_host() -> Daemon:
-    """The wickd of this host for this event loop: started when first needed, again if it died, ended with the loop."""
+async def get_host_daemon() -> Daemon:
+    """Return the wickd of this host for this event loop: started on demand, and ended with the loop."""
     loop = asyncio.get_running_loop()
     host = _hosts.get(loop)
     if host is None:
-        host = _hosts[loop] = _Host(asyncio.Lock())
+        host = _hosts[loop] = _HostState(asyncio.Lock())
     if host.daemon is not None and host.daemon.alive:
         return host.daemon
     async with host.lock:
@@ -373,17 +381,17 @@ async def on_host() -> Daemon:
         keeper, host.daemon = host.keeper, None
         if keeper is not None:
             await keeper.aclose()
-        host.keeper = _keep()
+        host.keeper = _hold_daemon()
         host.daemon = await anext(host.keeper)
         return host.daemon
 
 
-async def _keep() -> AsyncGenerator[Daemon, None]:
-    """Holds a wickd. A loop that ends closes its async generators, and so ends wickd and all that it runs."""
+async def _hold_daemon() -> AsyncGenerator[Daemon, None]:
+    """Hold a wickd. An ending event loop closes its async generators, and so ends wickd and its commands."""
     loop = asyncio.get_running_loop()
     ours, theirs = socket.socketpair()
     try:
-        _, daemon = await run_detached(loop.create_unix_connection(_OnHost, sock=ours))
+        _, daemon = await run_detached(loop.create_unix_connection(_HostDaemon, sock=ours))
     except BaseException:
         ours.close()
         theirs.close()
@@ -394,9 +402,9 @@ async def _keep() -> AsyncGenerator[Daemon, None]:
     finally:
         host = _hosts.get(loop)
         if host is not None and host.daemon is daemon:
-            del _hosts[loop]  # it refers to its loop, which would never be freed
+            del _hosts[loop]  # the daemon refers to its loop, the key, which would never be freed
         await daemon.stop()
 
 
-def _spawned(command: list[str], stream: int, env: dict[str, str]) -> subprocess.Popen[bytes]:
+def _spawn(command: list[str], stream: int, env: dict[str, str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdin=stream, stdout=stream, env=env, start_new_session=True, cwd="/")

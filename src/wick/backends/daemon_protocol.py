@@ -1,4 +1,4 @@
-"""Lines of JSON to and from a wickd: who asked what, who waits for which reply, and what happens when none comes."""
+"""The JSON lines protocol of wickd: requests in flight, their replies, and timeouts."""
 
 from __future__ import annotations
 
@@ -18,49 +18,49 @@ OUTPUTS = frozenset(("stdout", "stderr", "output"))
 END_LINE = b"\n"
 
 
-class Gone(BackendError):
-    """The connection to wickd is not there, or broke off. `began`: the request may have been carried out."""
+class DaemonLost(BackendError):
+    """Raised if the connection to wickd is missing or lost. `began`: the request may have been executed."""
 
     def __init__(self, message: str, *, began: bool) -> None:
         super().__init__(message, "unavailable")
         self.began = began
 
 
-class Pending:
-    """A request in flight: its final reply is waited for, what comes before is given to `on_chunk` and `on_result`."""
+class PendingRequest:
+    """A request in flight: `final` is its last reply; earlier ones go to `on_chunk` and `on_result`."""
 
-    __slots__ = ("id", "final", "on_chunk", "on_result", "broken")
+    __slots__ = ("id", "final", "on_chunk", "on_result", "callback_error")
 
     def __init__(self, id: str, on_chunk: OnChunk | None, on_result: Callable[[], None] | None) -> None:
         self.id, self.on_chunk, self.on_result = id, on_chunk, on_result
         self.final: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
-        self.broken: Exception | None = None  # what `on_chunk` raised
+        self.callback_error: Exception | None = None  # raised by `on_chunk`
 
-    def settle(self, reply: Json) -> None:
+    def resolve(self, reply: Json) -> None:
         if not self.final.done():
             self.final.set_result(reply)
 
     def fail(self, error: BaseException) -> None:
         if not self.final.done():
             self.final.set_exception(error)
-            self.final.exception()  # somebody may have stopped waiting
+            self.final.exception()  # mark it as retrieved, as the waiter may be cancelled
 
 
-class Wire(asyncio.Protocol):
+class DaemonConnection(asyncio.Protocol):
     """One connection to a wickd, many requests at a time.
 
-    What comes back is not trusted: a wickd may run where the commands do. One that does not behave is left.
+    Replies are not trusted: a wickd may run beside commands. A protocol violation closes the connection.
     """
 
     def __init__(self, *, name: str = "wickd", token: str = "") -> None:
         self.name, self._token = name, token
         self._transport: Any = None
         self._lost: asyncio.Future[None] | None = None
-        self._said, self._searched = bytearray(), 0
-        self._pending: dict[str, Pending] = {}
-        self._count = 0
+        self._buffer, self._searched = bytearray(), 0
+        self._pending: dict[str, PendingRequest] = {}
+        self._request_count = 0
         self._paused: asyncio.Future[None] | None = None
-        self._why = "it is closed"
+        self._close_reason = "it is closed"
         self._reading: asyncio.Task[None] | None = None
 
     # -- asyncio's side ---------------------------------------------------------------------------------------------
@@ -77,9 +77,11 @@ class Wire(asyncio.Protocol):
         self._lost.set_result(None)
         self.resume_writing()
         waiting, self._pending = self._pending, {}
-        why = f"the connection to {self.name} ended ({exc or self._why}); the request may have been carried out"
+        why = (
+            f"the connection to {self.name} ended ({exc or self._close_reason}); the request may have been carried out"
+        )
         for pending in waiting.values():
-            pending.fail(Gone(why, began=True))
+            pending.fail(DaemonLost(why, began=True))
 
     def pause_writing(self) -> None:
         self._paused = asyncio.get_running_loop().create_future()
@@ -90,26 +92,26 @@ class Wire(asyncio.Protocol):
         self._paused = None
 
     def data_received(self, data: bytes) -> None:
-        """Take what came, in pieces of any size."""
-        self._said += data
-        while (end := self._said.find(END_LINE, self._searched)) >= 0:
-            self._take(self._cut(end + 1))
-        self._searched = len(self._said)
+        """Buffer received bytes and handle complete lines."""
+        self._buffer += data
+        while (end := self._buffer.find(END_LINE, self._searched)) >= 0:
+            self._handle_line(self._cut_line(end + 1))
+        self._searched = len(self._buffer)
         if self._searched > constants.WIRE_LINE_BYTES:
-            self.leave(f"it sent more than {constants.WIRE_LINE_BYTES} bytes in one line")
+            self.abort(f"it sent more than {constants.WIRE_LINE_BYTES} bytes in one line")
 
-    def _cut(self, size: int) -> bytearray:
-        """The next line, of that size; one that stands alone is not copied, for it may be large."""
+    def _cut_line(self, size: int) -> bytearray:
+        """Cut the next line from the buffer; a line that fills it is not copied, as it may be large."""
         self._searched = 0
-        if size == len(self._said):
-            line, self._said = self._said, bytearray()
+        if size == len(self._buffer):
+            line, self._buffer = self._buffer, bytearray()
         else:
-            line = self._said[:size]
-            del self._said[:size]
+            line = self._buffer[:size]
+            del self._buffer[:size]
         return line
 
     def read_from(self, reader: Any) -> None:
-        """For asyncio's streams, which are read, where transports call back; a task does it until the end."""
+        """Start a task that reads an asyncio stream until its end."""
         self._reading = asyncio.ensure_future(self._read_all(reader))
 
     async def _read_all(self, reader: Any) -> None:
@@ -124,118 +126,120 @@ class Wire(asyncio.Protocol):
 
     # -- replies ----------------------------------------------------------------------------------------------------
 
-    def _take(self, line: bytearray) -> None:
+    def _handle_line(self, line: bytearray) -> None:
         try:
             reply = json.loads(line)
             pending = self._pending.get(reply["id"])
         except (ValueError, TypeError, KeyError, RecursionError):
-            return self.leave("it sent something that is no reply")
+            return self.abort("it sent something that is no reply")
         if pending is None:
-            return None  # of a request that nobody waits for any more
+            return None  # its request was abandoned
         if "chunk" in reply:
-            return self._take_chunk(reply, pending)
+            return self._handle_chunk(reply, pending)
         if pending.on_result is not None and "result" in reply:
             return pending.on_result()
         del self._pending[pending.id]
-        return pending.settle(reply)
+        return pending.resolve(reply)
 
-    def _take_chunk(self, reply: Json, pending: Pending) -> None:
+    def _handle_chunk(self, reply: Json, pending: PendingRequest) -> None:
         try:
             name, data = reply["chunk"], b64decode(reply["data"], validate=True)
             if name not in OUTPUTS:
                 raise ValueError(name)
         except (ValueError, TypeError, KeyError, binascii.Error):
-            return self.leave("it sent an output that is none")
-        if pending.on_chunk is None or pending.broken is not None:
+            return self.abort("it sent an output that is none")
+        if pending.on_chunk is None or pending.callback_error is not None:
             return
         try:
             pending.on_chunk(name, data)
         except Exception as error:
-            pending.broken = error
+            pending.callback_error = error
             self.send({"op": "cancel", "target": pending.id})
 
-    def leave(self, why: str) -> None:
-        """Break off, for the other side does not behave."""
-        self._why = why
+    def abort(self, why: str) -> None:
+        """Close the connection after a protocol violation or a timeout."""
+        self._close_reason = why
         if self._transport is not None:
             getattr(self._transport, "abort", self._transport.close)()
-        self._said, self._searched = bytearray(), 0
+        self._buffer, self._searched = bytearray(), 0
         self.connection_lost(None)
 
     # -- requests ---------------------------------------------------------------------------------------------------
 
     @property
     def alive(self) -> bool:
-        """Whether requests can be sent."""
+        """True while requests can be sent."""
         return self._lost is not None and not self._lost.done() and not self._transport.is_closing()
 
     def _new_id(self) -> str:
-        self._count += 1
-        return f"r{self._count}"
+        self._request_count += 1
+        return f"r{self._request_count}"
 
     def send(self, request: Json) -> None:
-        """Send something without waiting for a reply."""
+        """Send a request without waiting for its reply."""
         if self.alive:
-            self._transport.write(_line({"id": self._new_id(), **request}))
+            self._transport.write(_encode_line({"id": self._new_id(), **request}))
 
-    async def begin(
+    async def send_request(
         self, request: Json, on_chunk: OnChunk | None = None, on_result: Callable[[], None] | None = None
-    ) -> Pending:
-        """Send a request as soon as there is room for it."""
+    ) -> PendingRequest:
+        """Send a request once the transport is writable."""
         id = self._new_id()
-        line = _line({"id": id, **request})
+        line = _encode_line({"id": id, **request})
         if self._paused is not None:
-            await self._writable()
+            await self._wait_writable()
         if not self.alive:
-            raise Gone(f"{self.name} cannot be reached ({self._why}); the request was not sent", began=False)
-        pending = self._pending[id] = Pending(id, on_chunk, on_result)
+            raise DaemonLost(
+                f"{self.name} cannot be reached ({self._close_reason}); the request was not sent", began=False
+            )
+        pending = self._pending[id] = PendingRequest(id, on_chunk, on_result)
         self._transport.write(line)
         return pending
 
-    async def _writable(self) -> None:
-        """Wait until wickd has read what was sent before."""
+    async def _wait_writable(self) -> None:
+        """Wait until the write buffer has drained."""
         try:
             async with asyncio.timeout(constants.DAEMON_ANSWER_SECONDS):
                 while self._paused is not None and self.alive:
                     await asyncio.shield(self._paused)
         except TimeoutError:
-            self.leave(f"it did not read for {constants.DAEMON_ANSWER_SECONDS:g} s")
+            self.abort(f"it did not read for {constants.DAEMON_ANSWER_SECONDS:g} s")
 
-    async def ask(self, request: Json, limit: float, on_chunk: OnChunk | None = None) -> Json:
-        """The final reply to a request. `limit` is the last resort, for a wickd that does not answer at all."""
-        pending = await self.begin(request, on_chunk)
-        late = asyncio.get_running_loop().call_later(limit, self.leave, f"it did not answer within {limit:g} s")
+    async def request(self, request: Json, limit: float, on_chunk: OnChunk | None = None) -> Json:
+        """Send a request and return its final reply. `limit` is a timeout that closes the connection."""
+        pending = await self.send_request(request, on_chunk)
+        late = asyncio.get_running_loop().call_later(limit, self.abort, f"it did not answer within {limit:g} s")
         try:
             reply = await pending.final
         except asyncio.CancelledError:
-            await self.end(pending)
+            await self.cancel_request(pending)
             raise
         finally:
             late.cancel()
             self._pending.pop(pending.id, None)
-        if pending.broken is not None:
-            raise pending.broken
+        if pending.callback_error is not None:
+            raise pending.callback_error
         return reply
 
-    async def end(self, pending: Pending) -> None:
-        """Cancel a request and wait until it has ended: a moment, which cannot be cancelled itself."""
-        self.send({"op": "cancel", "target": pending.id})  # even if its reply came just now: it may have begun a job
+    async def cancel_request(self, pending: PendingRequest) -> None:
+        """Cancel a request and wait for its end; this short wait ignores cancellation."""
+        self.send({"op": "cancel", "target": pending.id})  # even if its reply has arrived: it may have started a job
         if pending.id not in self._pending:
             return
         loop = asyncio.get_running_loop()
         until = loop.time() + constants.DAEMON_GRACE_SECONDS
-        if pending.final.done():  # the one who waited was cancelled, and it with him
+        if pending.final.done():  # cancelled together with its waiter
             pending.final = loop.create_future()
         while not pending.final.done() and loop.time() < until:
             try:
                 await asyncio.wait([pending.final], timeout=until - loop.time())
             except asyncio.CancelledError:
-                continue  # it is ending already
+                continue  # the request is being cancelled already
         if not pending.final.done():
-            self.leave("it did not end what was cancelled")
+            self.abort("it did not end what was cancelled")
 
     async def close(self) -> None:
-        """End the connection and with it everything that was started over it."""
+        """Close the connection; wickd then ends all that was started over it."""
         if self._transport is None or self._lost is None:
             return
         self._transport.close()
@@ -245,12 +249,12 @@ class Wire(asyncio.Protocol):
         await asyncio.wait([self._lost], timeout=constants.DAEMON_GRACE_SECONDS)
 
 
-def _line(request: Json) -> bytes:
+def _encode_line(request: Json) -> bytes:
     line = json.dumps(request, separators=(",", ":")).encode() + END_LINE
     if len(line) > constants.WIRE_LINE_BYTES:
         raise BackendError(f"a request has at most {constants.WIRE_LINE_BYTES} bytes; send less at once", "too_large")
     return line
 
 
-def text64(data: bytes) -> str:
+def encode_base64(data: bytes) -> str:
     return b64encode(data).decode()

@@ -23,7 +23,7 @@ from wick.workspace.results import (
 
 T = TypeVar("T")
 
-FILES: dict[str, Any] = {
+FILE_RESULTS: dict[str, Any] = {
     "ls": Listing,
     "stat": FileStat,
     "read": ReadResult,
@@ -36,73 +36,73 @@ FILES: dict[str, Any] = {
 
 
 def raise_error(reply: Json) -> None:
-    """Raise what a reply says went wrong."""
+    """Raise the error of a reply, if it has one."""
     if "code" in reply:
-        sentence, code = _checked("error", reply.get("error"), str), _checked("code", reply["code"], str)
+        sentence, code = _validate("error", reply.get("error"), str), _validate("code", reply["code"], str)
         raise BackendError(sentence[:2_000], code[:40])
 
 
-def result(reply: Json) -> Json:
-    """What was asked for."""
+def parse_result(reply: Json) -> Json:
+    """Return the result of a reply; raise its error."""
     raise_error(reply)
-    found: Json = _checked("result", reply.get("result"), dict)
+    found: Json = _validate("result", reply.get("result"), dict)
     return found
 
 
-def file(op: str, found: Json) -> Json:
-    """The result of a file operation."""
-    return cast(Json, _checked(op, found, FILES[op])) if op in FILES else found
+def parse_file_result(op: str, found: Json) -> Json:
+    """Return the validated result of a file operation."""
+    return cast(Json, _validate(op, found, FILE_RESULTS[op])) if op in FILE_RESULTS else found
 
 
-def executed(reply: Json) -> CommandResult:
-    """How a command ended; what was moved aside meanwhile is not for a wickd to say."""
+def parse_executed(reply: Json) -> CommandResult:
+    """Return the result of a command. `moved` is emptied, as only the host determines it."""
     raise_error(reply)
-    return _part("execute", {**reply, "moved": []}, CommandResult)
+    return _parse_fields("execute", {**reply, "moved": []}, CommandResult)
 
 
-def exit_code(reply: Json) -> int:
-    return _checked("exit_code", reply.get("exit_code"), int)
+def parse_exit_code(reply: Json) -> int:
+    return _validate("exit_code", reply.get("exit_code"), int)
 
 
-def job(found: Json) -> JobInfo:
-    return _part("job", found, JobInfo)
+def parse_job(found: Json) -> JobInfo:
+    return _parse_fields("job", found, JobInfo)
 
 
-def jobs(found: Json) -> list[JobInfo]:
-    return [_part("jobs", one, JobInfo) for one in _checked("jobs", found.get("jobs"), list)]
+def parse_jobs(found: Json) -> list[JobInfo]:
+    return [_parse_fields("jobs", one, JobInfo) for one in _validate("jobs", found.get("jobs"), list)]
 
 
-def job_output(found: Json) -> JobOutput:
-    return _part("job_output", found, JobOutput)
+def parse_job_output(found: Json) -> JobOutput:
+    return _parse_fields("job_output", found, JobOutput)
 
 
-def _part(what: str, found: Any, shape: type[T]) -> T:
-    """The fields that a shape has, of an answer that may have others."""
-    named = {name: found.get(name) for name in _hints(cast(Any, shape))} if isinstance(found, dict) else found
-    return _checked(what, named, shape)
+def _parse_fields(what: str, found: Any, shape: type[T]) -> T:
+    """Return the fields of a TypedDict from a reply that may have more."""
+    named = {name: found.get(name) for name in _type_hints(cast(Any, shape))} if isinstance(found, dict) else found
+    return _validate(what, named, shape)
 
 
-def _checked(what: str, value: Any, shape: type[T]) -> T:
-    if not _fits(value, shape):
-        raise BackendError(f"wickd gave an answer to {what} that is none; is it of this version?", "failed")
+def _validate(what: str, value: Any, shape: type[T]) -> T:
+    if not _matches_type(value, shape):
+        raise BackendError(f"invalid reply from wickd to {what}; check that its version matches", "failed")
     return cast(T, value)
 
 
-def _fits(value: Any, shape: Any) -> bool:
+def _matches_type(value: Any, shape: Any) -> bool:
     if is_typeddict(shape):
-        hints = _hints(shape)
+        hints = _type_hints(shape)
         return (
             isinstance(value, dict)
             and value.keys() == hints.keys()
-            and all(_fits(value[name], hint) for name, hint in hints.items())
+            and all(_matches_type(value[name], hint) for name, hint in hints.items())
         )
     if get_origin(shape) is list:
-        return isinstance(value, list) and all(_fits(one, get_args(shape)[0]) for one in value)
+        return isinstance(value, list) and all(_matches_type(one, get_args(shape)[0]) for one in value)
     if shape is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
     return type(value) is shape
 
 
 @cache
-def _hints(shape: Any) -> dict[str, Any]:
+def _type_hints(shape: Any) -> dict[str, Any]:
     return get_type_hints(shape)

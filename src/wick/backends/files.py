@@ -1,8 +1,8 @@
-"""Files that an operator points to: in a backend, or in a folder of this machine.
+"""Access to files that an operator configures: in a backend, or in a folder of this machine.
 
-files = files_in(backend, run.thread)          the backend as this conversation sees it
-files = Folder("~/.wick/skills")               a folder of this machine, which no agent can reach
-data, size = await data_of(files, "plan/SKILL.md", 64_000)
+files = files_for_thread(backend, run.thread)  the files of the backend for this thread
+files = HostFolder("~/.wick/skills")           a folder of this machine, which agents cannot access
+data, size = await read_bytes(files, "plan/SKILL.md", 64_000)
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from wick.workspace.workspace import Workspace
 T = TypeVar("T")
 
 
-class Files(Protocol):
-    """What of a backend is needed to read files, and to put some there; see `wick.protocols.Backend`."""
+class WorkspaceFiles(Protocol):
+    """The file methods of a backend that skills and memory need; see `wick.protocols.Backend`."""
 
     @property
     def workdir(self) -> str: ...
@@ -38,28 +38,28 @@ class Files(Protocol):
     async def delete(self, path: str, *, recursive: bool = False) -> None: ...
 
 
-class Folder:
-    """A folder of this machine. A path in it does not lead out of it, and it is open only while it is used."""
+class HostFolder:
+    """A folder of this machine. Paths cannot escape it; it is opened for each operation."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.workdir = os.path.realpath(os.path.expanduser(path))
 
     async def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> ReadResult:
-        return await self._do(lambda files: files.read(path, offset=offset, limit=limit))
+        return await self._run(lambda files: files.read(path, offset=offset, limit=limit))
 
     async def glob(self, pattern: str, path: str = ".", *, everything: bool = False) -> GlobResult:
-        return await self._do(lambda files: files.glob(pattern, path, everything=everything))
+        return await self._run(lambda files: files.glob(pattern, path, everything=everything))
 
     async def write(self, path: str, content: str | bytes) -> WriteResult:
-        return await self._do(lambda files: files.write(path, content))
+        return await self._run(lambda files: files.write(path, content))
 
     async def move(self, source: str, target: str) -> None:
-        await self._do(lambda files: files.move(source, target))
+        await self._run(lambda files: files.move(source, target))
 
     async def delete(self, path: str, *, recursive: bool = False) -> None:
-        await self._do(lambda files: files.delete(path, recursive=recursive))
+        await self._run(lambda files: files.delete(path, recursive=recursive))
 
-    async def _do(self, do: Callable[[Workspace], T]) -> T:
+    async def _run(self, do: Callable[[Workspace], T]) -> T:
         def work() -> T:
             files = Workspace(self.workdir, protect=())
             try:
@@ -70,14 +70,14 @@ class Folder:
         return await run_in_thread(work, "folder")
 
 
-def files_in(backend: Backend, thread: Thread | None) -> Files:
-    """The files of a backend; of one that keeps its files in conversations, those of this one."""
+def files_for_thread(backend: Backend, thread: Thread | None) -> WorkspaceFiles:
+    """Return the files of a backend; of one that stores files in threads, those of this thread."""
     of: Any = getattr(backend, "of", None)
     return backend if of is None or thread is None else of(thread)
 
 
-async def data_of(files: Files, path: str, most: int) -> tuple[bytes, int]:
-    """The first bytes of a file, and how many it has."""
+async def read_bytes(files: WorkspaceFiles, path: str, most: int) -> tuple[bytes, int]:
+    """Return the first bytes of a file, and its size."""
     content = await files.read(path, limit=most)
     text = content["content"]
     return b64decode(text) if content["encoding"] == "base64" else text.encode(), content["size"]

@@ -1,8 +1,8 @@
-"""A folder of this machine as a workspace, with commands in a sandbox.
+"""The local backend: a folder of this machine as a workspace, with commands in a sandbox.
 
 backend = Local("./workspace")
 await backend.execute("make test")
-print(backend.protection.says)           what really confines its commands
+print(backend.protection.says)           how its commands are confined
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any, Literal, TypeVar
 
 from wick import constants
 from wick._internal.worker_threads import run_in_thread
-from wick.backends.daemon_client import Daemon, on_host
+from wick.backends.daemon_client import Daemon, get_host_daemon
 from wick.backends.sandbox import cgroups
 from wick.backends.sandbox.jobs import StartedJob
-from wick.backends.sandbox.launch import Launch, Place
+from wick.backends.sandbox.launch import Launch, SandboxedWorkspace
 from wick.backends.sandbox.quota import Quota
-from wick.backends.sandbox.ripgrep import Asked
-from wick.backends.sandbox.selection import choose
+from wick.backends.sandbox.ripgrep import GrepRequest
+from wick.backends.sandbox.selection import choose_sandbox
 from wick.backends.workspace_guard import GuardedTerminal
 from wick.errors import BackendError, ConfigError
 from wick.protocols import OnOutput, Protection, Status
@@ -51,8 +51,8 @@ SHELL, BASH = "/bin/sh", "/bin/bash"
 DAY = 86_400.0
 DEFAULT_LIMITS: Mapping[str, float] = {"memory": constants.COMMAND_MEMORY, "pids": constants.COMMAND_PIDS}
 
-# Folders of the system are no workspaces, and nothing above them is.
-SYSTEM = (
+# System folders and their parents are not accepted as workspaces.
+SYSTEM_FOLDERS = (
     *"/bin /boot /dev /etc /home /lib /opt /proc /root /run /sbin /srv /sys /tmp /usr /var".split(),
     *"/Applications /Library /System /Users /Volumes /private/tmp /private/var".split(),
 )
@@ -61,7 +61,7 @@ SYSTEM = (
 class Local:
     """A folder of this machine; commands run in bubblewrap where that is possible.
 
-    `sandbox` is `auto` (the strongest that works here), or one by name; `none` is for those who mean it. `limits` are
+    `sandbox` is `auto` (the strongest that works here), or one by name; `none` must be chosen explicitly. `limits` are
     `memory` and `file_size` in bytes, `pids`, `cpu` in seconds and `files`; None lifts a limit. `readable` are folders
     outside the workspace that commands may read, such as a toolchain's. `pinned` are files and folders in the
     workspace that neither file tools nor commands change, `fixed` folders that they do not move, delete or replace.
@@ -86,26 +86,26 @@ class Local:
     ) -> None:
         if not 0 < timeout <= DAY:
             raise ConfigError(f"timeout is a number of seconds above 0, at most a day; not {timeout}")
-        self._folder = _made(path)
-        self._sandbox = choose(sandbox)
+        self._folder = _ensure_folder(path)
+        self._sandbox = choose_sandbox(sandbox)
         self._network, self._timeout = network, timeout
-        self._limits = _merged(limits or {})
+        self._limits = _merge_limits(limits or {})
         self._env = dict(env or {})
-        if (odd := _odd(self._env)) is not None:
+        if (odd := _invalid_env_name(self._env)) is not None:
             raise ConfigError(f"the environment variable {odd!r} has a name or a value that none can have")
         self._readable = [os.path.realpath(folder) for folder in readable]
-        self._protect, self._pinned, self._fixed = tuple(protect), _relative(pinned), _relative(fixed)
+        self._protect, self._pinned, self._fixed = tuple(protect), _check_relative(pinned), _check_relative(fixed)
         if disk < 0 or reserve < 0:
             raise ConfigError(f"disk and reserve are numbers of bytes, 0 for no limit; not {disk} and {reserve}")
         self._quota = Quota(disk, reserve)
         self._has_ripgrep = self._sandbox.covers and shutil.which("rg", path=DEFAULT_PATH) is not None
-        self._place: Place | None = None
+        self._workspace: SandboxedWorkspace | None = None
         self._daemon: Daemon | None = None
-        self._opening = Lock()
-        self._started: dict[str, StartedJob] = {}
+        self._open_lock = Lock()
+        self._started_jobs: dict[str, StartedJob] = {}
         self._terminals: set[GuardedTerminal] = set()
-        self._running: set[asyncio.Task[Any]] = set()
-        self._stopped: set[asyncio.Task[Any]] = set()
+        self._running_tasks: set[asyncio.Task[Any]] = set()
+        self._stopped_tasks: set[asyncio.Task[Any]] = set()
         self._numbers = count(1)
 
     @property
@@ -118,42 +118,42 @@ class Local:
 
     @property
     def status(self) -> Status:
-        return Status("launched" if self._place else "idle")
+        return Status("launched" if self._workspace else "idle")
 
     @property
     def protection(self) -> Protection:
-        return self._sandbox.protection(self._network, _told(self._limits))
+        return self._sandbox.protection(self._network, _format_limits(self._limits))
 
     async def start(self) -> None:
-        await self._ready()
+        await self._ensure_workspace()
 
     async def stop(self) -> None:
-        """End every command, job and terminal that was started here; it can be started again."""
-        here = {task for task in self._running if task.get_loop() is asyncio.get_running_loop()}
-        self._stopped |= here
+        """End every command, job and terminal of this backend; it can be started again."""
+        here = {task for task in self._running_tasks if task.get_loop() is asyncio.get_running_loop()}
+        self._stopped_tasks |= here
         for task in here:
             task.cancel()
         await asyncio.gather(*here, return_exceptions=True)
         await asyncio.gather(*(terminal.close() for terminal in [*self._terminals]))
-        await asyncio.gather(*(job.end() for job in self._started.values()))
-        self._started.clear()
-        with self._opening:
-            place, self._place = self._place, None
+        await asyncio.gather(*(job.end() for job in self._started_jobs.values()))
+        self._started_jobs.clear()
+        with self._open_lock:
+            place, self._workspace = self._workspace, None
         if place:
             place.close()
             if self._daemon is not None and self._daemon.alive:
                 with suppress(BackendError):
                     await self._daemon.unwatch(self._folder)
-        await run_in_thread(cgroups.forget, "stop")
+        await run_in_thread(cgroups.remove_idle_groups, "stop")
 
-    async def _ready(self) -> Place:
-        return await run_in_thread(self._opened, "start") if self._place is None else self._place
+    async def _ensure_workspace(self) -> SandboxedWorkspace:
+        return await run_in_thread(self._open_workspace, "start") if self._workspace is None else self._workspace
 
-    def _opened(self) -> Place:
-        """The workspace, held open from the first use on."""
-        with self._opening:
-            if self._place is None:
-                self._place = Place(
+    def _open_workspace(self) -> SandboxedWorkspace:
+        """Return the workspace; open it on first use."""
+        with self._open_lock:
+            if self._workspace is None:
+                self._workspace = SandboxedWorkspace(
                     self._folder,
                     self._sandbox,
                     network=self._network,
@@ -165,7 +165,7 @@ class Local:
                     fixed=self._fixed,
                     quota=self._quota,
                 )
-            return self._place
+            return self._workspace
 
     # -- commands ---------------------------------------------------------------------------------------------------
 
@@ -180,65 +180,67 @@ class Local:
         on_output: OnOutput | None = None,
         approved: bool = False,
     ) -> CommandResult:
-        """Run a shell command to its end; cancelling ends it. What it started ends with it."""
-        self._may(command, approved)
+        """Run a shell command and wait for it; cancelling ends it. Its child processes end with it."""
+        self._check_allowed(command, approved)
         limit = self._timeout if timeout is None else timeout
         if not 0 < limit <= DAY:
             raise BackendError(f"a time limit is a number of seconds above 0, at most a day; not {limit}", "invalid")
-        if (odd := _odd(env or {})) is not None:
+        if (odd := _invalid_env_name(env or {})) is not None:
             raise BackendError(f"the environment variable {odd!r} has a name or a value that none can have", "invalid")
-        launched = self._launched([SHELL, "-c", command], workdir=workdir, env=env)
-        return await self._until_stopped(self._executed(launched, stdin=stdin, timeout=limit, on_output=on_output))
+        launched = self._open_launch([SHELL, "-c", command], workdir=workdir, env=env)
+        return await self._run_until_stopped(
+            self._run_launch(launched, stdin=stdin, timeout=limit, on_output=on_output)
+        )
 
-    async def _executed(self, launched: AbstractAsyncContextManager[Launch], **options: Any) -> CommandResult:
+    async def _run_launch(self, launched: AbstractAsyncContextManager[Launch], **options: Any) -> CommandResult:
         async with launched as launch:
             executed = await launch.daemon.run(**launch.options, **options)
-        return launch.told(executed)
+        return launch.complete_result(executed)
 
     async def background(self, command: str, *, workdir: str = "", approved: bool = False) -> JobInfo:
-        """Start a command that goes on by itself until it ends, is ended, or the backend stops."""
-        self._may(command, approved)
+        """Start a background command, which runs until it exits, is ended, or the backend stops."""
+        self._check_allowed(command, approved)
         await self._forget_old_jobs()
-        launch = await self._begun([SHELL, "-c", command], workdir=workdir)
+        launch = await self._begin_launch([SHELL, "-c", command], workdir=workdir)
         started = launch.daemon.job(**launch.options, label=command, guard=launch.guard)
-        job = await self._or_ended(launch, started)
+        job = await self._end_on_error(launch, started)
         id = f"job-{next(self._numbers)}"
-        self._started[id] = StartedJob(launch.daemon, job["id"], launch, {**job, "id": id})
-        return self._started[id].job
+        self._started_jobs[id] = StartedJob(launch.daemon, job["id"], launch, {**job, "id": id})
+        return self._started_jobs[id].job
 
     async def jobs(self) -> Sequence[JobInfo]:
-        """The jobs of this backend, those that ended lately among them."""
+        """Return the jobs of this backend, including recently ended ones."""
         there: dict[tuple[Daemon, str], JobInfo] = {}
-        for daemon in {started.daemon for started in self._started.values() if started.daemon.alive}:
+        for daemon in {started.daemon for started in self._started_jobs.values() if started.daemon.alive}:
             there |= {(daemon, job["id"]): job for job in await daemon.jobs()}
-        return [await job.update(there.get((job.daemon, job.id))) for job in [*self._started.values()]]
+        return [await job.update(there.get((job.daemon, job.id))) for job in [*self._started_jobs.values()]]
 
     async def _forget_old_jobs(self) -> None:
-        if len(self._started) > constants.JOBS_KEPT:
+        if len(self._started_jobs) > constants.JOBS_KEPT:
             ended = [job["id"] for job in await self.jobs() if not job["running"]]
-            for id in ended[: len(self._started) - constants.JOBS_KEPT]:
-                del self._started[id]
+            for id in ended[: len(self._started_jobs) - constants.JOBS_KEPT]:
+                del self._started_jobs[id]
 
     async def job_output(self, id: str, *, offset: int = 0) -> JobOutput:
-        """What a job has printed since `offset`."""
-        return await self._job(id).output(offset)
+        """Return the output of a job since `offset`."""
+        return await self._find_job(id).output(offset)
 
     async def end_job(self, id: str) -> JobInfo:
-        """End a job and everything it started."""
-        return await self._job(id).end()
+        """End a job and its child processes."""
+        return await self._find_job(id).end()
 
     async def terminal(self, *, rows: int = 24, columns: int = 80, approved: bool = False) -> GuardedTerminal:
-        """A shell that somebody types into, in the same sandbox."""
-        self._may("a terminal", approved)
+        """Open an interactive shell in the same sandbox."""
+        self._check_allowed("a terminal", approved)
         shell = BASH if os.access(BASH, os.X_OK) else SHELL
-        launch = await self._begun([shell], env={"TERM": "xterm-256color"}, terminal=True)
-        inner = await self._or_ended(launch, launch.daemon.terminal(**launch.options, rows=rows, columns=columns))
+        launch = await self._begin_launch([shell], env={"TERM": "xterm-256color"}, terminal=True)
+        inner = await self._end_on_error(launch, launch.daemon.terminal(**launch.options, rows=rows, columns=columns))
         terminal = GuardedTerminal(inner, launch, self._terminals.discard)
         self._terminals.add(terminal)
         return terminal
 
-    def _may(self, command: str, approved: bool) -> None:
-        if not command.strip() or not _possible(command):
+    def _check_allowed(self, command: str, approved: bool) -> None:
+        if not command.strip() or not _is_argument_text(command):
             raise BackendError(
                 "a command is a text that is not empty and has no NUL or half a character in it", "invalid"
             )
@@ -247,64 +249,70 @@ class Local:
                 f"nothing confines commands here, so the user is asked about: {command}", "needs_approval"
             )
 
-    def _job(self, id: str) -> StartedJob:
-        if id not in self._started:
-            known = ", ".join(self._started) or "none"
+    def _find_job(self, id: str) -> StartedJob:
+        if id not in self._started_jobs:
+            known = ", ".join(self._started_jobs) or "none"
             raise BackendError(f"there is no job {id!r}; the jobs are: {known}", "not_found")
-        return self._started[id]
+        return self._started_jobs[id]
 
     @asynccontextmanager
-    async def _launched(self, argv: Sequence[str], **options: Any) -> AsyncIterator[Launch]:
-        launch = await self._begun(argv, **options)
+    async def _open_launch(self, argv: Sequence[str], **options: Any) -> AsyncIterator[Launch]:
+        launch = await self._begin_launch(argv, **options)
         try:
             yield launch
         finally:
             await launch.end()
 
-    async def _begun(self, argv: Sequence[str], **options: Any) -> Launch:
-        self._daemon = await on_host()
-        launch = Launch(await self._ready(), argv, self._daemon, **options)
-        await self._or_ended(launch, launch.begin())
+    async def _begin_launch(self, argv: Sequence[str], **options: Any) -> Launch:
+        self._daemon = await get_host_daemon()
+        launch = Launch(await self._ensure_workspace(), argv, self._daemon, **options)
+        await self._end_on_error(launch, launch.begin())
         return launch
 
-    async def _or_ended(self, launch: Launch, work: Awaitable[T]) -> T:
-        """What follows from a launch; if nothing does, it ends."""
+    async def _end_on_error(self, launch: Launch, work: Awaitable[T]) -> T:
+        """Await work that follows a launch; end the launch on an error."""
         try:
             return await work
         except BaseException:
             await launch.end()
             raise
 
-    async def _until_stopped(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for something that `stop` ends."""
+    async def _run_until_stopped(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await work in a task that `stop` cancels."""
         task = asyncio.ensure_future(work)
-        self._running.add(task)
+        self._running_tasks.add(task)
         try:
             return await task
         except asyncio.CancelledError:
-            if task in self._stopped:
+            if task in self._stopped_tasks:
                 raise BackendError("the backend was stopped, and the command with it", "not_running") from None
             raise
         finally:
-            self._running.discard(task)
-            self._stopped.discard(task)
+            self._running_tasks.discard(task)
+            self._stopped_tasks.discard(task)
 
     # -- files ------------------------------------------------------------------------------------------------------
 
     async def ls(self, path: str = ".", *, links: bool = True) -> Listing:
-        return await self._file(lambda files: files.ls(path, links=links), "ls")
+        return await self._run_file_operation(lambda files: files.ls(path, links=links), "ls")
 
     async def read(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> ReadResult:
-        """Bytes of a file; without a limit as much as the cap allows."""
-        return await self._file(lambda files: files.read(path, offset=offset, limit=limit, links=links), "read")
+        """Read bytes of a file; without a limit, up to the size cap."""
+        return await self._run_file_operation(
+            lambda files: files.read(path, offset=offset, limit=limit, links=links), "read"
+        )
 
     async def lines(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> FileLines:
-        """Lines of a text file, counted from 0, with their ends as they are."""
-        return await self._file(lambda files: files.lines(path, offset=offset, limit=limit, links=links), "lines")
+        """Read lines of a text file, counted from 0, with unchanged line endings."""
+        return await self._run_file_operation(
+            lambda files: files.lines(path, offset=offset, limit=limit, links=links), "lines"
+        )
 
     async def write(self, path: str, content: str | bytes, *, links: bool = True) -> WriteResult:
-        """Replace a file in one go, or make it, with the folders it needs."""
-        return await self._put(lambda files: files.write(path, content, links=links), len(content), "write")
+        """Replace a file atomically, or create it with its parent folders."""
+        return await self._run_write_operation(
+            lambda files: files.write(path, content, links=links), len(content), "write"
+        )
 
     async def edit(
         self,
@@ -316,13 +324,15 @@ class Local:
         occurrence: Literal["only", "first"] = "only",
         links: bool = True,
     ) -> EditResult:
-        """Replace a text that occurs once; line ends and the encoding stay as they are."""
+        """Replace a text that occurs once; line endings and encoding are preserved."""
         options: Any = {"replace_all": replace_all, "occurrence": occurrence, "links": links}
-        return await self._put(lambda files: files.edit(path, old, new, **options), len(new), "edit")
+        return await self._run_write_operation(lambda files: files.edit(path, old, new, **options), len(new), "edit")
 
     async def glob(self, pattern: str, path: str = ".", *, everything: bool = False, links: bool = True) -> GlobResult:
-        """Files whose path matches; what is ignored or heavy is left out unless `everything`."""
-        return await self._file(lambda files: files.glob(pattern, path, everything=everything, links=links), "glob")
+        """Find files by a path pattern; ignored and heavy folders are skipped unless `everything`."""
+        return await self._run_file_operation(
+            lambda files: files.glob(pattern, path, everything=everything, links=links), "glob"
+        )
 
     async def grep(
         self,
@@ -334,66 +344,66 @@ class Local:
         everything: bool = False,
         links: bool = True,
     ) -> GrepResult:
-        """Lines that match a regular expression (RE2)."""
-        asked = Asked(pattern, path, glob, ignore_case, everything, links)
-        found = await self._ripgrep(asked) if self._has_ripgrep else None
-        return await self._file(asked.walk, "grep") if found is None else found
+        """Find lines that match a regular expression (RE2)."""
+        asked = GrepRequest(pattern, path, glob, ignore_case, everything, links)
+        found = await self._run_ripgrep(asked) if self._has_ripgrep else None
+        return await self._run_file_operation(asked.search_files, "grep") if found is None else found
 
-    async def _ripgrep(self, asked: Asked) -> GrepResult | None:
-        """What ripgrep finds in the sandbox, where it can only read; None for what is better done without it."""
-        command = await self._file(asked.by_ripgrep, "grep")
+    async def _run_ripgrep(self, asked: GrepRequest) -> GrepResult | None:
+        """Search with ripgrep in a read-only sandbox; return None if RE2 must do it instead."""
+        command = await self._run_file_operation(asked.build_ripgrep, "grep")
         if command is None:
             return None
         argv, reading = command
 
         def run() -> Awaitable[CommandResult]:
-            launched = self._launched(argv, read_only=True)
-            return self._executed(launched, timeout=constants.FILE_SECONDS, on_output=reading.take)
+            launched = self._open_launch(argv, read_only=True)
+            return self._run_launch(launched, timeout=constants.FILE_SECONDS, on_output=reading.receive)
 
-        executed = await self._until_stopped(reading.enough_of(run))
-        found = await run_in_thread(lambda: reading.result(executed), "grep")
+        executed = await self._run_until_stopped(reading.run_limited(run))
+        found = await run_in_thread(lambda: reading.parse_matches(executed), "grep")
         if found is None or asked.links:
             return found
-        matches = found["matches"]  # ripgrep opens files by their paths, so they are compared with the files themselves
-        return {**found, "matches": await self._file(lambda files: files.verify_matches(matches), "grep")}
+        matches = found["matches"]  # ripgrep opens files by path, so check them without following links
+        return {**found, "matches": await self._run_file_operation(lambda files: files.verify_matches(matches), "grep")}
 
     async def mkdir(self, path: str) -> None:
-        await self._put(lambda files: files.mkdir(path), 0, "mkdir")
+        await self._run_write_operation(lambda files: files.mkdir(path), 0, "mkdir")
 
     async def move(self, source: str, target: str) -> None:
-        await self._file(lambda files: files.move(source, target), "move")
+        await self._run_file_operation(lambda files: files.move(source, target), "move")
 
     async def delete(self, path: str, *, recursive: bool = False) -> None:
-        await self._file(lambda files: files.delete(path, recursive=recursive), "delete")
+        await self._run_file_operation(lambda files: files.delete(path, recursive=recursive), "delete")
 
     async def stat(self, path: str) -> FileStat:
-        return await self._file(lambda files: files.stat(path), "stat")
+        return await self._run_file_operation(lambda files: files.stat(path), "stat")
 
-    async def _put(self, do: Callable[[Workspace], T], size: int, name: str) -> T:
-        """As `_file`, for what takes room on the disk."""
-        place = await self._ready()
+    async def _run_write_operation(self, do: Callable[[Workspace], T], size: int, name: str) -> T:
+        """Run a file operation that needs disk space, and check the quota first."""
+        place = await self._ensure_workspace()
 
         def put() -> T:
-            place.room.check(size)
+            place.disk_space.check(size)
             done = do(place.files)
-            place.room.note(size)
+            place.disk_space.add_written(size)
             return done
 
         return await run_in_thread(put, name)
 
-    async def _file(self, do: Callable[[Workspace], T], name: str) -> T:
-        place = await self._ready()
+    async def _run_file_operation(self, do: Callable[[Workspace], T], name: str) -> T:
+        place = await self._ensure_workspace()
         return await run_in_thread(lambda: do(place.files), name)
 
 
-# -- what a backend is made with ------------------------------------------------------------------------------------
+# -- validation of options ------------------------------------------------------------------------------------------
 
 
-def _made(path: str | os.PathLike[str]) -> str:
-    """The folder, which is made if it is missing; a link is followed once, now."""
+def _ensure_folder(path: str | os.PathLike[str]) -> str:
+    """Create the folder if it is missing; return its real path."""
     folder = os.path.realpath(os.path.expanduser(path))
     home = os.path.realpath(os.path.expanduser("~"))
-    if folder == "/" or any(f"{one}/".startswith(f"{folder}/") for one in (*SYSTEM, home)):
+    if folder == "/" or any(f"{one}/".startswith(f"{folder}/") for one in (*SYSTEM_FOLDERS, home)):
         raise ConfigError(f"{folder} cannot be a workspace, as it holds more than a project; give a folder inside it")
     try:
         os.makedirs(folder, exist_ok=True)
@@ -402,7 +412,7 @@ def _made(path: str | os.PathLike[str]) -> str:
     return folder
 
 
-def _relative(paths: Sequence[str]) -> tuple[str, ...]:
+def _check_relative(paths: Sequence[str]) -> tuple[str, ...]:
     found: list[str] = []
     for path in paths:
         names = [name for name in path.split("/") if name not in ("", ".")]
@@ -412,8 +422,8 @@ def _relative(paths: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _merged(limits: Mapping[str, float | None]) -> dict[str, float]:
-    """The limits that hold: the default ones, unless others are given."""
+def _merge_limits(limits: Mapping[str, float | None]) -> dict[str, float]:
+    """Return the default limits, overridden by the given ones."""
     for name, limit in limits.items():
         if name not in LIMITS:
             raise ConfigError(f"there is no limit {name!r}; there are {', '.join(LIMITS)}")
@@ -422,24 +432,26 @@ def _merged(limits: Mapping[str, float | None]) -> dict[str, float]:
     return {name: limit for name, limit in {**DEFAULT_LIMITS, **limits}.items() if limit is not None}
 
 
-def _told(limits: Mapping[str, float]) -> str:
-    """The limits as a person reads them: what holds for a command, and what only for each of its processes."""
-    grouped = cgroups.controllers()
-    said = []
+def _format_limits(limits: Mapping[str, float]) -> str:
+    """Format the limits for the user; name those that hold per process only."""
+    grouped = cgroups.get_controllers()
+    parts = []
     if memory := limits.get("memory"):
-        said.append(f"memory {cgroups.amount(memory)}" + ("" if "memory" in grouped else " for each process"))
+        parts.append(f"memory {cgroups.format_bytes(memory)}" + ("" if "memory" in grouped else " for each process"))
     if pids := limits.get("pids"):
-        said.append(f"{pids:g} processes" + ("" if "pids" in grouped else " more than the user has now"))
-    return ", ".join(said) or "no limits"
+        parts.append(f"{pids:g} processes" + ("" if "pids" in grouped else " more than the user has now"))
+    return ", ".join(parts) or "no limits"
 
 
-def _odd(env: Mapping[str, str]) -> str | None:
-    """The name of an environment variable that the system cannot have."""
-    return next((name for name, text in env.items() if not name or "=" in name or not _possible(name + text)), None)
+def _invalid_env_name(env: Mapping[str, str]) -> str | None:
+    """Return the name of an environment variable that the system would reject, or None."""
+    return next(
+        (name for name, text in env.items() if not name or "=" in name or not _is_argument_text(name + text)), None
+    )
 
 
-def _possible(text: str) -> bool:
-    """Whether a program can be given this text."""
+def _is_argument_text(text: str) -> bool:
+    """Return True if a text can be passed to a program."""
     try:
         return b"\0" not in os.fsencode(text)
     except UnicodeEncodeError:

@@ -1,11 +1,11 @@
-"""Files that are data: a workspace in a mapping, for agents that have no other. There are no commands.
+"""The state backend: a workspace whose files are data in a mapping. It runs no commands.
 
     backend = State({"notes/plan.md": "# Plan"})
     await backend.edit("notes/plan.md", "Plan", "The plan")
 
-How files are kept stands in wick.backends.state_tree; `State(InThread(thread))` keeps them in a thread. Nothing that is
-kept is changed in place, so the mapping may be one that writes down what it is given. The answers, the codes, the
-protected paths and the rules of searching are those of a workspace on disk (wick.workspace.workspace).
+The format is described in wick.backends.state_tree; `State(InThread(thread))` stores the files in a thread. Values are
+never changed in place, so the mapping may log each assignment. Results, error codes, protected paths and search rules
+are those of a workspace on disk (wick.workspace.workspace).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Literal, NoReturn
 
 from wick import constants
 from wick._internal.worker_threads import run_in_thread
-from wick.backends.state_tree import InThread, MappedWalk, Names, Tree, kept_as
+from wick.backends.state_tree import InThread, MappedWalk, PathNames, StateTree, encode_content
 from wick.errors import BackendError
 from wick.protocols import OnOutput, Protection, Status, Terminal
 from wick.threads import Thread
@@ -46,23 +46,23 @@ FILE_MODE, FOLDER_MODE = 0o644, 0o755
 
 
 class State:
-    """Files in a mapping, such as one that a thread keeps; without one they live as long as this object."""
+    """Files in a mapping, such as `InThread`; by default, in a dict of this object."""
 
     name, workdir = "state", "/workspace"
     protection = Protection("strong", "state", "there are no commands, and the files are data of the conversation")
 
     def __init__(self, files: MutableMapping[str, Any] | None = None, *, protect: Iterable[str] = PROTECTED) -> None:
         self._files: MutableMapping[str, Any] = {} if files is None else files
-        self._own = files is not None
+        self._has_own_files = files is not None
         self._protect = tuple(protect)
         self._protected = ProtectedNames(self._protect)
-        self._begun = time.time()
-        self._times: dict[Names, float] = {}  # when something changed, as far as that happened here
+        self._created_at = time.time()
+        self._times: dict[PathNames, float] = {}  # modification times of changes by this object
         self._status = Status("idle")
 
     def of(self, thread: Thread) -> State:
-        """The files of one thread, with the same rules; unless this was made with files of its own."""
-        return self if self._own else State(InThread(thread), protect=self._protect)
+        """Return a backend for the files of one thread; itself if it was created with its own files."""
+        return self if self._has_own_files else State(InThread(thread), protect=self._protect)
 
     @property
     def status(self) -> Status:
@@ -74,7 +74,7 @@ class State:
     async def stop(self) -> None:
         self._status = Status("idle")
 
-    # -- commands, of which there are none --
+    # -- commands are not supported --
 
     async def execute(
         self,
@@ -87,13 +87,13 @@ class State:
         on_output: OnOutput | None = None,
         approved: bool = False,
     ) -> CommandResult:
-        _refuse()
+        _raise_unsupported()
 
     async def background(self, command: str, *, workdir: str = "", approved: bool = False) -> JobInfo:
-        _refuse()
+        _raise_unsupported()
 
     async def terminal(self, *, rows: int = 24, columns: int = 80, approved: bool = False) -> Terminal:
-        _refuse()
+        _raise_unsupported()
 
     async def jobs(self) -> Sequence[JobInfo]:
         return []
@@ -107,38 +107,38 @@ class State:
     # -- reading --
 
     async def ls(self, path: str = ".", *, links: bool = True) -> Listing:
-        with self._asked(path) as names:
-            tree = Tree(self._files)
+        with self._resolve_path(path) as names:
+            tree = StateTree(self._files)
             tree.check_folder(names)
-            entries = [tree.listed((*names, name)) for name in sorted(tree.inside(names))]
+            entries = [tree.describe_entry((*names, name)) for name in sorted(tree.list_names(names))]
         most = constants.LIST_ENTRIES
         return {"path": path, "entries": entries[:most], "truncated": len(entries) > most}
 
     async def stat(self, path: str) -> FileStat:
-        with self._asked(path) as names:
-            tree = Tree(self._files)
-            tree.check_there(names)
-            found = tree.listed(names)
+        with self._resolve_path(path) as names:
+            tree = StateTree(self._files)
+            tree.check_exists(names)
+            found = tree.describe_entry(names)
         mode = FILE_MODE if found["type"] == "file" else FOLDER_MODE
-        modified = self._times.get(names, self._begun)
+        modified = self._times.get(names, self._created_at)
         return {"path": path, "type": found["type"], "size": found["size"], "mode": mode, "modified": modified}
 
     async def read(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> ReadResult:
         check_range(offset, limit)
-        data = self._read(path)
+        data = self._read_file(path)
         part = data[offset:] if limit is None else data[offset : offset + limit]
         return build_content(path, part, len(data), offset, exact=limit is not None)
 
     async def lines(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> FileLines:
         check_range(offset, limit)
-        data = self._read(path)
+        data = self._read_file(path)
         return read_lines(path, [data], len(data), offset, limit)
 
     async def glob(self, pattern: str, path: str = ".", *, everything: bool = False, links: bool = True) -> GlobResult:
-        pattern, path = self._seen_from(pattern, path)
-        with self._asked(path) as names:
+        pattern, path = self._resolve_pattern(pattern, path)
+        with self._resolve_path(path) as names:
             files, wanted, budget = dict(self._files), Glob(pattern), WalkBudget()
-            Tree(files).check_folder(names)
+            StateTree(files).check_folder(names)
 
         def find() -> list[str]:
             walk = MappedWalk(files, budget, everything=everything)
@@ -159,29 +159,29 @@ class State:
         links: bool = True,
     ) -> GrepResult:
         search, budget = LineSearch(pattern, ignore_case=ignore_case), WalkBudget()
-        with self._asked(path) as names:
+        with self._resolve_path(path) as names:
             files, wanted = dict(self._files), Glob(glob or "**")
-            one = Tree(files).is_file(names) and not _says_folder(path)
+            one = StateTree(files).is_file(names) and not _is_folder_path(path)
             if one:
                 self._protected.check_read(names, path)
             else:
-                Tree(files).check_folder(names)
+                StateTree(files).check_folder(names)
 
         def find() -> GrepResult:
             walk, start = MappedWalk(files, budget, everything=everything), "/".join(names)
-            return self._search(
-                search, Tree(files), [start] if one else (file for file, _ in walk.files(start, wanted))
+            return self._search_files(
+                search, StateTree(files), [start] if one else (file for file, _ in walk.files(start, wanted))
             )
 
         found = await run_in_thread(find, "grep")
         return {**found, "truncated": found["truncated"] or budget.spent}
 
-    def _search(self, search: LineSearch, tree: Tree, files: Iterable[str]) -> GrepResult:
+    def _search_files(self, search: LineSearch, tree: StateTree, files: Iterable[str]) -> GrepResult:
         found: GrepResult = {"matches": [], "truncated": False}
         for file in files:
             if self._protected.is_secret(file.split("/")):
                 continue
-            for line, text in search.find_lines(tree.text(file)):
+            for line, text in search.find_lines(tree.read_searchable(file)):
                 if len(found["matches"]) == constants.GREP_MATCHES:
                     return {**found, "truncated": True}
                 found["matches"].append({"file": file, "line": line, "text": text})
@@ -191,8 +191,8 @@ class State:
 
     async def write(self, path: str, content: str | bytes, *, links: bool = True) -> WriteResult:
         data = encode_content(content)
-        with self._changing(path) as names:
-            self._put(names, path, data)
+        with self._resolve_for_change(path) as names:
+            self._write_file(names, path, data)
         return {"path": path, "bytes_written": len(data)}
 
     async def edit(
@@ -205,31 +205,31 @@ class State:
         occurrence: Literal["only", "first"] = "only",
         links: bool = True,
     ) -> EditResult:
-        with self._changing(path) as names:
-            data, count = replace_text(path, self._read(path), old, new, replace_all=replace_all, occurrence=occurrence)
-            self._put(names, path, data)
+        with self._resolve_for_change(path) as names:
+            data, count = replace_text(path, self._read_file(path), old, new, replace_all=replace_all, occurrence=occurrence)
+            self._write_file(names, path, data)
         return {"path": path, "replacements": count, "bytes_written": len(data)}
 
     async def mkdir(self, path: str) -> None:
-        with self._changing(path) as names:
-            tree = Tree(self._files)
+        with self._resolve_for_change(path) as names:
+            tree = StateTree(self._files)
             if tree.is_file(names):
                 raise_os_error(errno.EEXIST)
-            tree.check_above(names)
+            tree.check_parents(names)
             if not tree.is_folder(names):
                 self._make_folder(names)
 
     async def move(self, source: str, target: str) -> None:
-        tree = Tree(self._files)
-        with self._changing(target) as there, self._asked(source) as here:
+        tree = StateTree(self._files)
+        with self._resolve_for_change(target) as there, self._resolve_path(source) as here:
             if not here:
                 raise BackendError("the workspace itself cannot be moved", "invalid")
             tree.check_folder(here[:-1])
             self._protected.check_change(here, source)
-            tree.check_there(here)
-            with self._asked(target):
-                tree.check_above(there)
-                self._holds_nothing_protected(tree, here, there, source)
+            tree.check_exists(here)
+            with self._resolve_path(target):
+                tree.check_parents(there)
+                self._check_nothing_protected(tree, here, there, source)
                 if tree.is_file(there) or tree.is_folder(there):
                     raise_os_error(errno.EEXIST)
                 if there[: len(here)] == here:
@@ -237,41 +237,41 @@ class State:
         self._rename(tree, here, there)
 
     async def delete(self, path: str, *, recursive: bool = False) -> None:
-        with self._asked(path) as names:
+        with self._resolve_path(path) as names:
             if not names:
                 raise BackendError("the workspace itself cannot be deleted", "invalid")
-            tree = Tree(self._files)
+            tree = StateTree(self._files)
             tree.check_folder(names[:-1])
             self._protected.check_change(names, path)
-            tree.check_there(names)
-            if not recursive and not tree.is_file(names) and tree.inside(names):
+            tree.check_exists(names)
+            if not recursive and not tree.is_file(names) and tree.list_names(names):
                 raise_os_error(errno.ENOTEMPTY)
-            self._holds_nothing_protected(tree, names, names, path)
-        for key in tree.keys_of(names):
+            self._check_nothing_protected(tree, names, names, path)
+        for key in tree.find_keys(names):
             del self._files[key]
             self._times.pop(tuple(key.rstrip("/").split("/")), None)
-        self._keep_folder(names[:-1])
+        self._preserve_folder(names[:-1])
 
     # -- paths --
 
     @contextmanager
-    def _asked(self, path: str) -> Iterator[Names]:
-        """The names that a path comes to; what is wrong with it then, as a sentence."""
+    def _resolve_path(self, path: str) -> Iterator[PathNames]:
+        """Yield the names of a path; translate OSErrors into BackendErrors."""
         self._status = Status("launched")
         try:
-            yield self._names(check_path(path))
+            yield self._split_path(check_path(path))
         except OSError as error:
             raise to_backend_error(error, path) from None
 
     @contextmanager
-    def _changing(self, path: str) -> Iterator[Names]:
-        with self._asked(path) as names:
+    def _resolve_for_change(self, path: str) -> Iterator[PathNames]:
+        with self._resolve_path(path) as names:
             self._protected.check_change(names, path)
             yield names
 
-    def _names(self, path: str) -> Names:
+    def _split_path(self, path: str) -> PathNames:
         names: list[str] = []
-        for name in self._inside(path).split("/"):
+        for name in self._relative_path(path).split("/"):
             if name == ".." and not names:
                 raise_os_error(errno.EXDEV)
             elif name == "..":
@@ -280,82 +280,82 @@ class State:
                 names.append(name)
         return tuple(names)
 
-    def _inside(self, path: str) -> str:
-        """A path as seen from the workspace."""
+    def _relative_path(self, path: str) -> str:
+        """Return a path relative to the workspace."""
         if not path.startswith("/"):
             return path
         if path != self.workdir and not path.startswith(f"{self.workdir}/"):
             raise_os_error(errno.EXDEV)
         return path[len(self.workdir) :]
 
-    def _seen_from(self, pattern: str, path: str) -> tuple[str, str]:
-        """An absolute pattern is one over the whole workspace."""
+    def _resolve_pattern(self, pattern: str, path: str) -> tuple[str, str]:
+        """Return a pattern and its folder; an absolute pattern is relative to the workspace root."""
         if not pattern.startswith("/"):
             return pattern, path
-        with self._asked(pattern):
-            return f".{self._inside(pattern)}", "."
+        with self._resolve_path(pattern):
+            return f".{self._relative_path(pattern)}", "."
 
-    def _holds_nothing_protected(self, tree: Tree, names: Names, then: Names, path: str) -> None:
-        """Nothing beneath a folder is protected, by the names it has or by those it would have."""
-        for key in tree.keys_of(names):
+    def _check_nothing_protected(self, tree: StateTree, names: PathNames, then: PathNames, path: str) -> None:
+        """Raise if a path in a folder is protected, under its current or its future name."""
+        for key in tree.find_keys(names):
             inner = tuple(key.rstrip("/").split("/"))
             if self._protected.is_protected(inner) or self._protected.is_protected((*then, *inner[len(names) :])):
                 raise BackendError(f"{path} holds {inner[-1]}, which is protected", "protected")
 
-    # -- what is kept --
+    # -- storage --
 
-    def _read(self, path: str) -> bytes:
-        with self._asked(path) as names:
-            tree = Tree(self._files)
-            tree.check_there(names)
+    def _read_file(self, path: str) -> bytes:
+        with self._resolve_path(path) as names:
+            tree = StateTree(self._files)
+            tree.check_exists(names)
             if not tree.is_file(names):
                 raise_os_error(errno.EISDIR)
-            if _says_folder(path):
+            if _is_folder_path(path):
                 raise_os_error(errno.ENOTDIR)
             self._protected.check_read(names, path)
-            return tree.data("/".join(names))
+            return tree.read_data("/".join(names))
 
-    def _put(self, names: Names, path: str, data: bytes) -> None:
-        tree = Tree(self._files)
-        if _says_folder(path) or tree.is_folder(names):
+    def _write_file(self, names: PathNames, path: str, data: bytes) -> None:
+        tree = StateTree(self._files)
+        if _is_folder_path(path) or tree.is_folder(names):
             raise_os_error(errno.EISDIR)
-        tree.check_above(names)
+        tree.check_parents(names)
         if len(data) > constants.STATE_FILE_BYTES:
             most = constants.STATE_FILE_BYTES
-            said = f"{path} would have {len(data)} bytes; the most that a conversation keeps is {most}"
-            raise BackendError(said, "too_large")
-        self._keep("/".join(names), data)
+            message = f"{path} would have {len(data)} bytes; the most that a conversation keeps is {most}"
+            raise BackendError(message, "too_large")
+        self._store("/".join(names), data)
         self._touch(names)
 
-    def _keep(self, key: str, data: bytes) -> None:
-        if Tree(self._files).size(without=key) + len(key) + len(data) > constants.STATE_BYTES:
+    def _store(self, key: str, data: bytes) -> None:
+        if StateTree(self._files).total_size(without=key) + len(key) + len(data) > constants.STATE_BYTES:
             raise_os_error(errno.ENOSPC)
-        self._files[key] = kept_as(data)
+        self._files[key] = encode_content(data)
 
-    def _make_folder(self, names: Names) -> None:
-        self._keep("/".join(names) + "/", b"")
+    def _make_folder(self, names: PathNames) -> None:
+        self._store("/".join(names) + "/", b"")
         self._touch(names)
 
-    def _keep_folder(self, names: Names) -> None:
-        """A folder stays when the last thing in it goes."""
-        if names and not Tree(self._files).is_folder(names):
+    def _preserve_folder(self, names: PathNames) -> None:
+        """Keep a folder after its last entry was removed."""
+        if names and not StateTree(self._files).is_folder(names):
             self._files["/".join(names) + "/"] = ""
 
-    def _rename(self, tree: Tree, here: Names, there: Names) -> None:
-        for key in tree.keys_of(here):
+    def _rename(self, tree: StateTree, here: PathNames, there: PathNames) -> None:
+        for key in tree.find_keys(here):
             self._files["/".join(there) + key[len("/".join(here)) :]] = self._files.pop(key)
         self._touch(there)
-        self._keep_folder(here[:-1])
+        self._preserve_folder(here[:-1])
 
-    def _touch(self, names: Names) -> None:
+    def _touch(self, names: PathNames) -> None:
         self._times[names] = self._times[names[:-1]] = time.time()
 
 
-def _says_folder(path: str) -> bool:
+def _is_folder_path(path: str) -> bool:
     return path.rpartition("/")[2] in ("", ".", "..")
 
 
-def _refuse() -> NoReturn:
+def _raise_unsupported() -> NoReturn:
     raise BackendError(
         "this workspace has files and no commands; use a Local or a Docker backend to run one", "unsupported"
     )

@@ -1,7 +1,7 @@
-"""A mapping seen as folders and files, for `State`.
+"""A tree of folders and files over a mapping, for `State`.
 
-A path is a key, its text or {"content": …, "encoding": "base64"} the value. Folders are there because files are in
-them; one that is empty is a key with a slash at the end.
+A key is a path, its value a text or {"content": …, "encoding": "base64"}. A folder exists if a file is in it; an
+empty folder is a key with a trailing slash.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from wick.workspace.results import FolderEntry
 from wick.workspace.text import cut_at_nul, is_binary
 from wick.workspace.walk import FileWalk, WalkBudget
 
-Names = tuple[str, ...]
-AFTER_SLASH = chr(ord("/") + 1)  # what comes, in the order of paths, after all that is in a folder
+PathNames = tuple[str, ...]
+AFTER_SLASH = chr(ord("/") + 1)  # sorts after every path in a folder
 
 
 class InThread(MutableMapping[str, Any]):
-    """The files of a thread: its value `files`. A change logs that file and no other."""
+    """The files of a thread, in its value `files`. A change logs only the changed file."""
 
     KEY = "files"
 
@@ -53,86 +53,86 @@ class InThread(MutableMapping[str, Any]):
         return files if isinstance(files, Mapping) else {}
 
 
-class Tree:
-    """A mapping seen as folders and files."""
+class StateTree:
+    """A tree of folders and files over a mapping."""
 
     def __init__(self, files: Mapping[str, Any]) -> None:
         self._files = files
 
-    def is_file(self, names: Names) -> bool:
+    def is_file(self, names: PathNames) -> bool:
         return "/".join(names) in self._files and bool(names)
 
-    def is_folder(self, names: Names) -> bool:
-        return not names or (not self.is_file(names) and any(True for _ in self._beneath(names)))
+    def is_folder(self, names: PathNames) -> bool:
+        return not names or (not self.is_file(names) and any(True for _ in self._keys_beneath(names)))
 
-    def check_above(self, names: Names) -> None:
-        """Nothing that leads there is a file."""
+    def check_parents(self, names: PathNames) -> None:
+        """Raise ENOTDIR if a parent of a path is a file."""
         if any(self.is_file(names[:depth]) for depth in range(1, len(names))):
             raise_os_error(errno.ENOTDIR)
 
-    def check_there(self, names: Names) -> None:
-        self.check_above(names)
+    def check_exists(self, names: PathNames) -> None:
+        self.check_parents(names)
         if not self.is_file(names) and not self.is_folder(names):
             raise_os_error(errno.ENOENT)
 
-    def check_folder(self, names: Names) -> None:
-        self.check_there(names)
+    def check_folder(self, names: PathNames) -> None:
+        self.check_exists(names)
         if self.is_file(names):
             raise_os_error(errno.ENOTDIR)
 
-    def keys_of(self, names: Names) -> list[str]:
-        """Under what a file, or a folder with all that is in it, is kept."""
-        return ["/".join(names)] if self.is_file(names) else list(self._beneath(names))
+    def find_keys(self, names: PathNames) -> list[str]:
+        """Return the keys of a file, or of a folder and its contents."""
+        return ["/".join(names)] if self.is_file(names) else list(self._keys_beneath(names))
 
-    def inside(self, names: Names) -> set[str]:
-        """The names in a folder."""
+    def list_names(self, names: PathNames) -> set[str]:
+        """Return the names in a folder."""
         start = len("/".join((*names, "")))
-        return {key[start:].split("/")[0] for key in self._beneath(names)} - {""}
+        return {key[start:].split("/")[0] for key in self._keys_beneath(names)} - {""}
 
-    def listed(self, names: Names) -> FolderEntry:
-        """What is known to be there."""
+    def describe_entry(self, names: PathNames) -> FolderEntry:
+        """Return the listing entry of a path."""
         name = names[-1] if names else "."
         if self.is_file(names):
-            return {"name": name, "type": "file", "size": _size(self._files["/".join(names)])}
+            return {"name": name, "type": "file", "size": _content_size(self._files["/".join(names)])}
         return {"name": name, "type": "dir", "size": 0}
 
-    def text(self, path: str) -> list[bytes]:
-        """What is searched of a file: nothing if it is no text, and no more than up to where that shows."""
+    def read_searchable(self, path: str) -> list[bytes]:
+        """Return the searchable part of a file; nothing if it is binary or damaged."""
         try:
-            data = self.data(path)
+            data = self.read_data(path)
         except BackendError:
             return []
         return [] if is_binary(data) else [cut_at_nul(data)]
 
-    def data(self, path: str) -> bytes:
+    def read_data(self, path: str) -> bytes:
         kept = self._files[path]
         if isinstance(kept, str):
             return kept.encode("utf-8", "surrogatepass")
         try:
             return base64.b64decode(kept["content"], validate=True)
         except (TypeError, KeyError, ValueError):
-            raise BackendError(f"{path} is kept as something that is no file; write it again", "failed") from None
+            raise BackendError(f"{path} is stored in an invalid form; write it again", "failed") from None
 
-    def size(self, *, without: str) -> int:
-        """The bytes of all files and of their names."""
-        return sum(len(key) + _size(kept) for key, kept in self._files.items() if key != without)
+    def total_size(self, *, without: str) -> int:
+        """Return the total size of all files and their names."""
+        return sum(len(key) + _content_size(kept) for key, kept in self._files.items() if key != without)
 
-    def _beneath(self, names: Names) -> Iterator[str]:
+    def _keys_beneath(self, names: PathNames) -> Iterator[str]:
         start = "/".join((*names, ""))
         return (key for key in self._files if key.startswith(start))
 
 
 class MappedWalk(FileWalk):
-    """The walk of a workspace, over a mapping. What is in a folder is found by looking up its place in the order."""
+    """The walk of a workspace over a mapping; binary search in the sorted keys finds a folder's entries."""
 
     def __init__(self, files: Mapping[str, Any], budget: WalkBudget, *, everything: bool) -> None:
         super().__init__(budget, everything=everything)
         self._files, self._keys = files, sorted(files)
 
     def entries(self, prefix: str) -> list[str]:
-        return sorted(entry for entry in self._inside(prefix) if self.budget.take_entry())
+        return sorted(entry for entry in self._entry_names(prefix) if self.budget.take_entry())
 
-    def _inside(self, prefix: str) -> Iterator[str]:
+    def _entry_names(self, prefix: str) -> Iterator[str]:
         at = bisect_left(self._keys, prefix)
         while at < len(self._keys) and self._keys[at].startswith(prefix):
             name, slash, _ = self._keys[at][len(prefix) :].partition("/")
@@ -144,17 +144,19 @@ class MappedWalk(FileWalk):
         path = f"{prefix}.gitignore"
         if path not in self._files:
             return ""
-        return b"".join(Tree(self._files).text(path))[: constants.IGNORE_BYTES].decode("utf-8", "surrogateescape")
+        return b"".join(StateTree(self._files).read_searchable(path))[: constants.IGNORE_BYTES].decode(
+            "utf-8", "surrogateescape"
+        )
 
 
-def kept_as(data: bytes) -> Any:
+def encode_content(data: bytes) -> Any:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
         return {"content": base64.b64encode(data).decode(), "encoding": "base64"}
 
 
-def _size(kept: Any) -> int:
+def _content_size(kept: Any) -> int:
     if isinstance(kept, str):
         return len(kept) if kept.isascii() else len(kept.encode("utf-8", "surrogatepass"))
     content = kept.get("content") if isinstance(kept, Mapping) else None

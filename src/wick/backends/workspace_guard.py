@@ -63,12 +63,12 @@ class WorkspaceGuard:
         name, self.name, self._ended = self.name, "", True
         if name:
             with suppress(BackendError):  # wickd is gone, and its watcher has settled the changes
-                found = await to_its_end(self._daemon.release(name))
+                found = await run_to_completion(self._daemon.release(name))
                 self.moved = _shorten([self._show(path) for path in found["moved"]])
                 self.stuck = _shorten([self._show(path) for path in found["stuck"]])
 
 
-class Guarding(Protocol):
+class CommandGuard(Protocol):
     """A guard of one command, job or terminal."""
 
     @property
@@ -80,8 +80,8 @@ class Guarding(Protocol):
 class GuardedTerminal:
     """A terminal whose workspace is watched until it has ended."""
 
-    def __init__(self, inner: Terminal, guard: Guarding, over: Callable[[GuardedTerminal], None]) -> None:
-        self._inner, self._guard, self._over = inner, guard, over
+    def __init__(self, inner: Terminal, guard: CommandGuard, over: Callable[[GuardedTerminal], None]) -> None:
+        self._inner, self._guard, self._on_end = inner, guard, over
 
     @property
     def moved(self) -> list[str]:
@@ -92,7 +92,7 @@ class GuardedTerminal:
         """Return the next bytes; none at the end."""
         data = await self._inner.read()
         if not data:
-            await self._end()
+            await self._end_guard()
         return data
 
     async def write(self, data: bytes) -> None:
@@ -106,10 +106,10 @@ class GuardedTerminal:
         try:
             await self._inner.close()
         finally:
-            await self._end()
+            await self._end_guard()
 
-    async def _end(self) -> None:
-        self._over(self)
+    async def _end_guard(self) -> None:
+        self._on_end(self)
         await self._guard.end()
 
 
@@ -130,12 +130,12 @@ def _shorten(paths: Sequence[str]) -> list[str]:
     return sorted(paths)[: constants.PLANTS_NAMED] + ([f"… and {more} more"] if more > 0 else [])
 
 
-async def to_its_end(work: Awaitable[T]) -> T:
-    """Await something short. Cancelling waits for it, as what it began must be known to be undone."""
+async def run_to_completion(work: Awaitable[T]) -> T:
+    """Await short work. A cancelled caller waits for it, so that its effects can be undone."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody else asks
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # mark the exception as retrieved
         await asyncio.wait([task], timeout=constants.CANCEL_GRACE_SECONDS)
         raise

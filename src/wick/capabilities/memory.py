@@ -10,7 +10,7 @@ from typing import Any
 
 from wick._internal.prompt_text import fence_text
 from wick._internal.worker_threads import run_in_thread
-from wick.backends.files import Files, Folder, data_of, files_in
+from wick.backends.files import HostFolder, WorkspaceFiles, files_for_thread, read_bytes
 from wick.capability import Capability
 from wick.constants import MEMORY_BYTES, MEMORY_FILE_BYTES
 from wick.errors import BackendError, ConfigError
@@ -55,7 +55,7 @@ class Memory(Capability):
 
     async def _text(self, run: Run, path: str, known: _Known) -> str:
         try:
-            data, size = await data_of(*self._place(run, path), MEMORY_FILE_BYTES)
+            data, size = await read_bytes(*self._place(run, path), MEMORY_FILE_BYTES)
             if b"\0" in data:
                 raise BackendError(f"{path} is not a text", "not_text")
         except BackendError as error:
@@ -66,11 +66,11 @@ class Memory(Capability):
         text = data.decode(errors="replace").removeprefix("\ufeff").rstrip("\ufffd" if size > len(data) else "").strip()
         return f"{text}\n\n... (truncated {size - len(data)} bytes) ..." if size > len(data) else text
 
-    def _place(self, run: Run, path: str) -> tuple[Files, str]:
+    def _place(self, run: Run, path: str) -> tuple[WorkspaceFiles, str]:
         if self.backend is not None:
-            return files_in(self.backend, run.thread), path
+            return files_for_thread(self.backend, run.thread), path
         folder, name = os.path.split(os.path.realpath(os.path.expanduser(path)))
-        return Folder(folder), name
+        return HostFolder(folder), name
 
 
 @dataclass(slots=True)

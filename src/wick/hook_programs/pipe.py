@@ -20,7 +20,7 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import IO, Any
 
 from wick import constants
-from wick.backends.daemon_client import Daemon, on_host
+from wick.backends.daemon_client import Daemon, get_host_daemon
 from wick.errors import BackendError
 
 # The output comes first: whoever has opened the input has opened both.
@@ -63,7 +63,7 @@ class Pipe(asyncio.Protocol):
         pipe = cls(take, lost)
         pipe._after = after
         try:
-            pipe._daemon = await on_host()
+            pipe._daemon = await get_host_daemon()
             async with _fifos() as (to_program, from_program):
                 await pipe._start(to_program, from_program, argv, options)
         except BaseException:

@@ -20,10 +20,10 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from wick import constants
-from wick.backends.daemon_client import on_host
+from wick.backends.daemon_client import get_host_daemon
 from wick.backends.local import DEFAULT_LIMITS
-from wick.backends.sandbox.launch import DEADLY, Launch, Place
-from wick.backends.sandbox.selection import choose
+from wick.backends.sandbox.launch import DEADLY_SIGNALS, Launch, SandboxedWorkspace
+from wick.backends.sandbox.selection import choose_sandbox
 from wick.errors import BackendError, ConfigError
 from wick.hook_programs.failure_policy import words
 from wick.workspace.processes import CANNOT_EXECUTE, NOT_FOUND, UNREAD, clean_environment, describe_exit
@@ -114,18 +114,18 @@ class Runner:
     async def _executed(
         self, argv: list[str], cwd: str, env: Mapping[str, str], stdin: bytes, limit: float, printed: _Printed
     ) -> CommandResult:
-        daemon = await on_host()
+        daemon = await get_host_daemon()
         more: dict[str, Any] = {"stdin": stdin, "timeout": limit, "on_output": printed.take, "read": True}
         if self.sandbox is None:
             env = {**clean_environment(), **env}
             return await daemon.run(argv=argv, workdir=cwd, env=env, whole=True, **more)
-        place = Place(
+        place = SandboxedWorkspace(
             cwd, self.sandbox, limits=DEFAULT_LIMITS, env=env, readable=_seen(argv[0], cwd), protect=PROTECTED
         )
         launch = Launch(place, [*_TO_ITS_END, *argv], daemon)
         try:
             await launch.begin()
-            return launch.told(await daemon.run(**launch.options, **more))
+            return launch.complete_result(await daemon.run(**launch.options, **more))
         finally:
             await launch.end()
             place.close()
@@ -192,7 +192,7 @@ def _problem(done: CommandResult, limit: float, confined: bool) -> str:
 
 def _by_signal() -> dict[int, str]:
     """How a shell tells that a signal ended a program."""
-    return {128 + number: describe_exit(number)[1].removeprefix("the command ") for number in DEADLY}
+    return {128 + number: describe_exit(number)[1].removeprefix("the command ") for number in DEADLY_SIGNALS}
 
 
 _ENDED = _by_signal()
@@ -200,7 +200,7 @@ _NOT_STARTED = (NOT_FOUND, CANNOT_EXECUTE)
 
 
 def _confined() -> Any:
-    sandbox = choose("auto")
+    sandbox = choose_sandbox("auto")
     protection = sandbox.protection(False, "no limits")
     if protection.asks:
         raise ConfigError(f"sandbox=True needs a sandbox, and {protection.says}")

@@ -19,9 +19,9 @@ from typing import Any
 from weakref import WeakKeyDictionary, finalize
 
 from wick import constants
-from wick.backends.daemon_client import on_host
+from wick.backends.daemon_client import get_host_daemon
 from wick.backends.local import DEFAULT_LIMITS
-from wick.backends.sandbox.launch import Launch, Place
+from wick.backends.sandbox.launch import Launch, SandboxedWorkspace
 from wick.errors import BackendError
 from wick.hook_programs.answers import Unfit, encoded, parsed
 from wick.hook_programs.failure_policy import words
@@ -289,8 +289,10 @@ async def _launched(runner: Runner, argv: Sequence[str]) -> tuple[dict[str, Any]
         env = {**clean_environment(), **runner.env}
         return {"argv": [*argv], "workdir": runner.cwd, "env": env}, None
     seen = [_folder(argv[0])]  # the program itself may be outside of the folder it works in
-    place = Place(runner.cwd, runner.sandbox, limits=DEFAULT_LIMITS, env=runner.env, readable=seen, protect=PROTECTED)
-    launch = Launch(place, argv, await on_host())
+    place = SandboxedWorkspace(
+        runner.cwd, runner.sandbox, limits=DEFAULT_LIMITS, env=runner.env, readable=seen, protect=PROTECTED
+    )
+    launch = Launch(place, argv, await get_host_daemon())
 
     async def end() -> None:
         await launch.end()

@@ -1,1 +1,1 @@
-"""Where threads are kept: in memory, in a SQLite file, in Postgres. They do the same, and tests hold them to it."""
+"""Stores of threads: in memory, in a SQLite file, in Postgres. One conformance suite tests them all."""

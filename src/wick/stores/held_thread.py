@@ -1,11 +1,11 @@
-"""A thread in a store, for as long as somebody writes it.
+"""Threads held under the write lease of their store.
 
-    async with hold(store, owner, thread):     the thread is loaded, and nobody else writes it
-        thread.add(user("hello"))              is on its way
-        await thread.saved()                   has arrived
+    async with hold(store, owner, thread):     acquires the lease and loads the thread
+        thread.add(user("hello"))              queues an entry
+        await thread.saved()                   waits until it is persisted
 
-Entries are written in the order they were appended, by one task, as many at a time as there are. What cannot be
-written fails everything after it: a thread in memory that is ahead of its store is not gone on with.
+One task writes the entries in the order they were appended, in batches. A write error fails all later appends, as
+the thread in memory would otherwise be ahead of its store.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-LEASE_SECONDS = 30.0  # how long the thread of a program that died stays locked
-SHORTEST_WAIT, LONGEST_WAIT = 0.02, 0.5  # between two tries to get a thread that another program holds
-APPEND_SECONDS, APPEND_PAUSES = 2.0, (0.05, 0.2, 0.5)  # in which an append is repeated whose connection was lost
+LEASE_SECONDS = 30.0  # after which the lease of a crashed process expires
+SHORTEST_WAIT, LONGEST_WAIT = 0.02, 0.5  # between two attempts to acquire a held lease
+APPEND_SECONDS, APPEND_PAUSES = 2.0, (0.05, 0.2, 0.5)  # an append is retried after a lost connection
 
 
 async def load(store: Store, owner: str, id: str, into: Thread | None = None) -> Thread:
-    """A thread as it is in its store, read batch by batch."""
+    """Load a thread from its store, batch by batch."""
     thread = into if into is not None else Thread(id)
     async for batch in store.read(owner, id, after=len(thread.entries)):
         for row in batch:
@@ -56,33 +56,33 @@ async def hold(
     wait: bool = True,
     seconds: float = LEASE_SECONDS,
 ) -> AsyncIterator[HeldThread]:
-    """Be the one who writes a thread: it is made if there is none, read if there is, and kept up to date.
+    """Acquire the write lease of a thread; create or load it, and persist appended entries.
 
-    Who comes while somebody else holds it waits in line; with `wait=False` that is a `conflict`.
+    If the thread is held, wait in a FIFO queue; with `wait=False`, raise a `conflict`.
     `patience` is how long a question of a run waits for its answer before the run pauses.
     """
-    async with _in_line(store, owner, thread.id, wait):
-        await _make(store, owner, thread.id)
-        lease = await _lease(store, owner, thread.id, seconds, wait)
-        kept = HeldThread(store, owner, thread, lease, seconds, patience)
+    async with _wait_in_queue(store, owner, thread.id, wait):
+        await _ensure_thread(store, owner, thread.id)
+        lease = await _acquire_lease(store, owner, thread.id, seconds, wait)
+        held = HeldThread(store, owner, thread, lease, seconds, patience)
         try:
-            await kept.catch_up()
-            yield kept
+            await held.catch_up()
+            yield held
         finally:
-            if thread.writer is kept:
+            if thread.writer is held:
                 thread.writer = None
-            await asyncio.shield(kept.release())
+            await asyncio.shield(held.release())
 
 
-async def _lease(store: Store, owner: str, id: str, seconds: float, wait: bool) -> Lease:
+async def _acquire_lease(store: Store, owner: str, id: str, seconds: float, wait: bool) -> Lease:
     holder, pause = holder_name(), SHORTEST_WAIT
-    await _release_late(store, owner, id)
+    await _release_leftover(store, owner, id)
     while True:
         taking = asyncio.create_task(store.lease(owner, id, holder, seconds), name=f"taking {id}")
         try:
             return await asyncio.shield(taking)
-        except asyncio.CancelledError:  # it may be taken all the same
-            await asyncio.shield(_undo(taking, store, owner, id))
+        except asyncio.CancelledError:  # the lease may have been acquired
+            await asyncio.shield(_release_unwanted(taking, store, owner, id))
             raise
         except StoreError as error:
             if error.code != "conflict" or not wait:
@@ -91,17 +91,17 @@ async def _lease(store: Store, owner: str, id: str, seconds: float, wait: bool) 
         pause = min(pause * 1.5, LONGEST_WAIT)
 
 
-async def _undo(taking: asyncio.Task[Lease], store: Store, owner: str, id: str) -> None:
-    """Give back the lease of somebody who no longer waits for it."""
-    with suppress(StoreError):  # it lapses by itself
+async def _release_unwanted(taking: asyncio.Task[Lease], store: Store, owner: str, id: str) -> None:
+    """Release the lease that a cancelled caller no longer waits for."""
+    with suppress(StoreError):  # the lease expires
         await store.release(owner, id, (await taking).fence)
 
 
 _unreleased: WeakKeyDictionary[Store, dict[tuple[str, str], int]] = WeakKeyDictionary()  # fences, by owner and thread
 
 
-async def _release_late(store: Store, owner: str, id: str) -> None:
-    """Give back a lease that this program could not give back when it was done, so that nobody waits for its end."""
+async def _release_leftover(store: Store, owner: str, id: str) -> None:
+    """Release a lease that this process failed to release earlier, before it expires."""
     left = _unreleased.get(store, {})
     if (owner, id) in left:
         await store.release(owner, id, left[owner, id])
@@ -118,7 +118,7 @@ async def release_leases(store: Store) -> None:
                 del left[owner, id]
 
 
-async def _make(store: Store, owner: str, id: str) -> None:
+async def _ensure_thread(store: Store, owner: str, id: str) -> None:
     """Create a thread, unless it exists; one that exists may have a name that new threads cannot have."""
     try:
         await store.create(owner, id)
@@ -133,60 +133,62 @@ async def _make(store: Store, owner: str, id: str) -> None:
 
 
 class HeldThread:
-    """A thread that this program holds in a store: see `hold`."""
+    """A thread whose write lease this process holds; see `hold`."""
 
     def __init__(self, store: Store, owner: str, thread: Thread, lease: Lease, seconds: float, patience: float) -> None:
         self.store, self.owner, self.thread, self.lease = store, owner, thread, lease
         self.patience, self.seconds = patience, seconds
         self._loop = asyncio.get_running_loop()
         self._unwritten: deque[Entry] = deque()
-        self._last = 0  # the number of the last entry that is written
-        self._writing: asyncio.Task[None] | None = None
-        self._heard: dict[int, Message] = {}  # messages that were queued and are not in the log yet, by position
-        self._refused: list[Message] = []  # of these, what is not going to be
-        self._answers: dict[int, str] = {}  # likewise, the questions that they are about
-        self._taken: set[int] = set()  # the positions of what is in the log by now
-        self._given: set[str] = set()  # the questions whose answer somebody is about to log
-        self._failed: StoreError | None = None
-        self._renewing: asyncio.Task[None] | None = self._loop.create_task(self._renew(), name=f"lease of {thread.id}")
+        self._last = 0  # sequence number of the last persisted entry
+        self._write_task: asyncio.Task[None] | None = None
+        self._fetched: dict[int, Message] = {}  # inbox messages that are not in the log yet, by position
+        self._rejected: list[Message] = []  # of these, messages that will not be logged
+        self._queued_answers: dict[int, str] = {}  # questions that queued answers refer to, by position
+        self._consumed: set[int] = set()  # positions of inbox items that are in the log
+        self._answered_questions: set[str] = set()  # questions whose answer is about to be logged
+        self._error: StoreError | None = None
+        self._renewal_task: asyncio.Task[None] | None = self._loop.create_task(
+            self._renew_lease(), name=f"lease of {thread.id}"
+        )
 
     @property
-    def written(self) -> int:
-        """The number of the last entry that is in the store."""
+    def last_written(self) -> int:
+        """The sequence number of the last entry in the store."""
         return self._last
 
     @property
     def failure(self) -> StoreError | None:
-        """The error that ended writing, if one did."""
-        return self._failed
+        """The error that stopped writing, if any."""
+        return self._error
 
     async def catch_up(self) -> None:
-        """Read what the store has; a thread that has more is written there."""
+        """Load new entries from the store, and write those that it lacks."""
         thread = self.thread
-        self._check_alone()
+        self._check_not_held()
         head = await self.store.head(self.owner, thread.id)
         if thread.entries and head.last:
-            await self._check(head.last)
+            await self._check_same_thread(head.last)
         self._last = min(head.last, len(thread.entries))
         await load(self.store, self.owner, thread.id, thread)
         self._last = max(self._last, head.last)
         if head.queued:
-            await self._inbox()
+            await self._fetch_inbox()
         self._unwritten.extend(thread.entries[self._last :])
         await self.saved()
-        self._check_alone()
+        self._check_not_held()
         thread.writer = self
 
-    def _check_alone(self) -> None:
-        """What is appended to a thread goes to one place."""
+    def _check_not_held(self) -> None:
+        """Raise a `conflict` if another holder writes this thread object."""
         other = self.thread.writer
         if isinstance(other, HeldThread) and not other._loop.is_closed():
             raise StoreError(
                 f"thread {self.thread.id} is being kept for {other.owner} now; give this run another Thread", "conflict"
             )
 
-    async def _check(self, last: int) -> None:
-        """What is here must be what is there, as far as both go."""
+    async def _check_same_thread(self, last: int) -> None:
+        """Raise a `conflict` if the thread and its stored log differ in their common part."""
         place = min(last, len(self.thread.entries))
         rows = [
             row
@@ -199,22 +201,22 @@ class HeldThread:
             )
 
     def write(self, entry: Entry) -> None:
-        """Take an entry, from whatever Python thread, and see that it is written."""
-        if self._failed is not None:
-            raise self._failed
+        """Queue an entry for writing; may be called from any Python thread."""
+        if self._error is not None:
+            raise self._error
         self._unwritten.append(entry)
-        self._kick() if self._on_own_loop() else self._loop.call_soon_threadsafe(self._kick)
+        self._start_writing() if self._on_own_loop() else self._loop.call_soon_threadsafe(self._start_writing)
 
     async def saved(self) -> None:
-        """Return when all that was taken is in the store."""
+        """Wait until all queued entries are persisted."""
         if not self._on_own_loop():
-            return await self._home(self.saved())
-        while self._unwritten and self._failed is None:
-            self._kick()
-            if self._writing is not None:
-                await asyncio.wait((self._writing,))  # not cancelled if this is
-        if self._failed is not None:
-            raise self._failed
+            return await self._run_on_own_loop(self.saved())
+        while self._unwritten and self._error is None:
+            self._start_writing()
+            if self._write_task is not None:
+                await asyncio.wait((self._write_task,))  # the write is not cancelled with its waiter
+        if self._error is not None:
+            raise self._error
 
     def _on_own_loop(self) -> bool:
         try:
@@ -222,71 +224,75 @@ class HeldThread:
         except RuntimeError:
             return False
 
-    async def _home(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do it where the thread is held: an agent that a tool runs in a Python thread has an event loop of its own."""
+    async def _run_on_own_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the holding event loop: an agent in a tool's Python thread has its own loop."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     async def fetch_messages(self) -> Sequence[Message]:
-        """What was queued for this thread, each message once; the log takes it when it is appended."""
-        fresh = [row for row in await self._inbox() if row.kind == "message" and row.position not in self._heard]
-        self._heard |= {row.position: Message.from_json(row.data) for row in fresh}
-        return [self._heard[row.position] for row in fresh]
+        """Fetch new inbox messages, each once; appending one consumes it."""
+        fresh = [
+            row for row in await self._fetch_inbox() if row.kind == "message" and row.position not in self._fetched
+        ]
+        self._fetched |= {row.position: Message.from_json(row.data) for row in fresh}
+        return [self._fetched[row.position] for row in fresh]
 
     def discard_message(self, message: Message) -> None:
-        """A message that was queued is not going to be said; it is taken with whatever is written next."""
-        self._refused.append(message)
+        """Discard an inbox message; the next write consumes it."""
+        self._rejected.append(message)
 
     async def answer(self, question: str, most: float = inf) -> FrozenDict | None:
-        """The first answer to a question, if somebody gives one in time."""
+        """Wait for the first answer to a question; return None at the timeout."""
         if not self._on_own_loop():
-            return await self._home(self.answer(question, most))
-        found, seconds = await self._answered(question), min(self.patience, most)
+            return await self._run_on_own_loop(self.answer(question, most))
+        found, seconds = await self._find_answer(question), min(self.patience, most)
         if found is not None or seconds <= 0:
             return found
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds), closing_stream(self.store.watch(self.owner, self.thread.id)) as news:
                 async for _ in news:
-                    if found := await self._answered(question):
+                    if found := await self._find_answer(question):
                         return found
         return None
 
-    async def _answered(self, question: str) -> FrozenDict | None:
-        found = (row.data for row in await self._inbox() if row.kind == "answer" and row.data["id"] == question)
+    async def _find_answer(self, question: str) -> FrozenDict | None:
+        found = (row.data for row in await self._fetch_inbox() if row.kind == "answer" and row.data["id"] == question)
         if (first := next(found, None)) is None:
             return None
-        self._given.add(question)
+        self._answered_questions.add(question)
         return FrozenDict(freeze(first))
 
-    async def _inbox(self) -> Sequence[Queued]:
+    async def _fetch_inbox(self) -> Sequence[Queued]:
         found = await self.store.inbox(self.owner, self.thread.id)
-        queued = [row for row in found if row.position not in self._taken]  # it may have been read before it was taken
-        self._answers |= {row.position: row.data["id"] for row in queued if row.kind == "answer"}
+        queued = [
+            row for row in found if row.position not in self._consumed
+        ]  # it may have been read before it was consumed
+        self._queued_answers |= {row.position: row.data["id"] for row in queued if row.kind == "answer"}
         return queued
 
-    def _kick(self) -> None:
-        if self._unwritten and self._failed is None and (self._writing is None or self._writing.done()):
-            self._writing = self._loop.create_task(self._write(), name=f"writing {self.thread.id}")
+    def _start_writing(self) -> None:
+        if self._unwritten and self._error is None and (self._write_task is None or self._write_task.done()):
+            self._write_task = self._loop.create_task(self._write_entries(), name=f"writing {self.thread.id}")
 
-    async def _write(self) -> None:
+    async def _write_entries(self) -> None:
         while self._unwritten:
             batch = list(self._unwritten)
             try:
-                rows, took = [entry.to_json() for entry in batch], self._took(batch)
-                self._last = await self._append(rows, took)
+                rows, took = [entry.to_json() for entry in batch], self._consumed_positions(batch)
+                self._last = await self._append_with_retry(rows, took)
             except StoreError as error:
-                self._failed = error
+                self._error = error
                 return
             except Exception as error:
-                self._failed = StoreError(f"thread {self.thread.id} cannot be written: {error}")
+                self._error = StoreError(f"thread {self.thread.id} cannot be written: {error}")
                 raise
             for _ in batch:
                 self._unwritten.popleft()
-            self._taken.update(took)
+            self._consumed.update(took)
             for position in took:
-                self._heard.pop(position, None)
-                self._answers.pop(position, None)
+                self._fetched.pop(position, None)
+                self._queued_answers.pop(position, None)
 
-    async def _append(self, rows: Sequence[dict[str, Any]], took: Sequence[int]) -> int:
+    async def _append_with_retry(self, rows: Sequence[dict[str, Any]], took: Sequence[int]) -> int:
         """Append entries; if the connection is lost, append the same entries again, which `Store.append` allows."""
         give_up, pauses = monotonic() + APPEND_SECONDS, iter(APPEND_PAUSES)
         while True:
@@ -300,49 +306,52 @@ class HeldThread:
                     raise
             await asyncio.sleep(pause)
 
-    def _took(self, batch: Sequence[Entry]) -> list[int]:
-        """The positions of what was queued and is among these entries, or is an answer nobody waits for any more."""
-        queued = {id(message): position for position, message in self._heard.items()}
-        said = [*self._refused, *(entry.data for entry in batch if entry.kind == "message")]
-        took = [queued[id(message)] for message in said if id(message) in queued]
+    def _consumed_positions(self, batch: Sequence[Entry]) -> list[int]:
+        """Return the positions of inbox items that these entries consume, and of obsolete answers."""
+        queued = {id(message): position for position, message in self._fetched.items()}
+        messages = [*self._rejected, *(entry.data for entry in batch if entry.kind == "message")]
+        took = [queued[id(message)] for message in messages if id(message) in queued]
         logged = {entry.data["id"] for entry in batch if entry.kind == "answered"}
-        awaited = {*self.thread.questions, *self._given} - logged
-        return took + [position for position, question in self._answers.items() if question not in awaited]
+        awaited = {*self.thread.questions, *self._answered_questions} - logged
+        return took + [position for position, question in self._queued_answers.items() if question not in awaited]
 
-    async def _renew(self) -> None:
+    async def _renew_lease(self) -> None:
         while True:
             await asyncio.sleep(self.seconds / 3)
             try:
                 self.lease = await self.store.renew(self.owner, self.thread.id, self.lease.fence, self.seconds)
             except StoreError as error:
                 if error.code in ("fenced", "not_found"):
-                    self._failed = error
+                    self._error = error
                     return
                 logger.warning("the lease of %s could not be renewed: %s", self.thread.id, error)
 
     async def release(self) -> None:
-        """Write what is left and let the next one write."""
+        """Write the remaining entries and release the lease."""
         with suppress(StoreError):
             await self.saved()
-        renewing, self._renewing = self._renewing, None  # which would keep this alive, as it was cancelled in here
+        renewing, self._renewal_task = (
+            self._renewal_task,
+            None,
+        )  # break the cycle task → traceback → frame → self
         await cancel_and_wait(() if renewing is None else (renewing,))
         try:
             await self.store.release(self.owner, self.thread.id, self.lease.fence)
-        except StoreError as error:  # it lapses by itself
+        except StoreError as error:  # the lease expires
             _unreleased.setdefault(self.store, {})[self.owner, self.thread.id] = self.lease.fence
-            logger.warning("the lease of %s could not be given back: %s", self.thread.id, error)
+            logger.warning("the lease of %s could not be released: %s", self.thread.id, error)
 
 
-# -- in one program, who comes first is served first ------------------------------------------------------------------
+# -- a FIFO queue per thread within one process -----------------------------------------------------------------------
 
-_Line = dict[tuple[int, str, str], deque["asyncio.Future[None]"]]
-_lines: WeakKeyDictionary[asyncio.AbstractEventLoop, _Line] = WeakKeyDictionary()
+_Queues = dict[tuple[int, str, str], deque["asyncio.Future[None]"]]
+_queues: WeakKeyDictionary[asyncio.AbstractEventLoop, _Queues] = WeakKeyDictionary()
 
 
 @asynccontextmanager
-async def _in_line(store: Store, owner: str, thread: str, wait: bool) -> AsyncIterator[None]:
+async def _wait_in_queue(store: Store, owner: str, thread: str, wait: bool) -> AsyncIterator[None]:
     loop = asyncio.get_running_loop()
-    lines, key = _lines.setdefault(loop, {}), (id(store), owner, thread)
+    lines, key = _queues.setdefault(loop, {}), (id(store), owner, thread)
     line, mine = lines.setdefault(key, deque()), loop.create_future()
     if line and not wait:
         raise StoreError(f"a run of thread {thread} is going on; wait for it, or send it the message", "conflict")

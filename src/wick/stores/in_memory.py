@@ -1,4 +1,4 @@
-"""Threads in memory: for tests, and for servers that may forget."""
+"""The in-memory store: for tests, and for servers without persistence."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from wick._internal.frozen import digest
 from wick.protocols import Hit, Lease, News, Page, Queued, Summary
 from wick.stores import rows
 from wick.stores.rows import Row
-from wick.stores.watchers import Watchers, follow
+from wick.stores.watchers import ThreadWatchers, follow_thread
 
 TTL_SECONDS = 3600.0
 SWEEP_SECONDS = 300.0
 
 
 @dataclass(slots=True)
-class _Kept:
-    """A thread, and what is known of it."""
+class _StoredThread:
+    """A thread with its log, inbox and lease."""
 
     key: int
     owner: str
@@ -39,8 +39,8 @@ class _Kept:
     questions: dict[str, str] = field(default_factory=dict)  # open, answered, over
     inbox: int = 0
     queue: dict[int, Queued] = field(default_factory=dict)
-    answers: dict[str, int] = field(default_factory=dict)  # where a question's answer is queued
-    said: dict[str, int] = field(default_factory=dict)  # where what was said under a key was queued
+    answers: dict[str, int] = field(default_factory=dict)  # inbox position of a question's answer
+    keyed_positions: dict[str, int] = field(default_factory=dict)  # inbox position by idempotency key
     blobs: dict[str, bytes] = field(default_factory=dict)
     fence: int = 0
     holder: str = ""
@@ -56,68 +56,68 @@ class _Kept:
 
 
 class InMemory:
-    """A store that forgets a thread after an hour in which nobody used it, and everything when the process ends.
+    """A store that deletes threads after an hour without use, and does not outlive the process.
 
-    A thread that runs, waits for an answer or has something queued is never forgotten.
+    A thread that runs, waits for an answer or has inbox items is not deleted.
     """
 
     def __init__(
         self, *, ttl: float = TTL_SECONDS, sweep: float = SWEEP_SECONDS, clock: Callable[[], float] = time.time
     ) -> None:
-        self._ttl, self._pause, self._clock = ttl, sweep, clock
-        self._threads: dict[tuple[str, str], _Kept] = {}
+        self._ttl, self._sweep_interval, self._clock = ttl, sweep, clock
+        self._threads: dict[tuple[str, str], _StoredThread] = {}
         self._keys, self._fences = count(1), count(1)
-        self._watchers = Watchers()
+        self._watchers = ThreadWatchers()
         self._lock = RLock()  # an agent may run in another event loop, in another OS thread
-        self._swept = clock()
+        self._swept_at = clock()
         self._timer: tuple[ref[asyncio.AbstractEventLoop], asyncio.TimerHandle] | None = None
 
     # -- threads ----------------------------------------------------------------------------------------------------
 
     async def create(self, owner: str, id: str, *, title: str = "", meta: Mapping[str, Any] | None = None) -> Summary:
-        rows.checked_name("an owner", owner)
+        rows.check_name("an owner", owner)
         with self._lock:
-            return self._summary(self._make(owner, id, title, rows.checked_meta(meta)))
+            return self._summarize(self._create_thread(owner, id, title, rows.encode_meta(meta)))
 
-    def _make(self, owner: str, id: str, title: str, meta: str) -> _Kept:
-        key = owner, rows.checked_thread(id)
-        self._tidy()
+    def _create_thread(self, owner: str, id: str, title: str, meta: str) -> _StoredThread:
+        key = owner, rows.check_thread_id(id)
+        self._sweep_if_due()
         if key in self._threads:
-            raise rows.exists(id)
+            raise rows.exists_error(id)
         now = self._clock()
-        made = _Kept(next(self._keys), owner, id, rows.title_of(title), meta, now, now, now)
+        made = _StoredThread(next(self._keys), owner, id, rows.shorten_title(title), meta, now, now, now)
         self._threads[key] = made
         return made
 
-    def _find(self, owner: str, id: str) -> _Kept:
-        self._tidy()
-        found = self._threads.get((owner, id)) if rows.known(owner) and rows.known(id) else None
+    def _find_thread(self, owner: str, id: str) -> _StoredThread:
+        self._sweep_if_due()
+        found = self._threads.get((owner, id)) if rows.is_valid_name(owner) and rows.is_valid_name(id) else None
         if found is None:
-            raise rows.not_found(id)
+            raise rows.not_found_error(id)
         found.used = self._clock()
         return found
 
     async def head(self, owner: str, id: str) -> Summary:
         with self._lock:
-            return self._summary(self._find(owner, id))
+            return self._summarize(self._find_thread(owner, id))
 
-    def _summary(self, kept: _Kept) -> Summary:
+    def _summarize(self, stored: _StoredThread) -> Summary:
         return Summary(
-            owner=kept.owner,
-            id=kept.id,
-            title=kept.title,
-            meta=rows.decode(kept.meta.encode()),
-            created=kept.created,
-            updated=kept.updated,
-            last=len(kept.log),
-            run=kept.run,
-            asking=kept.asking,
-            queued=len(kept.queue),
-            leased=self._leased(kept),
+            owner=stored.owner,
+            id=stored.id,
+            title=stored.title,
+            meta=rows.decode_json(stored.meta.encode()),
+            created=stored.created,
+            updated=stored.updated,
+            last=len(stored.log),
+            run=stored.run,
+            asking=stored.asking,
+            queued=len(stored.queue),
+            leased=self._is_leased(stored),
         )
 
-    def _leased(self, kept: _Kept) -> bool:
-        return bool(kept.holder) and kept.until > self._clock()
+    def _is_leased(self, stored: _StoredThread) -> bool:
+        return bool(stored.holder) and stored.until > self._clock()
 
     async def list(
         self,
@@ -131,79 +131,85 @@ class InMemory:
         cursor: str = "",
         limit: int = 50,
     ) -> Page:
-        def wanted(kept: _Kept) -> bool:
-            flags = ((running, kept.run), (asking, kept.asking), (queued, kept.queue))
-            return kept.owner == owner and all(want is None or want == bool(flag) for want, flag in flags)
+        def wanted(stored: _StoredThread) -> bool:
+            flags = ((running, stored.run), (asking, stored.asking), (queued, stored.queue))
+            return stored.owner == owner and all(want is None or want == bool(flag) for want, flag in flags)
 
-        return self._page(wanted, order, oldest_first, cursor, limit)
+        return self._list_page(wanted, order, oldest_first, cursor, limit)
 
     async def unfinished(self, *, cursor: str = "", limit: int = 50) -> Page:
-        return self._page(lambda kept: bool(kept.run or kept.queue), "created", True, cursor, limit)
+        return self._list_page(lambda stored: bool(stored.run or stored.queue), "created", True, cursor, limit)
 
-    def _page(self, wanted: Callable[[_Kept], bool], order: str, oldest_first: bool, cursor: str, limit: int) -> Page:
-        mark, limit = rows.mark_of(cursor, order, oldest_first), rows.checked_limit(limit)
+    def _list_page(
+        self, wanted: Callable[[_StoredThread], bool], order: str, oldest_first: bool, cursor: str, limit: int
+    ) -> Page:
+        mark, limit = rows.decode_cursor(cursor, order, oldest_first), rows.clamp_limit(limit)
 
-        def place(kept: _Kept) -> rows.Mark:
-            return getattr(kept, order), kept.key
+        def place(stored: _StoredThread) -> rows.PageMark:
+            return getattr(stored, order), stored.key
 
-        def follows(kept: _Kept) -> bool:
-            return mark is None or (place(kept) > mark if oldest_first else place(kept) < mark)
+        def follows(stored: _StoredThread) -> bool:
+            return mark is None or (place(stored) > mark if oldest_first else place(stored) < mark)
 
         with self._lock:
-            self._tidy()
-            found = [kept for kept in self._threads.values() if wanted(kept) and follows(kept)]
+            self._sweep_if_due()
+            found = [stored for stored in self._threads.values() if wanted(stored) and follows(stored)]
             found.sort(key=place, reverse=not oldest_first)
-            more = rows.cursor_of(order, oldest_first, place(found[limit - 1])) if len(found) > limit else ""
-            return Page(tuple(self._summary(kept) for kept in found[:limit]), more)
+            more = rows.encode_cursor(order, oldest_first, place(found[limit - 1])) if len(found) > limit else ""
+            return Page(tuple(self._summarize(stored) for stored in found[:limit]), more)
 
     async def describe(
         self, owner: str, id: str, *, title: str | None = None, meta: Mapping[str, Any] | None = None
     ) -> Summary:
-        about = None if meta is None else rows.checked_meta(meta)
+        about = None if meta is None else rows.encode_meta(meta)
         with self._lock:
-            kept = self._find(owner, id)
-            kept.title = kept.title if title is None else rows.title_of(title)
-            kept.meta = kept.meta if about is None else about
-            return self._summary(kept)
+            stored = self._find_thread(owner, id)
+            stored.title = stored.title if title is None else rows.shorten_title(title)
+            stored.meta = stored.meta if about is None else about
+            return self._summarize(stored)
 
     async def delete(self, owner: str, id: str) -> None:
         with self._lock:
-            self._forget(self._find(owner, id))
+            self._remove_thread(self._find_thread(owner, id))
 
     async def expire(self, idle: float, *, owner: str = "", limit: int = 20) -> builtins.list[tuple[str, str]]:
         with self._lock:
-            since = self._clock() - rows.checked_idle(idle)
-            found = [kept for kept in self._threads.values() if kept.used <= since and owner in ("", kept.owner)]
-            found = sorted((kept for kept in found if self._is_idle(kept)), key=lambda kept: kept.used)[:limit]
-            for kept in found:
-                self._forget(kept)
-            return [(kept.owner, kept.id) for kept in found]
+            since = self._clock() - rows.check_idle_seconds(idle)
+            found = [
+                stored for stored in self._threads.values() if stored.used <= since and owner in ("", stored.owner)
+            ]
+            found = sorted((stored for stored in found if self._is_idle(stored)), key=lambda stored: stored.used)[
+                :limit
+            ]
+            for stored in found:
+                self._remove_thread(stored)
+            return [(stored.owner, stored.id) for stored in found]
 
-    def _is_idle(self, kept: _Kept) -> bool:
-        if kept.run or kept.asking or kept.queue or self._leased(kept):
+    def _is_idle(self, stored: _StoredThread) -> bool:
+        if stored.run or stored.asking or stored.queue or self._is_leased(stored):
             return False
-        above = rows.decode(kept.meta.encode()).get("parent") if '"parent"' in kept.meta else None
-        return above is None or (kept.owner, above) not in self._threads
+        above = rows.decode_json(stored.meta.encode()).get("parent") if '"parent"' in stored.meta else None
+        return above is None or (stored.owner, above) not in self._threads
 
-    def _forget(self, kept: _Kept) -> None:
-        del self._threads[kept.owner, kept.id]
-        self._watchers.tell((kept.owner, kept.id), None)
+    def _remove_thread(self, stored: _StoredThread) -> None:
+        del self._threads[stored.owner, stored.id]
+        self._watchers.notify((stored.owner, stored.id), None)
 
     async def fork(
         self, owner: str, id: str, at: int, new_id: str, *, title: str = "", meta: Mapping[str, Any] | None = None
     ) -> Summary:
         with self._lock:
-            kept = self._find(owner, id)
-            if type(at) is not int or not 0 <= at <= len(kept.log):
-                raise rows.no_entry(id, at, len(kept.log))
-            said = rows.Append()
-            for _, kind, _, body, _ in kept.log[:at]:
-                rows.note(said, kind, rows.decode(body))
-            about = kept.meta if meta is None else rows.checked_meta(meta)
-            made = self._make(owner, new_id, title or kept.title or said.title, about)
-            made.log, made.blobs, made.run = kept.log[:at], dict(kept.blobs), said.run or ""
-            made.questions = dict.fromkeys(rows.open_questions(said.questions), "open")
-            return self._summary(made)
+            stored = self._find_thread(owner, id)
+            if type(at) is not int or not 0 <= at <= len(stored.log):
+                raise rows.no_entry_error(id, at, len(stored.log))
+            history = rows.PreparedAppend()
+            for _, kind, _, body, _ in stored.log[:at]:
+                rows.note_entry(history, kind, rows.decode_json(body))
+            about = stored.meta if meta is None else rows.encode_meta(meta)
+            made = self._create_thread(owner, new_id, title or stored.title or history.title, about)
+            made.log, made.blobs, made.run = stored.log[:at], dict(stored.blobs), history.run or ""
+            made.questions = dict.fromkeys(rows.find_open_questions(history.questions), "open")
+            return self._summarize(made)
 
     # -- the log ----------------------------------------------------------------------------------------------------
 
@@ -217,195 +223,199 @@ class InMemory:
         fence: int,
         took: Sequence[int] = (),
     ) -> int:
-        made = rows.prepare(id, entries, rows.checked_number("what is expected", expect))
-        took = rows.checked_took(took)
+        made = rows.prepare_append(id, entries, rows.check_number("what is expected", expect))
+        took = rows.check_positions(took)
         with self._lock:
-            kept = self._find(owner, id)
-            if kept.fence != fence or not kept.holder:
-                raise rows.fenced(id)
-            if len(kept.log) != expect:
-                if kept.log[expect:] == made.rows:
+            stored = self._find_thread(owner, id)
+            if stored.fence != fence or not stored.holder:
+                raise rows.fenced_error(id)
+            if len(stored.log) != expect:
+                if stored.log[expect:] == made.rows:
                     return made.last
-                raise rows.conflicts(id, expect, len(kept.log))
-            self._settle(kept, made, took)
-            kept.log += made.rows
-            kept.updated = self._clock()
-            kept.run = kept.run if made.run is None else made.run
-            kept.title = kept.title or made.title
-            self._watchers.tell((owner, id), kept.news)
+                raise rows.conflict_error(id, expect, len(stored.log))
+            self._update_inbox_and_questions(stored, made, took)
+            stored.log += made.rows
+            stored.updated = self._clock()
+            stored.run = stored.run if made.run is None else made.run
+            stored.title = stored.title or made.title
+            self._watchers.notify((owner, id), stored.news)
             return made.last
 
-    def _settle(self, kept: _Kept, made: rows.Append, took: Sequence[int]) -> None:
-        """Take what was queued, and follow the questions; nothing is changed if that cannot be."""
-        states, answers = dict(kept.questions), dict(kept.answers)
+    def _update_inbox_and_questions(
+        self, stored: _StoredThread, made: rows.PreparedAppend, took: Sequence[int]
+    ) -> None:
+        """Consume inbox items and update question states; change nothing on an error."""
+        states, answers = dict(stored.questions), dict(stored.answers)
         for position in took:
-            if position not in kept.queue:
-                raise rows.not_queued(kept.id, position)
+            if position not in stored.queue:
+                raise rows.not_queued_error(stored.id, position)
         for step, question in made.questions:
             if step == "asked":
-                if answers.get(question) not in kept.queue or answers[question] in took:
-                    states[question] = "open"  # also again, unless its answer is queued
+                if answers.get(question) not in stored.queue or answers[question] in took:
+                    states[question] = "open"  # reopened, unless its answer is queued
             elif step == "over":
                 states = {name: "over" if state == "open" else state for name, state in states.items()}
             elif question in states:
                 if states[question] == "answered" and answers.get(question) not in took:
-                    raise rows.answered_already(kept.id, question)
+                    raise rows.answered_error(stored.id, question)
                 states[question] = "answered"
                 answers.pop(question, None)
-        kept.questions, kept.answers = states, answers
+        stored.questions, stored.answers = states, answers
         for position in took:
-            del kept.queue[position]
+            del stored.queue[position]
 
     async def read(
         self, owner: str, id: str, *, after: int = 0, limit: int | None = None
     ) -> AsyncGenerator[builtins.list[dict[str, Any]], None]:
-        done, left = rows.checked_number("where to begin", after), limit
+        done, left = rows.check_number("where to begin", after), limit
         while left is None or left > 0:
             most = rows.BATCH_ROWS if left is None else min(left, rows.BATCH_ROWS)
             with self._lock:
-                some = _batch(self._find(owner, id).log[done : done + most])
+                some = _limit_batch(self._find_thread(owner, id).log[done : done + most])
             if not some:
                 return
-            yield [rows.entry_of(id, done + number, row) for number, row in enumerate(some, 1)]
+            yield [rows.entry_from_row(id, done + number, row) for number, row in enumerate(some, 1)]
             done, left = done + len(some), None if left is None else left - len(some)
 
     async def search(self, owner: str, text: str, *, limit: int = 20) -> builtins.list[Hit]:
-        wanted, limit = rows.words(text), rows.checked_limit(limit)
+        wanted, limit = rows.split_words(text), rows.clamp_limit(limit)
         with self._lock:
-            self._tidy()
-            hits = [hit for kept in self._threads.values() if kept.owner == owner for hit in _hits(kept, wanted)]
+            self._sweep_if_due()
+            hits = [
+                hit for stored in self._threads.values() if stored.owner == owner for hit in _find_hits(stored, wanted)
+            ]
         return sorted(hits, key=lambda hit: (hit.at, hit.seq), reverse=True)[:limit]
 
     # -- leases -----------------------------------------------------------------------------------------------------
 
     async def lease(self, owner: str, id: str, holder: str, seconds: float) -> Lease:
-        rows.checked_name("a holder", holder)
-        seconds = rows.checked_seconds(seconds)
+        rows.check_name("a holder", holder)
+        seconds = rows.check_lease_seconds(seconds)
         with self._lock:
-            kept, now = self._find(owner, id), self._clock()
-            if self._leased(kept):
-                raise rows.held(id, kept.holder, kept.until - now)
-            kept.fence, kept.holder, kept.until = next(self._fences), holder, now + seconds
-            return Lease(kept.fence, holder, kept.until)
+            stored, now = self._find_thread(owner, id), self._clock()
+            if self._is_leased(stored):
+                raise rows.held_error(id, stored.holder, stored.until - now)
+            stored.fence, stored.holder, stored.until = next(self._fences), holder, now + seconds
+            return Lease(stored.fence, holder, stored.until)
 
     async def renew(self, owner: str, id: str, fence: int, seconds: float) -> Lease:
-        seconds = rows.checked_seconds(seconds)
+        seconds = rows.check_lease_seconds(seconds)
         with self._lock:
-            kept = self._find(owner, id)
-            if kept.fence != fence or not kept.holder:
-                raise rows.fenced(id)
-            kept.until = self._clock() + seconds
-            return Lease(fence, kept.holder, kept.until)
+            stored = self._find_thread(owner, id)
+            if stored.fence != fence or not stored.holder:
+                raise rows.fenced_error(id)
+            stored.until = self._clock() + seconds
+            return Lease(fence, stored.holder, stored.until)
 
     async def release(self, owner: str, id: str, fence: int) -> None:
         with self._lock:
-            kept = self._find(owner, id)
-            if kept.fence == fence:
-                kept.holder, kept.until = "", 0.0
+            stored = self._find_thread(owner, id)
+            if stored.fence == fence:
+                stored.holder, stored.until = "", 0.0
 
-    # -- what others say --------------------------------------------------------------------------------------------
+    # -- the inbox --------------------------------------------------------------------------------------------------
 
     async def enqueue(self, owner: str, id: str, *messages: Mapping[str, Any], key: str = "") -> int:
-        bodies = rows.checked_messages(messages, key)
+        bodies = rows.encode_messages(messages, key)
         with self._lock:
-            kept = self._find(owner, id)
-            if key in kept.said:
-                return kept.said[key]
-            position = [self._queue(kept, "message", body) for body in bodies][-1]
+            stored = self._find_thread(owner, id)
+            if key in stored.keyed_positions:
+                return stored.keyed_positions[key]
+            position = [self._enqueue(stored, "message", body) for body in bodies][-1]
             if key:
-                kept.said[key] = position
+                stored.keyed_positions[key] = position
             return position
 
     async def answer(self, owner: str, id: str, question: str, data: Mapping[str, Any]) -> int:
-        body = rows.checked_said("an answer", data, id=question)
+        body = rows.encode_inbox_item("an answer", data, id=question)
         with self._lock:
-            kept = self._find(owner, id)
-            if question not in kept.questions:
-                raise rows.no_question(id, question)
-            if kept.questions[question] != "open":
-                raise rows.answered_already(id, question)
-            kept.questions[question] = "answered"
-            kept.answers[question] = position = self._queue(kept, "answer", body)
+            stored = self._find_thread(owner, id)
+            if question not in stored.questions:
+                raise rows.no_question_error(id, question)
+            if stored.questions[question] != "open":
+                raise rows.answered_error(id, question)
+            stored.questions[question] = "answered"
+            stored.answers[question] = position = self._enqueue(stored, "answer", body)
             return position
 
-    def _queue(self, kept: _Kept, kind: Literal["message", "answer"], body: bytes) -> int:
-        kept.inbox += 1
-        kept.updated = self._clock()
-        kept.queue[kept.inbox] = Queued(kept.inbox, kind, body, kept.updated)
-        self._watchers.tell((kept.owner, kept.id), kept.news)
-        return kept.inbox
+    def _enqueue(self, stored: _StoredThread, kind: Literal["message", "answer"], body: bytes) -> int:
+        stored.inbox += 1
+        stored.updated = self._clock()
+        stored.queue[stored.inbox] = Queued(stored.inbox, kind, body, stored.updated)
+        self._watchers.notify((stored.owner, stored.id), stored.news)
+        return stored.inbox
 
     async def inbox(self, owner: str, id: str) -> builtins.list[Queued]:
         with self._lock:
-            queue = [*self._find(owner, id).queue.values()]
-        return [Queued(item.position, item.kind, rows.decode(item.data), item.at) for item in queue]
+            queue = [*self._find_thread(owner, id).queue.values()]
+        return [Queued(item.position, item.kind, rows.decode_json(item.data), item.at) for item in queue]
 
     def watch(self, owner: str, id: str) -> AsyncGenerator[News, None]:
         async def now() -> News:
             with self._lock:
-                return self._find(owner, id).news
+                return self._find_thread(owner, id).news
 
-        return follow(self._watchers, (owner, id), now)
+        return follow_thread(self._watchers, (owner, id), now)
 
     # -- blobs ------------------------------------------------------------------------------------------------------
 
     async def put_blob(self, owner: str, id: str, data: bytes) -> str:
         name = digest(data)
         with self._lock:
-            kept = self._find(owner, id)
-            if name not in kept.blobs:
-                rows.checked_blob(id, data, sum(map(len, kept.blobs.values())))
-                kept.blobs[name] = bytes(data)
+            stored = self._find_thread(owner, id)
+            if name not in stored.blobs:
+                rows.check_blob_size(id, data, sum(map(len, stored.blobs.values())))
+                stored.blobs[name] = bytes(data)
         return name
 
     async def get_blob(self, owner: str, id: str, sha256: str) -> bytes:
         with self._lock:
-            found = self._find(owner, id).blobs.get(sha256)
+            found = self._find_thread(owner, id).blobs.get(sha256)
         if found is None:
-            raise rows.no_blob(id, sha256)
+            raise rows.no_blob_error(id, sha256)
         return found
 
-    # -- forgetting -------------------------------------------------------------------------------------------------
+    # -- expiry -----------------------------------------------------------------------------------------------------
 
-    def _tidy(self) -> None:
-        """Forget what nobody uses, every five minutes: by a timer while an event loop runs, else when asked."""
-        if self._clock() - self._swept >= self._pause:
+    def _sweep_if_due(self) -> None:
+        """Delete unused threads every five minutes: by a timer on the event loop, or on the next call."""
+        if self._clock() - self._swept_at >= self._sweep_interval:
             self.sweep()
-        self._wind()
+        self._schedule_sweep()
 
-    def _wind(self) -> None:
+    def _schedule_sweep(self) -> None:
         loop = asyncio.get_running_loop()
         if self._timer is None or self._timer[0]() is not loop:
-            self._timer = ref(loop), loop.call_later(self._pause, _sweep_later, ref(self))
+            self._timer = ref(loop), loop.call_later(self._sweep_interval, _sweep_by_timer, ref(self))
 
     def sweep(self) -> None:
-        """Forget now what nobody has used for too long."""
+        """Delete the threads whose time to live has passed."""
         with self._lock:
-            now = self._swept = self._clock()
-            for kept in [*self._threads.values()]:
-                if now - kept.used >= self._ttl and self._is_idle(kept):
-                    self._forget(kept)
+            now = self._swept_at = self._clock()
+            for stored in [*self._threads.values()]:
+                if now - stored.used >= self._ttl and self._is_idle(stored):
+                    self._remove_thread(stored)
 
     async def close(self) -> None:
-        """Stop the timer and end who watches; what is kept stays."""
+        """Stop the timer and end the watches; the threads stay."""
         self._watchers.close()
         if self._timer is not None:
             self._timer[1].cancel()
             self._timer = None
 
 
-def _sweep_later(store: ref[InMemory]) -> None:
-    """A timer that does not keep its store alive."""
-    kept = store()
-    if kept is not None:
-        kept._timer = None
-        kept.sweep()
-        if kept._threads:
-            kept._wind()
+def _sweep_by_timer(store: ref[InMemory]) -> None:
+    """Sweep a store from its timer, which holds only a weak reference."""
+    stored = store()
+    if stored is not None:
+        stored._timer = None
+        stored.sweep()
+        if stored._threads:
+            stored._schedule_sweep()
 
 
-def _batch(log: list[Row]) -> list[Row]:
-    """As many of these as are read at once: a reader that is slow does not hold them all."""
+def _limit_batch(log: list[Row]) -> list[Row]:
+    """Return the rows that fit into one batch, so that slow readers hold little memory."""
     size = 0
     for number, row in enumerate(log, 1):
         size += len(row[3])
@@ -414,11 +424,11 @@ def _batch(log: list[Row]) -> list[Row]:
     return log
 
 
-def _hits(kept: _Kept, wanted: Sequence[str]) -> list[Hit]:
+def _find_hits(stored: _StoredThread, wanted: Sequence[str]) -> list[Hit]:
     hits = []
-    for seq, kind, at, body, _ in kept.log:
+    for seq, kind, at, body, _ in stored.log:
         if kind == "message":
-            text = rows.text_of(rows.decode(body))
-            if all(word in rows.folded(text) for word in wanted):
-                hits.append(Hit(kept.id, kept.title, seq, at, rows.excerpt(text, wanted[0])))
+            text = rows.message_text(rows.decode_json(body))
+            if all(word in rows.fold_text(text) for word in wanted):
+                hits.append(Hit(stored.id, stored.title, seq, at, rows.make_excerpt(text, wanted[0])))
     return hits

@@ -1,8 +1,8 @@
-"""Texts that are too large to be shown: what is shown instead, and where the whole is kept if no workspace has it.
+"""Truncation of large texts, and storage of the whole text with its thread.
 
-shorter = cut(text)                          its beginning and its end
-await keep(thread, run, path, text)          with the thread: in its store, or in its log
-await kept(thread, path)                     the whole, again
+shorter = truncate_text(text)                        its head and tail
+await store_large_text(thread, run, path, text)      in blobs of the store, or in the log
+await load_large_text(thread, path)                  the whole text
 """
 
 from __future__ import annotations
@@ -15,21 +15,23 @@ from wick.errors import StoreError
 from wick.stores.held_thread import HeldThread
 from wick.threads import Thread
 
-ENTRY = "large_result"  # the event that has such a text, or says in which blobs it is
+ENTRY = "large_result"  # the event with the text, or with the names of its blobs
 
 
-def cut(text: str) -> str:
-    """The beginning and the end of a text, and how much is missing between them."""
+def truncate_text(text: str) -> str:
+    """Return the head and tail of a text, and the number of omitted characters."""
     head, tail = constants.CUT_HEAD_CHARS, constants.CUT_TAIL_CHARS
     return f"{text[:head]}\n\n... (truncated {len(text) - head - tail} characters) ...\n\n{text[-tail:]}"
 
 
-async def keep(thread: Thread, run: str, path: str, text: str) -> bool:
-    """Keep a text with a thread, under a path; says whether that went well."""
+async def store_large_text(thread: Thread, run: str, path: str, text: str) -> bool:
+    """Store a text with a thread under a path; return True on success."""
     about: dict[str, Any] = {"path": path}
     if isinstance(keeper := thread.writer, HeldThread):
         try:
-            about["blobs"] = [await keeper.store.put_blob(keeper.owner, thread.id, part) for part in _parts(text)]
+            about["blobs"] = [
+                await keeper.store.put_blob(keeper.owner, thread.id, part) for part in _split_into_blobs(text)
+            ]
         except StoreError:
             return False
     elif len(text) <= constants.STATE_FILE_BYTES:
@@ -40,15 +42,15 @@ async def keep(thread: Thread, run: str, path: str, text: str) -> bool:
     return True
 
 
-async def kept(thread: Thread, path: str) -> str | None:
-    """A text that is kept with a thread, the latest of that path."""
+async def load_large_text(thread: Thread, path: str) -> str | None:
+    """Load the latest text stored under a path, or return None."""
     for entry in reversed(thread.entries):
         if entry.kind == "event" and entry.data["name"] == ENTRY and entry.data["data"]["path"] == path:
-            return await _whole(thread, entry.data["data"])
+            return await _load_parts(thread, entry.data["data"])
     return None
 
 
-async def _whole(thread: Thread, about: Mapping[str, Any]) -> str | None:
+async def _load_parts(thread: Thread, about: Mapping[str, Any]) -> str | None:
     if "text" in about:
         return str(about["text"])
     if not isinstance(keeper := thread.writer, HeldThread):
@@ -60,7 +62,7 @@ async def _whole(thread: Thread, about: Mapping[str, Any]) -> str | None:
     return b"".join(parts).decode()
 
 
-def _parts(text: str) -> list[bytes]:
-    """A text in pieces that a store takes."""
+def _split_into_blobs(text: str) -> list[bytes]:
+    """Split a text into parts of at most the blob size."""
     data, most = text.encode(), constants.STATE_FILE_BYTES
     return [data[at : at + most] for at in range(0, len(data), most)]

@@ -1,7 +1,7 @@
-"""Threads in Postgres: the store for several machines.
+"""The Postgres store: for several machines.
 
-An append is one statement whose INSERT depends on the fence. Everything is timed by the server's clock, and processes
-learn from each other by LISTEN and NOTIFY.
+An append is one statement whose INSERT depends on the fence. All times come from the server's clock, and processes
+notify each other by LISTEN and NOTIFY.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from wick._internal.frozen import digest
 from wick.errors import StoreError
 from wick.protocols import Hit, Lease, News, Page, Queued, Summary
 from wick.stores import rows
-from wick.stores.postgres_pool import CONNECTIONS, Connection, Homes, channel, how_far
+from wick.stores.postgres_pool import CONNECTIONS, Connection, LoopPools, channel_name, fetch_news
 from wick.stores.postgres_queries import (
     APPEND,
+    ENQUEUE,
     EXPIRE,
     HOLDER,
+    NOTIFY,
     NOW,
-    QUEUE,
     SUMMARY,
-    TELL,
-    batch_of,
-    copy,
-    create,
-    explain,
-    find,
-    hit_of,
-    rows_of,
-    settle,
-    summary_of,
+    copy_thread,
+    create_thread,
+    explain_failed_append,
+    fetch_rows,
+    find_thread,
+    hit_from_row,
+    read_batch,
+    summary_from_row,
+    update_inbox_and_questions,
 )
-from wick.stores.watchers import follow
+from wick.stores.watchers import follow_thread
 
 WAIT_SECONDS = 10.0  # for a connection
 
 
 class Postgres:
-    """A store in a schema of a Postgres database; both exist or are made, except for the database.
+    """A store in a schema of a Postgres database. The schema is created if missing, the database is not.
 
     `conninfo` is an address such as `postgresql://user@host/database`.
     """
@@ -50,29 +50,29 @@ class Postgres:
     ) -> None:
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,40}", schema):
             raise StoreError(f"a schema is named by small letters, digits and _, not {schema!r}", "invalid")
-        self._channel = channel(schema)
-        self._homes = Homes(conninfo, schema, connections, wait_seconds)
+        self._channel = channel_name(schema)
+        self._pools = LoopPools(conninfo, schema, connections, wait_seconds)
 
     def __repr__(self) -> str:
-        return f"Postgres({self._channel!r})"  # the address may have a password in it
+        return f"Postgres({self._channel!r})"  # the address may contain a password
 
     async def check(self) -> None:
         """Connect, bring the schema up to date, and check that each table can be read; a StoreError if not."""
-        async with self._homes.connection(writes=False) as connection:
+        async with self._pools.connection(writes=False) as connection:
             for table in ("threads", "entries", "questions", "inbox", "blobs", "keyed"):
-                await rows_of(connection, f"SELECT 1 FROM {table} LIMIT 1", ())
+                await fetch_rows(connection, f"SELECT 1 FROM {table} LIMIT 1", ())
 
     # -- threads ----------------------------------------------------------------------------------------------------
 
     async def create(self, owner: str, id: str, *, title: str = "", meta: Mapping[str, Any] | None = None) -> Summary:
-        rows.checked_name("an owner", owner)
-        about = rows.checked_meta(meta)
-        async with self._homes.connection(writes=True) as connection:
-            return await create(connection, owner, id, rows.title_of(title), about)
+        rows.check_name("an owner", owner)
+        about = rows.encode_meta(meta)
+        async with self._pools.connection(writes=True) as connection:
+            return await create_thread(connection, owner, id, rows.shorten_title(title), about)
 
     async def head(self, owner: str, id: str) -> Summary:
-        async with self._homes.connection(writes=False) as connection:
-            return summary_of(await find(connection, owner, id, SUMMARY))
+        async with self._pools.connection(writes=False) as connection:
+            return summary_from_row(await find_thread(connection, owner, id, SUMMARY))
 
     async def list(
         self,
@@ -86,72 +86,72 @@ class Postgres:
         cursor: str = "",
         limit: int = 50,
     ) -> Page:
-        if not rows.known(owner):
+        if not rows.is_valid_name(owner):
             return Page(())
         flags = ((running, "run <> ''"), (asking, "asking > 0"), (queued, "queued > 0"))
         wanted = [f"({flag}) = {want}" for want, flag in flags if want is not None]
-        return await self._page(["owner = %s", *wanted], (owner,), order, oldest_first, cursor, limit)
+        return await self._list_page(["owner = %s", *wanted], (owner,), order, oldest_first, cursor, limit)
 
     async def unfinished(self, *, cursor: str = "", limit: int = 50) -> Page:
-        return await self._page(["(run <> '' OR queued > 0)"], (), "created", True, cursor, limit)
+        return await self._list_page(["(run <> '' OR queued > 0)"], (), "created", True, cursor, limit)
 
-    async def _page(
+    async def _list_page(
         self, where: Sequence[str], values: tuple[Any, ...], order: str, oldest_first: bool, cursor: str, limit: int
     ) -> Page:
-        mark, limit = rows.mark_of(cursor, order, oldest_first), rows.checked_limit(limit)
-        query = rows.page_query(SUMMARY, where, order, oldest_first, mark, "%s")
-        async with self._homes.connection(writes=False) as connection:
-            found = await rows_of(connection, query, (*values, *(mark or ()), limit + 1))
-        return rows.page_of(found, limit, order, oldest_first, summary_of)
+        mark, limit = rows.decode_cursor(cursor, order, oldest_first), rows.clamp_limit(limit)
+        query = rows.build_page_query(SUMMARY, where, order, oldest_first, mark, "%s")
+        async with self._pools.connection(writes=False) as connection:
+            found = await fetch_rows(connection, query, (*values, *(mark or ()), limit + 1))
+        return rows.build_page(found, limit, order, oldest_first, summary_from_row)
 
     async def describe(
         self, owner: str, id: str, *, title: str | None = None, meta: Mapping[str, Any] | None = None
     ) -> Summary:
-        named = None if title is None else rows.title_of(title)
-        about = None if meta is None else rows.checked_meta(meta)
+        named = None if title is None else rows.shorten_title(title)
+        about = None if meta is None else rows.encode_meta(meta)
         query = (
             "UPDATE threads SET title = coalesce(%s, title), meta = coalesce(%s, meta) WHERE owner = %s AND id = %s "
             f"RETURNING {SUMMARY}"
         )
-        async with self._homes.connection(writes=True) as connection:
-            await find(connection, owner, id, "key")
-            for row in await rows_of(connection, query, (named, about, owner, id)):
-                return summary_of(row)
-        raise rows.not_found(id)
+        async with self._pools.connection(writes=True) as connection:
+            await find_thread(connection, owner, id, "key")
+            for row in await fetch_rows(connection, query, (named, about, owner, id)):
+                return summary_from_row(row)
+        raise rows.not_found_error(id)
 
     async def delete(self, owner: str, id: str) -> None:
         given = {"owner": owner, "id": id, "channel": self._channel}
-        gone = TELL.format(last="NULL", inbox="NULL")
-        async with self._homes.connection(writes=True) as connection:
-            await find(connection, owner, id, "key")
+        gone = NOTIFY.format(last="NULL", inbox="NULL")
+        async with self._pools.connection(writes=True) as connection:
+            await find_thread(connection, owner, id, "key")
             query = "WITH t AS (DELETE FROM threads WHERE owner = %(owner)s AND id = %(id)s RETURNING key) "
-            if not await rows_of(connection, f"{query} SELECT key, {gone} FROM t", given):
-                raise rows.not_found(id)
+            if not await fetch_rows(connection, f"{query} SELECT key, {gone} FROM t", given):
+                raise rows.not_found_error(id)
 
     async def expire(self, idle: float, *, owner: str = "", limit: int = 20) -> builtins.list[tuple[str, str]]:
-        given = {"idle": rows.checked_idle(idle), "owner": owner, "limit": limit, "channel": self._channel}
-        async with self._homes.connection(writes=True) as connection:
-            return [(gone[0], gone[1]) for gone in await rows_of(connection, EXPIRE, given)]
+        given = {"idle": rows.check_idle_seconds(idle), "owner": owner, "limit": limit, "channel": self._channel}
+        async with self._pools.connection(writes=True) as connection:
+            return [(gone[0], gone[1]) for gone in await fetch_rows(connection, EXPIRE, given)]
 
     async def fork(
         self, owner: str, id: str, at: int, new_id: str, *, title: str = "", meta: Mapping[str, Any] | None = None
     ) -> Summary:
-        rows.checked_thread(new_id)
-        about = None if meta is None else rows.checked_meta(meta)
+        rows.check_thread_id(new_id)
+        about = None if meta is None else rows.encode_meta(meta)
         source = await self.head(owner, id)
         if type(at) is not int or not 0 <= at <= source.last:
-            raise rows.no_entry(id, at, source.last)
-        said = rows.Append()
-        async for batch in self.read(owner, id, limit=at):  # what was written never changes
+            raise rows.no_entry_error(id, at, source.last)
+        history = rows.PreparedAppend()
+        async for batch in self.read(owner, id, limit=at):  # the log is append-only
             for entry in batch:
-                rows.note(said, entry["kind"], entry["data"])
-        title = rows.title_of(title) or source.title or said.title
-        async with self._homes.connection(writes=True) as connection, connection.transaction():
-            key, kept = await find(connection, owner, id, "key, meta", "FOR SHARE")  # not deleted meanwhile
-            await create(connection, owner, new_id, title, kept if about is None else about)
-            (made,) = await find(connection, owner, new_id, "key")
-            await copy(connection, key, made, at, said)
-            return summary_of(await find(connection, owner, new_id, SUMMARY))
+                rows.note_entry(history, entry["kind"], entry["data"])
+        title = rows.shorten_title(title) or source.title or history.title
+        async with self._pools.connection(writes=True) as connection, connection.transaction():
+            key, kept = await find_thread(connection, owner, id, "key, meta", "FOR SHARE")  # locked against deletion
+            await create_thread(connection, owner, new_id, title, kept if about is None else about)
+            (made,) = await find_thread(connection, owner, new_id, "key")
+            await copy_thread(connection, key, made, at, history)
+            return summary_from_row(await find_thread(connection, owner, new_id, SUMMARY))
 
     # -- the log ----------------------------------------------------------------------------------------------------
 
@@ -165,8 +165,8 @@ class Postgres:
         fence: int,
         took: Sequence[int] = (),
     ) -> int:
-        made = rows.prepare(id, entries, rows.checked_number("what is expected", expect))
-        fence, took = rows.checked_number("a fence", fence), rows.checked_took(took)
+        made = rows.prepare_append(id, entries, rows.check_number("what is expected", expect))
+        fence, took = rows.check_number("a fence", fence), rows.check_positions(took)
         plain = not took and all(step == "over" for step, _ in made.questions)
         seqs, kinds, ats, datas, sums = zip(*made.rows, strict=True)
         given = {
@@ -184,43 +184,47 @@ class Postgres:
             "ats": [*ats],
             "datas": [*datas],
             "sums": [*sums],
-            "texts": [_searched(entry) for entry in entries],
+            "texts": [_searchable_text(entry) for entry in entries],
         }
-        async with self._homes.connection(writes=True) as connection:
+        async with self._pools.connection(writes=True) as connection:
             if plain:
-                done = await rows_of(connection, APPEND, given) if rows.known(owner) and rows.known(id) else []
+                done = (
+                    await fetch_rows(connection, APPEND, given)
+                    if rows.is_valid_name(owner) and rows.is_valid_name(id)
+                    else []
+                )
             else:
-                done = await self._append_and_settle(connection, given, made, took)
-            return made.last if done else await explain(connection, owner, id, made, expect, fence)
+                done = await self._append_in_transaction(connection, given, made, took)
+            return made.last if done else await explain_failed_append(connection, owner, id, made, expect, fence)
 
-    async def _append_and_settle(
-        self, connection: Connection, given: dict[str, Any], made: rows.Append, took: Sequence[int]
+    async def _append_in_transaction(
+        self, connection: Connection, given: dict[str, Any], made: rows.PreparedAppend, took: Sequence[int]
     ) -> builtins.list[Any]:
         async with connection.transaction():
-            await find(connection, given["owner"], given["id"], "key", "FOR UPDATE")
-            done = await rows_of(connection, APPEND, given)
+            await find_thread(connection, given["owner"], given["id"], "key", "FOR UPDATE")
+            done = await fetch_rows(connection, APPEND, given)
             if done:
-                await settle(connection, done[0][0], given["id"], made, took)
+                await update_inbox_and_questions(connection, done[0][0], given["id"], made, took)
             return done
 
     async def read(
         self, owner: str, id: str, *, after: int = 0, limit: int | None = None
     ) -> AsyncGenerator[builtins.list[dict[str, Any]], None]:
-        done, left = rows.checked_number("where to begin", after), limit
-        async with self._homes.connection(writes=False) as connection:
-            (key,) = await find(connection, owner, id, "key")
+        done, left = rows.check_number("where to begin", after), limit
+        async with self._pools.connection(writes=False) as connection:
+            (key,) = await find_thread(connection, owner, id, "key")
         while left is None or left > 0:
             most = rows.BATCH_ROWS if left is None else min(left, rows.BATCH_ROWS)
-            async with self._homes.connection(writes=False) as connection:
-                found = await batch_of(connection, id, key, done, most)
+            async with self._pools.connection(writes=False) as connection:
+                found = await read_batch(connection, id, key, done, most)
             if not found:
                 return
             yield found
             done, left = done + len(found), None if left is None else left - len(found)
 
     async def search(self, owner: str, text: str, *, limit: int = 20) -> builtins.list[Hit]:
-        wanted, limit = rows.words(text), rows.checked_limit(limit)
-        if not rows.known(owner):
+        wanted, limit = rows.split_words(text), rows.clamp_limit(limit)
+        if not rows.is_valid_name(owner):
             return []
         query = (
             "SELECT t.id, t.title, e.seq, e.kind, e.at, e.data, e.sum FROM threads t "
@@ -228,85 +232,87 @@ class Postgres:
             f"{'AND strpos(e.text, %s) > 0 ' * len(wanted)}"
             "ORDER BY e.at DESC, e.seq DESC LIMIT %s"
         )
-        async with self._homes.connection(writes=False) as connection:
-            found = await rows_of(connection, query, (owner, *wanted, limit))
-        return [hit_of(row, wanted[0]) for row in found]
+        async with self._pools.connection(writes=False) as connection:
+            found = await fetch_rows(connection, query, (owner, *wanted, limit))
+        return [hit_from_row(row, wanted[0]) for row in found]
 
     # -- leases -----------------------------------------------------------------------------------------------------
 
     async def lease(self, owner: str, id: str, holder: str, seconds: float) -> Lease:
-        rows.checked_name("a holder", holder)
-        seconds = rows.checked_seconds(seconds)
+        rows.check_name("a holder", holder)
+        seconds = rows.check_lease_seconds(seconds)
         query = (
             f"UPDATE threads SET fence = nextval('fences'), holder = %s, until = {NOW} + %s "
             f"WHERE owner = %s AND id = %s AND (holder = %s OR {HOLDER} = '') RETURNING fence, until"
         )
-        async with self._homes.connection(writes=True) as connection:
-            other, left = await find(connection, owner, id, f"holder, until - {NOW}")
-            ended = "" if rows.holds(other) else other  # whose lease need not lapse
-            for fence, until in await rows_of(connection, query, (holder, seconds, owner, id, ended)):
+        async with self._pools.connection(writes=True) as connection:
+            other, left = await find_thread(connection, owner, id, f"holder, until - {NOW}")
+            ended = "" if rows.is_live_holder(other) else other  # its lease can be taken over at once
+            for fence, until in await fetch_rows(connection, query, (holder, seconds, owner, id, ended)):
                 return Lease(fence, holder, until)
-        raise rows.held(id, other or "somebody", left)
+        raise rows.held_error(id, other or "somebody", left)
 
     async def renew(self, owner: str, id: str, fence: int, seconds: float) -> Lease:
-        given = (rows.checked_seconds(seconds), owner, id, rows.checked_number("a fence", fence))
+        given = (rows.check_lease_seconds(seconds), owner, id, rows.check_number("a fence", fence))
         query = (
             f"UPDATE threads SET until = {NOW} + %s WHERE owner = %s AND id = %s AND fence = %s AND holder <> '' "
             "RETURNING holder, until"
         )
-        async with self._homes.connection(writes=True) as connection:
-            await find(connection, owner, id, "key")
-            for holder, until in await rows_of(connection, query, given):
+        async with self._pools.connection(writes=True) as connection:
+            await find_thread(connection, owner, id, "key")
+            for holder, until in await fetch_rows(connection, query, given):
                 return Lease(fence, holder, until)
-        raise rows.fenced(id)
+        raise rows.fenced_error(id)
 
     async def release(self, owner: str, id: str, fence: int) -> None:
-        given = (owner, id, rows.checked_number("a fence", fence))
-        async with self._homes.connection(writes=True) as connection:
-            await find(connection, owner, id, "key")
+        given = (owner, id, rows.check_number("a fence", fence))
+        async with self._pools.connection(writes=True) as connection:
+            await find_thread(connection, owner, id, "key")
             await connection.execute(
                 "UPDATE threads SET holder = '', until = 0 WHERE owner = %s AND id = %s AND fence = %s", given
             )
 
-    # -- what others say --------------------------------------------------------------------------------------------
+    # -- the inbox --------------------------------------------------------------------------------------------------
 
     async def enqueue(self, owner: str, id: str, *messages: Mapping[str, Any], key: str = "") -> int:
-        bodies = rows.checked_messages(messages, key)
-        async with self._homes.connection(writes=True) as connection:
+        bodies = rows.encode_messages(messages, key)
+        async with self._pools.connection(writes=True) as connection:
             if len(bodies) == 1 and not key:
-                return await self._queue(connection, owner, id, "message", bodies[0])
+                return await self._enqueue_item(connection, owner, id, "message", bodies[0])
             async with connection.transaction():
-                return await self._say(connection, owner, id, bodies, key)
+                return await self._enqueue_messages(connection, owner, id, bodies, key)
 
-    async def _say(self, connection: Connection, owner: str, id: str, bodies: Sequence[bytes], key: str) -> int:
-        """Queue messages; under a key, only if nothing was queued under it before."""
-        (thread,) = await find(connection, owner, id, "key", "FOR UPDATE")
+    async def _enqueue_messages(
+        self, connection: Connection, owner: str, id: str, bodies: Sequence[bytes], key: str
+    ) -> int:
+        """Enqueue messages; under an idempotency key, only once."""
+        (thread,) = await find_thread(connection, owner, id, "key", "FOR UPDATE")
         query = "SELECT position FROM keyed WHERE thread = %s AND key = %s"
-        for (before,) in await rows_of(connection, query, (thread, key)) if key else ():
+        for (before,) in await fetch_rows(connection, query, (thread, key)) if key else ():
             return int(before)
-        position = [await self._queue(connection, owner, id, "message", body) for body in bodies][-1]
+        position = [await self._enqueue_item(connection, owner, id, "message", body) for body in bodies][-1]
         if key:
             await connection.execute("INSERT INTO keyed VALUES (%s, %s, %s)", (thread, key, position))
         return position
 
-    async def _queue(self, connection: Connection, owner: str, id: str, kind: str, body: bytes) -> int:
-        given = {"owner": owner, "id": id, "kind": kind, "data": body, "sum": rows.queued_check(kind, body)}
-        if rows.known(owner) and rows.known(id):
-            for position, _ in await rows_of(connection, QUEUE, given | {"channel": self._channel}):
+    async def _enqueue_item(self, connection: Connection, owner: str, id: str, kind: str, body: bytes) -> int:
+        given = {"owner": owner, "id": id, "kind": kind, "data": body, "sum": rows.inbox_checksum(kind, body)}
+        if rows.is_valid_name(owner) and rows.is_valid_name(id):
+            for position, _ in await fetch_rows(connection, ENQUEUE, given | {"channel": self._channel}):
                 return int(position)
-        raise rows.not_found(id)
+        raise rows.not_found_error(id)
 
     async def answer(self, owner: str, id: str, question: str, data: Mapping[str, Any]) -> int:
-        body = rows.checked_said("an answer", data, id=question)
-        async with self._homes.connection(writes=True) as connection, connection.transaction():
-            (key,) = await find(connection, owner, id, "key", "FOR UPDATE")
+        body = rows.encode_inbox_item("an answer", data, id=question)
+        async with self._pools.connection(writes=True) as connection, connection.transaction():
+            (key,) = await find_thread(connection, owner, id, "key", "FOR UPDATE")
             query = "SELECT state FROM questions WHERE thread = %s AND id = %s"
-            found = await rows_of(connection, query, (key, question)) if rows.known(question) else []
+            found = await fetch_rows(connection, query, (key, question)) if rows.is_valid_name(question) else []
             if not found:
-                raise rows.no_question(id, question)
+                raise rows.no_question_error(id, question)
             if found[0][0] != "open":
-                raise rows.answered_already(id, question)
-            position = await self._queue(connection, owner, id, "answer", body)
+                raise rows.answered_error(id, question)
+            position = await self._enqueue_item(connection, owner, id, "answer", body)
             given = (position, key, question)
             await connection.execute(
                 "UPDATE questions SET state = 'answered', position = %s WHERE thread = %s AND id = %s", given
@@ -316,59 +322,59 @@ class Postgres:
 
     async def inbox(self, owner: str, id: str) -> builtins.list[Queued]:
         query = "SELECT position, kind, at, data, sum FROM inbox WHERE thread = %s ORDER BY position"
-        async with self._homes.connection(writes=False) as connection:
-            (key,) = await find(connection, owner, id, "key")
-            return [rows.queued_of(id, row) for row in await rows_of(connection, query, (key,))]
+        async with self._pools.connection(writes=False) as connection:
+            (key,) = await find_thread(connection, owner, id, "key")
+            return [rows.inbox_item_from_row(id, row) for row in await fetch_rows(connection, query, (key,))]
 
     async def watch(self, owner: str, id: str) -> AsyncGenerator[News, None]:
-        home, watchers = self._homes.here()
+        home, watchers = self._pools.get_current()
 
         async def now() -> News:
-            async with self._homes.connection(writes=False) as connection:
-                await find(connection, owner, id, "key")
-            await home.listen()
-            async with self._homes.connection(writes=False) as connection:
-                news = await how_far(connection, (owner, id))
+            async with self._pools.connection(writes=False) as connection:
+                await find_thread(connection, owner, id, "key")
+            await home.start_listening()
+            async with self._pools.connection(writes=False) as connection:
+                news = await fetch_news(connection, (owner, id))
             if news is None:
-                raise rows.not_found(id)
+                raise rows.not_found_error(id)
             return news
 
-        following = follow(watchers, (owner, id), now)
+        following = follow_thread(watchers, (owner, id), now)
         try:
             async for news in following:
                 yield news
         finally:
             await following.aclose()
             if not watchers:
-                await home.unlisten()
+                await home.stop_listening()
 
     # -- blobs ------------------------------------------------------------------------------------------------------
 
     async def put_blob(self, owner: str, id: str, data: bytes) -> str:
         name, count = digest(data), "SELECT coalesce(sum(octet_length(data)), 0) FROM blobs WHERE thread = %s"
-        async with self._homes.connection(writes=True) as connection, connection.transaction():
-            (key,) = await find(connection, owner, id, "key", "FOR UPDATE")
-            there = await rows_of(connection, "SELECT 1 FROM blobs WHERE thread = %s AND sha256 = %s", (key, name))
+        async with self._pools.connection(writes=True) as connection, connection.transaction():
+            (key,) = await find_thread(connection, owner, id, "key", "FOR UPDATE")
+            there = await fetch_rows(connection, "SELECT 1 FROM blobs WHERE thread = %s AND sha256 = %s", (key, name))
             if not there:
-                ((size,),) = await rows_of(connection, count, (key,))
-                rows.checked_blob(id, data, size)
+                ((size,),) = await fetch_rows(connection, count, (key,))
+                rows.check_blob_size(id, data, size)
                 await connection.execute("INSERT INTO blobs VALUES (%s, %s, %s)", (key, name, bytes(data)))
         return name
 
     async def get_blob(self, owner: str, id: str, sha256: str) -> bytes:
         query = "SELECT data FROM blobs WHERE thread = %s AND sha256 = %s"
-        async with self._homes.connection(writes=False) as connection:
-            (key,) = await find(connection, owner, id, "key")
-            found = await rows_of(connection, query, (key, sha256)) if rows.known(sha256) else []
+        async with self._pools.connection(writes=False) as connection:
+            (key,) = await find_thread(connection, owner, id, "key")
+            found = await fetch_rows(connection, query, (key, sha256)) if rows.is_valid_name(sha256) else []
         if not found:
-            raise rows.no_blob(id, sha256)
-        return rows.blob_of(id, sha256, found[0][0])
+            raise rows.no_blob_error(id, sha256)
+        return rows.verify_blob(id, sha256, found[0][0])
 
     async def close(self) -> None:
-        """Close the connections of this event loop. What is asked later opens new ones."""
-        await self._homes.close()
+        """Close the connections of this event loop; a later call opens new ones."""
+        await self._pools.close()
 
 
-def _searched(entry: Mapping[str, Any]) -> str | None:
-    """What a search looks through."""
-    return rows.folded(rows.text_of(entry["data"])) if entry["kind"] == "message" else None
+def _searchable_text(entry: Mapping[str, Any]) -> str | None:
+    """Return the text of an entry that searches compare, if it is a message."""
+    return rows.fold_text(rows.message_text(entry["data"])) if entry["kind"] == "message" else None

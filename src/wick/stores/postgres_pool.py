@@ -1,4 +1,4 @@
-"""The connections to a Postgres server: pooled for each event loop, its schema up to date, its news listened to."""
+"""Connections to a Postgres server: a pool and a listener per event loop, and schema migration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from wick.errors import MissingExtra, StoreError
 from wick.protocols import News
-from wick.stores.watchers import Key, Watchers
+from wick.stores.watchers import ThreadKey, ThreadWatchers
 
 try:
     import psycopg
@@ -25,10 +25,10 @@ Connection = psycopg.AsyncConnection[tuple[Any, ...]]
 Pool = AsyncConnectionPool[Connection]
 
 CONNECTIONS = 10
-RESYNC_SECONDS = 30.0  # how often it asks how far the watched threads are, should the server have forgotten to tell
-AGAIN_SECONDS = (0.1, 5.0)  # how long it waits before it listens anew, at first and at most
+RESYNC_SECONDS = 30.0  # interval of rereading watched threads, in case of lost notifications
+RECONNECT_SECONDS = (0.1, 5.0)  # first and longest pause before the listener reconnects
 
-# Each step brings the schema from one version to the next. A step that was released is never changed.
+# Each step migrates the schema by one version. A released step is never changed.
 STEPS: tuple[tuple[str, ...], ...] = (
     (
         "CREATE SEQUENCE fences",
@@ -61,40 +61,40 @@ STEPS: tuple[tuple[str, ...], ...] = (
 )
 
 
-class Home:
-    """What a store has open in one event loop."""
+class LoopPool:
+    """The pool and the listener of a store in one event loop."""
 
-    def __init__(self, conninfo: str, schema: str, size: int, timeout: float, watchers: Watchers) -> None:
+    def __init__(self, conninfo: str, schema: str, size: int, timeout: float, watchers: ThreadWatchers) -> None:
         self._conninfo, self._schema, self._timeout, self._watchers = conninfo, schema, timeout, watchers
         self._size = size
         self.pool: Pool | None = None
-        self._ready = asyncio.Lock()
-        self._keeper: AsyncGenerator[Pool, None] | None = None
+        self._open_lock = asyncio.Lock()
+        self._pool_holder: AsyncGenerator[Pool, None] | None = None
         self._listener: asyncio.Task[None] | None = None
         self._listening = asyncio.Event()
 
     async def _configure(self, connection: Connection) -> None:
         await connection.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(self._schema)))
 
-    async def ready(self) -> Pool:
-        """The pool, open, and the schema up to date."""
+    async def ensure_ready(self) -> Pool:
+        """Return the open pool, after migrating the schema."""
         if self.pool is not None:
             return self.pool
-        async with self._ready:
+        async with self._open_lock:
             if self.pool is None:
-                keeper = self._keep_open()
+                keeper = self._hold_pool()
                 pool = await anext(keeper)
                 try:
-                    async with _taken(pool) as connection:
-                        await migrate(connection, self._schema)
+                    async with _take_connection(pool) as connection:
+                        await migrate_schema(connection, self._schema)
                 except BaseException:
                     await keeper.aclose()
                     raise
-                self.pool, self._keeper = pool, keeper
+                self.pool, self._pool_holder = pool, keeper
             return self.pool
 
-    async def _keep_open(self) -> AsyncGenerator[Pool, None]:
-        """Holds the connections. A loop that ends closes its async generators, and so the connections."""
+    async def _hold_pool(self) -> AsyncGenerator[Pool, None]:
+        """Hold the pool open. An ending event loop closes its async generators, and so the pool."""
         pool: Pool = AsyncConnectionPool(
             self._conninfo,
             min_size=0,
@@ -110,71 +110,73 @@ class Home:
             yield pool
         finally:
             self.pool = None
-            await self.unlisten()
+            await self.stop_listening()
             await pool.close()
 
     async def close(self) -> None:
-        if self._keeper is not None:
-            await self._keeper.aclose()
+        if self._pool_holder is not None:
+            await self._pool_holder.aclose()
 
     # -- news -------------------------------------------------------------------------------------------------------
 
-    async def listen(self) -> None:
-        """Return when the server's news come in."""
+    async def start_listening(self) -> None:
+        """Start the listener and wait until it receives notifications."""
         if self._listener is None or self._listener.done():
             self._listening.clear()
-            self._listener = asyncio.create_task(self._listen(), name="wick postgres listener")
-        with suppress(TimeoutError):  # who asks next is told what is wrong
+            self._listener = asyncio.create_task(self._run_listener(), name="wick postgres listener")
+        with suppress(TimeoutError):  # the next query reports the error
             await asyncio.wait_for(self._listening.wait(), self._timeout)
 
-    async def unlisten(self) -> None:
+    async def stop_listening(self) -> None:
         listener, self._listener = self._listener, None
         if listener is not None:
             listener.cancel()
             with suppress(asyncio.CancelledError):
                 await listener
 
-    async def _listen(self) -> None:
-        pause, most = AGAIN_SECONDS
+    async def _run_listener(self) -> None:
+        pause, most = RECONNECT_SECONDS
         while True:
             with suppress(psycopg.Error, OSError):
                 async with await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True) as connection:
                     await self._configure(connection)
-                    await self._hear(connection)
+                    await self._receive_notifications(connection)
             await asyncio.sleep(pause)
             pause = min(2 * pause, most)
 
-    async def _hear(self, connection: Connection) -> None:
-        await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel(self._schema))))
+    async def _receive_notifications(self, connection: Connection) -> None:
+        await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel_name(self._schema))))
         self._listening.set()
         while True:
-            for key in self._watchers.watched():  # what happened before it listened
-                self._watchers.tell(key, await how_far(connection, key))
+            for key in self._watchers.watched_keys():  # changes from before LISTEN
+                self._watchers.notify(key, await fetch_news(connection, key))
             async for notice in connection.notifies(timeout=RESYNC_SECONDS):
                 owner, id, last, inbox = json.loads(notice.payload)
-                self._watchers.tell((owner, id), None if last is None else News(last, inbox))
+                self._watchers.notify((owner, id), None if last is None else News(last, inbox))
 
 
-class Homes:
-    """A home in each event loop that uses the store; `run_sync` starts a loop of its own each time."""
+class LoopPools:
+    """A pool for each event loop that uses the store; `run_sync` starts a new loop each time."""
 
     def __init__(self, conninfo: str, schema: str, size: int, timeout: float) -> None:
-        self._about = conninfo, schema, size, timeout
-        self._homes: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[Home, Watchers]] = WeakKeyDictionary()
+        self._options = conninfo, schema, size, timeout
+        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[LoopPool, ThreadWatchers]] = (
+            WeakKeyDictionary()
+        )
 
-    def here(self) -> tuple[Home, Watchers]:
+    def get_current(self) -> tuple[LoopPool, ThreadWatchers]:
         loop = asyncio.get_running_loop()
-        if loop not in self._homes:
-            watchers = Watchers()
-            self._homes[loop] = Home(*self._about, watchers), watchers
-        return self._homes[loop]
+        if loop not in self._by_loop:
+            watchers = ThreadWatchers()
+            self._by_loop[loop] = LoopPool(*self._options, watchers), watchers
+        return self._by_loop[loop]
 
     @asynccontextmanager
     async def connection(self, *, writes: bool) -> AsyncIterator[Connection]:
-        home, _ = self.here()
+        home, _ = self.get_current()
         try:
-            pool = await home.ready()
-            async with _taken(pool) as connection:
+            pool = await home.ensure_ready()
+            async with _take_connection(pool) as connection:
                 yield connection
         except PoolTimeout as error:
             raise StoreError(
@@ -183,10 +185,10 @@ class Homes:
                 "the server's database does not answer",
             ) from error
         except psycopg.Error as error:
-            raise explained(error, writes) from error
+            raise to_store_error(error, writes) from error
 
     async def close(self) -> None:
-        found = self._homes.pop(asyncio.get_running_loop(), None)
+        found = self._by_loop.pop(asyncio.get_running_loop(), None)
         if found is not None:
             home, watchers = found
             watchers.close()
@@ -196,21 +198,21 @@ class Homes:
 INCOMPATIBLE = "the server's database cannot be used by this version; its operator must update wick or restore it"
 
 
-def channel(schema: str) -> str:
+def channel_name(schema: str) -> str:
     return f"wick_{schema}"
 
 
-async def how_far(connection: Connection, key: Key) -> News | None:
+async def fetch_news(connection: Connection, key: ThreadKey) -> News | None:
     found = await connection.execute("SELECT last, inbox FROM threads WHERE owner = %s AND id = %s", key)
     row = await found.fetchone()
     return None if row is None else News(*row)
 
 
 @asynccontextmanager
-async def _taken(pool: Pool) -> AsyncIterator[Connection]:
-    """A connection that its server has not closed. After a restart the pool is full of those."""
+async def _take_connection(pool: Pool) -> AsyncIterator[Connection]:
+    """Take a live connection from the pool; close those that a server restart has broken."""
     connection = await pool.getconn()
-    while not _alive(connection):
+    while not _is_alive(connection):
         await connection.close()
         await pool.putconn(connection)
         connection = await pool.getconn()
@@ -220,12 +222,12 @@ async def _taken(pool: Pool) -> AsyncIterator[Connection]:
         await pool.putconn(connection)
 
 
-def _alive(connection: Connection) -> bool:
-    """Whether the connection is open, as far as this can be told without asking the server."""
+def _is_alive(connection: Connection) -> bool:
+    """Return True if the connection seems open, without a round trip to the server."""
     waiting = select.poll()
     waiting.register(connection.fileno(), select.POLLIN)
     try:
-        for _ in range(10):  # its last words first, then the end
+        for _ in range(10):  # pending messages come before the end of the stream
             if not waiting.poll(0):
                 return True
             connection.pgconn.consume_input()
@@ -234,11 +236,11 @@ def _alive(connection: Connection) -> bool:
     return False
 
 
-async def migrate(connection: Connection, schema: str) -> None:
-    """Bring the schema up to date: one process at a time, and all of it or nothing."""
+async def migrate_schema(connection: Connection, schema: str) -> None:
+    """Migrate the schema in one transaction, under an advisory lock."""
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock(hashtext('wick'), hashtext(%s))", (schema,))
-        version = await _version(connection, schema)
+        version = await _schema_version(connection, schema)
         if version > len(STEPS):
             raise StoreError(
                 f"the schema {schema} was written by a newer wick (version {version}; this one knows {len(STEPS)}); "
@@ -248,20 +250,20 @@ async def migrate(connection: Connection, schema: str) -> None:
             )
         if version == len(STEPS):
             return
-        for statement in (*_FIRST, *_steps(version)):
+        for statement in (*_VERSION_TABLE, *_pending_statements(version)):
             await connection.execute(statement)
         await connection.execute("DELETE FROM version")
         await connection.execute("INSERT INTO version VALUES (%s)", (len(STEPS),))
 
 
-_FIRST = ("CREATE TABLE IF NOT EXISTS version (version bigint NOT NULL)",)
+_VERSION_TABLE = ("CREATE TABLE IF NOT EXISTS version (version bigint NOT NULL)",)
 
 
-def _steps(version: int) -> list[str]:
+def _pending_statements(version: int) -> list[str]:
     return [statement for step in STEPS[version:] for statement in step]
 
 
-async def _version(connection: Connection, schema: str) -> int:
+async def _schema_version(connection: Connection, schema: str) -> int:
     there = await connection.execute("SELECT to_regnamespace(%s) IS NOT NULL", (f'"{schema}"',))
     if not (await there.fetchone() or (False,))[0]:
         await connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
@@ -277,7 +279,7 @@ async def _version(connection: Connection, schema: str) -> int:
     return int(found[0]) if found and found[0] is not None else 0
 
 
-_MEANINGS = {
+_ERROR_MEANINGS = {
     "53100": ("full", "its disk is full; make room, and go on"),
     "25006": ("read_only", "it takes no writes now"),
     "55P03": ("locked", "something is locked; try again"),
@@ -292,16 +294,16 @@ _MEANINGS = {
 }
 
 
-def explained(error: psycopg.Error, writes: bool) -> StoreError:
-    """What an error of Postgres means to the one who asked."""
+def to_store_error(error: psycopg.Error, writes: bool) -> StoreError:
+    """Return the StoreError for an error of Postgres."""
     state = error.sqlstate or ""
     lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
-    unfit = isinstance(error, psycopg.DataError)  # a NUL in an id, say, with which nothing can be called
+    unfit = isinstance(error, psycopg.DataError)  # such as a NUL in an id
     other = ("unavailable", "it is not there") if lost else ("invalid" if unfit else "failed", "it refused")
-    code, meaning = _MEANINGS.get(state) or _MEANINGS.get(state[:2]) or other
-    told = " ".join(str(error).split())[:300]
+    code, meaning = _ERROR_MEANINGS.get(state) or _ERROR_MEANINGS.get(state[:2]) or other
+    detail = " ".join(str(error).split())[:300]
     doubt = "; it may have been written or not: append exactly the same again, which is safe, or read what is there"
     unsure = code == "unavailable" and writes
-    message = f"Postgres could not do it: {meaning} ({told}){doubt if unsure else ''}"
+    message = f"Postgres could not do it: {meaning} ({detail}){doubt if unsure else ''}"
     public = message if code == "invalid" else f"the server's database could not do it: {meaning}"
     return StoreError(message, code, public)

@@ -1,4 +1,4 @@
-"""What a Postgres store asks its server."""
+"""The queries of the Postgres store."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from wick.stores import rows
 from wick.stores.postgres_pool import Connection
 
 NOW = "extract(epoch FROM clock_timestamp())::float8"
-HOLDER = f"CASE WHEN until > {NOW} THEN holder ELSE '' END"  # of a lease that has not lapsed
+HOLDER = f"CASE WHEN until > {NOW} THEN holder ELSE '' END"  # of an unexpired lease
 SUMMARY = f"owner, id, title, meta, created, updated, last, run, asking, queued, {HOLDER}"
-TELL = "pg_notify(%(channel)s, json_build_array(%(owner)s::text, %(id)s::text, {last}, {inbox})::text)"
+NOTIFY = "pg_notify(%(channel)s, json_build_array(%(owner)s::text, %(id)s::text, {last}, {inbox})::text)"
 
 APPEND = f"""
 WITH t AS (
@@ -28,10 +28,10 @@ WITH t AS (
 ), q AS (
     UPDATE questions SET state = 'over' FROM t WHERE %(over)s AND thread = t.key AND state = 'open'
 )
-SELECT key, {TELL.format(last="%(last)s::bigint", inbox="inbox")} FROM t
+SELECT key, {NOTIFY.format(last="%(last)s::bigint", inbox="inbox")} FROM t
 """
 
-QUEUE = f"""
+ENQUEUE = f"""
 WITH t AS (
     UPDATE threads SET inbox = inbox + 1, queued = queued + 1, updated = {NOW}
     WHERE owner = %(owner)s AND id = %(id)s RETURNING key, last, inbox, updated
@@ -39,7 +39,7 @@ WITH t AS (
     INSERT INTO inbox (thread, position, kind, at, data, sum)
     SELECT key, inbox, %(kind)s, updated, %(data)s, %(sum)s FROM t
 )
-SELECT inbox, {TELL.format(last="last", inbox="inbox")} FROM t
+SELECT inbox, {NOTIFY.format(last="last", inbox="inbox")} FROM t
 """
 
 EXPIRE = f"""
@@ -66,38 +66,38 @@ WHERE t.key = %(key)s ORDER BY e.seq
 """
 
 
-async def rows_of(connection: Connection, query: str, given: Any) -> list[Any]:
+async def fetch_rows(connection: Connection, query: str, given: Any) -> list[Any]:
     return await (await connection.execute(query, given)).fetchall()
 
 
-async def find(connection: Connection, owner: str, id: str, columns: str, lock: str = "") -> Any:
-    if not (rows.known(owner) and rows.known(id)):
-        raise rows.not_found(str(id)[: rows.NAME_CHARS])
+async def find_thread(connection: Connection, owner: str, id: str, columns: str, lock: str = "") -> Any:
+    if not (rows.is_valid_name(owner) and rows.is_valid_name(id)):
+        raise rows.not_found_error(str(id)[: rows.NAME_CHARS])
     query = f"SELECT {columns} FROM threads WHERE owner = %s AND id = %s {lock}"
-    for row in await rows_of(connection, query, (owner, id)):
+    for row in await fetch_rows(connection, query, (owner, id)):
         return row
-    raise rows.not_found(id)
+    raise rows.not_found_error(id)
 
 
-def summary_of(row: Sequence[Any]) -> Summary:
+def summary_from_row(row: Sequence[Any]) -> Summary:
     owner, id, title, meta, created, updated, last, run, asking, queued, holder = row
-    about = rows.decode(meta.encode())
-    return Summary(owner, id, title, about, created, updated, last, run, asking, queued, rows.holds(holder))
+    about = rows.decode_json(meta.encode())
+    return Summary(owner, id, title, about, created, updated, last, run, asking, queued, rows.is_live_holder(holder))
 
 
-async def create(connection: Connection, owner: str, id: str, title: str, meta: str) -> Summary:
-    rows.checked_thread(id)
+async def create_thread(connection: Connection, owner: str, id: str, title: str, meta: str) -> Summary:
+    rows.check_thread_id(id)
     query = (
         "INSERT INTO threads (owner, id, title, meta, created, updated) "
         f"SELECT %s, %s, %s, %s, now, now FROM (SELECT {NOW} AS now) AS clock "
         f"ON CONFLICT (owner, id) DO NOTHING RETURNING {SUMMARY}"
     )
-    for row in await rows_of(connection, query, (owner, id, title, meta)):
-        return summary_of(row)
-    raise rows.exists(id)
+    for row in await fetch_rows(connection, query, (owner, id, title, meta)):
+        return summary_from_row(row)
+    raise rows.exists_error(id)
 
 
-async def copy(connection: Connection, key: int, made: int, at: int, said: rows.Append) -> None:
+async def copy_thread(connection: Connection, key: int, made: int, at: int, history: rows.PreparedAppend) -> None:
     await connection.execute(
         "INSERT INTO entries (thread, seq, kind, at, data, sum, text) "
         "SELECT %s, seq, kind, at, data, sum, text FROM entries WHERE thread = %s AND seq <= %s",
@@ -106,36 +106,40 @@ async def copy(connection: Connection, key: int, made: int, at: int, said: rows.
     await connection.execute(
         "INSERT INTO blobs (thread, sha256, data) SELECT %s, sha256, data FROM blobs WHERE thread = %s", (made, key)
     )
-    asked = rows.open_questions(said.questions)
+    asked = rows.find_open_questions(history.questions)
     await connection.execute(
         "INSERT INTO questions (thread, id, state) SELECT %s, unnest(%s::text[]), 'open'", (made, asked)
     )
     await connection.execute(
-        "UPDATE threads SET last = %s, run = %s, asking = %s WHERE key = %s", (at, said.run or "", len(asked), made)
+        "UPDATE threads SET last = %s, run = %s, asking = %s WHERE key = %s", (at, history.run or "", len(asked), made)
     )
 
 
-async def explain(connection: Connection, owner: str, id: str, made: rows.Append, expect: int, fence: int) -> int:
-    """Why nothing was appended; unless it is there already, since somebody tried again."""
-    key, last, its_fence, holder = await find(connection, owner, id, "key, last, fence, holder")
+async def explain_failed_append(
+    connection: Connection, owner: str, id: str, made: rows.PreparedAppend, expect: int, fence: int
+) -> int:
+    """Raise the reason of a failed append; return its last entry if it is a retry that is stored already."""
+    key, last, its_fence, holder = await find_thread(connection, owner, id, "key, last, fence, holder")
     if its_fence != fence or not holder:
-        raise rows.fenced(id)
+        raise rows.fenced_error(id)
     query = "SELECT seq, kind, at, data, sum FROM entries WHERE thread = %s AND seq > %s ORDER BY seq LIMIT %s"
-    if last == made.last and await rows_of(connection, query, (key, expect, len(made.rows))) == made.rows:
+    if last == made.last and await fetch_rows(connection, query, (key, expect, len(made.rows))) == made.rows:
         return made.last
-    raise rows.conflicts(id, expect, last)
+    raise rows.conflict_error(id, expect, last)
 
 
-async def settle(connection: Connection, key: int, id: str, made: rows.Append, took: Sequence[int]) -> None:
-    """Take what was queued, and follow what is asked and answered."""
-    taken = await rows_of(
+async def update_inbox_and_questions(
+    connection: Connection, key: int, id: str, made: rows.PreparedAppend, took: Sequence[int]
+) -> None:
+    """Consume inbox items, and update the states of questions."""
+    taken = await fetch_rows(
         connection,
         "DELETE FROM inbox WHERE thread = %s AND position = ANY(%s::bigint[]) RETURNING position",
         (key, [*took]),
     )
     for position in took:
         if (position,) not in taken:
-            raise rows.not_queued(id, position)
+            raise rows.not_queued_error(id, position)
     for step, question in made.questions:
         if step == "asked":
             await connection.execute(
@@ -146,7 +150,7 @@ async def settle(connection: Connection, key: int, id: str, made: rows.Append, t
         elif step == "over":
             await connection.execute("UPDATE questions SET state = 'over' WHERE thread = %s AND state = 'open'", (key,))
         else:
-            await _close(connection, key, id, question, took)
+            await _mark_answered(connection, key, id, question, took)
     await connection.execute(
         "UPDATE threads SET queued = queued - %s, "
         "asking = (SELECT count(*) FROM questions WHERE thread = key AND state = 'open') WHERE key = %s",
@@ -154,29 +158,29 @@ async def settle(connection: Connection, key: int, id: str, made: rows.Append, t
     )
 
 
-async def _close(connection: Connection, key: int, id: str, question: str, took: Sequence[int]) -> None:
-    """Log an answer: the holder's own, or the one that somebody queued; the first one counts."""
+async def _mark_answered(connection: Connection, key: int, id: str, question: str, took: Sequence[int]) -> None:
+    """Mark a question as answered, by the holder or by a queued answer; the first answer counts."""
     query = "SELECT state, position FROM questions WHERE thread = %s AND id = %s"
-    for state, position in await rows_of(connection, query, (key, question)):
+    for state, position in await fetch_rows(connection, query, (key, question)):
         if state == "answered" and position not in took:
-            raise rows.answered_already(id, question)
+            raise rows.answered_error(id, question)
     await connection.execute(
         "UPDATE questions SET state = 'answered', position = NULL WHERE thread = %s AND id = %s", (key, question)
     )
 
 
-async def batch_of(connection: Connection, id: str, key: int, after: int, most: int) -> list[dict[str, Any]]:
+async def read_batch(connection: Connection, id: str, key: int, after: int, most: int) -> list[dict[str, Any]]:
     given = {"key": key, "after": after, "most": most, "bytes": rows.BATCH_BYTES}
-    found = await rows_of(connection, BATCH, given)
+    found = await fetch_rows(connection, BATCH, given)
     if not found:
-        raise rows.not_found(id)
+        raise rows.not_found_error(id)
     last, some = found[0][0], [row[1:] for row in found if row[1] is not None]
     if not some and after < last:
-        raise rows.corrupt(id, after + 1, "it is missing")
-    return [rows.entry_of(id, after + number, row) for number, row in enumerate(some, 1)]
+        raise rows.corrupt_error(id, after + 1, "it is missing")
+    return [rows.entry_from_row(id, after + number, row) for number, row in enumerate(some, 1)]
 
 
-def hit_of(row: Sequence[Any], word: str) -> Hit:
+def hit_from_row(row: Sequence[Any], word: str) -> Hit:
     id, title, seq, kind, at, data, sum = row
-    text = rows.text_of(rows.entry_of(id, seq, (seq, kind, at, data, sum))["data"])
-    return Hit(id, title, seq, at, rows.excerpt(text, word))
+    text = rows.message_text(rows.entry_from_row(id, seq, (seq, kind, at, data, sum))["data"])
+    return Hit(id, title, seq, at, rows.make_excerpt(text, word))

@@ -1,7 +1,7 @@
-"""What the stores share: how entries are written and checked, and what they say about their thread.
+"""Encoding, validation and errors that all stores share.
 
-A store does not fold a thread. It only notes what `list` filters by and what must not be swept away: which run is
-open, and which questions wait for an answer.
+A store does not replay a thread. It only tracks the columns that `list` filters by and that prevent expiry: the open
+run, and the questions without an answer.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from wick.errors import StoreError
 from wick.protocols import Page, Queued, Summary
 from wick.stores.process_identity import has_ended
 
-BATCH_ROWS, BATCH_BYTES = 500, 128_000  # how much is read at once
-PAGE_ROWS = 500  # the most threads or messages of one answer
+BATCH_ROWS, BATCH_BYTES = 500, 128_000  # of one read
+PAGE_ROWS = 500  # maximum of threads or messages per page
 BLOB_BYTES, BLOBS_BYTES = 1_000_000, 10_000_000  # of one blob, and of all of a thread
 NAME_CHARS = 200
 TITLE_CHARS = 80
 EXCERPT_CHARS = 160
 INT64 = 2**63
-# in SQL: what is asked again opens again, unless its answer is queued
+# SQL condition: a question that is asked again reopens, unless its answer is queued
 UNANSWERED = (
     "NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.thread = questions.thread AND inbox.position = questions.position)"
 )
@@ -38,64 +38,64 @@ Row = tuple[int, str, float, bytes, int]  # seq, kind, at, data, check
 
 
 @dataclass(slots=True)
-class Append:
-    """Some entries, ready to be stored, and what they say about their thread."""
+class PreparedAppend:
+    """Encoded entries, and the thread columns that they change."""
 
     rows: list[Row] = field(default_factory=list)
     last: int = 0
-    run: str | None = None  # the run that is open after them; None if they say nothing about it
+    run: str | None = None  # the open run after them; None if unchanged
     title: str = ""
     questions: list[tuple[Literal["asked", "answered", "over"], str]] = field(default_factory=list)
 
 
-def prepare(id: str, entries: Sequence[Mapping[str, Any]], expect: int) -> Append:
-    """Check and encode entries that are to follow the entry `expect`."""
+def prepare_append(id: str, entries: Sequence[Mapping[str, Any]], expect: int) -> PreparedAppend:
+    """Validate and encode entries that follow the entry `expect`."""
     if not entries:
         raise StoreError(f"thread {id}: there is nothing to append", "invalid")
-    made = Append(last=expect + len(entries))
+    made = PreparedAppend(last=expect + len(entries))
     for seq, entry in enumerate(entries, expect + 1):
         try:
-            _add(made, seq, entry)
+            _add_entry(made, seq, entry)
         except (LookupError, TypeError, ValueError, OverflowError) as error:
             raise StoreError(f"thread {id}: entry {seq} cannot be stored: {error}", "invalid") from error
     return made
 
 
-def _add(made: Append, seq: int, entry: Mapping[str, Any]) -> None:
+def _add_entry(made: PreparedAppend, seq: int, entry: Mapping[str, Any]) -> None:
     kind, at, data = entry["kind"], float(entry["at"]), entry["data"]
     if entry["seq"] != seq:
         raise ValueError(f"its number is {entry['seq']!r}")
-    if not known(kind) or not isfinite(at):
+    if not is_valid_name(kind) or not isfinite(at):
         raise ValueError(f"its kind is {kind!r} and its time {at!r}")
-    body = encode(data)
-    made.rows.append((seq, kind, at, body, check(seq, kind, at, body)))
-    note(made, kind, data)
+    body = encode_json(data)
+    made.rows.append((seq, kind, at, body, checksum(seq, kind, at, body)))
+    note_entry(made, kind, data)
 
 
-def note(made: Append, kind: str, data: Any) -> None:
-    """Note what an entry says about its thread."""
+def note_entry(made: PreparedAppend, kind: str, data: Any) -> None:
+    """Apply an entry to the thread columns of an append."""
     if kind == "message":
-        if data["role"] == "assistant":  # whatever was asked about an earlier reply is settled
+        if data["role"] == "assistant":  # a new reply closes the questions about earlier ones
             made.questions.append(("over", ""))
         elif data["role"] == "user" and not made.title:
-            made.title = title_of(text_of(data))
+            made.title = shorten_title(message_text(data))
     elif kind == "asked" or kind == "answered":
-        made.questions.append((kind, _name(data["id"])))  # type: ignore[arg-type]
+        made.questions.append((kind, _check_entry_name(data["id"])))  # type: ignore[arg-type]
     elif kind == "run_start":
-        made.run = _name(data["run"])
+        made.run = _check_entry_name(data["run"])
     elif kind == "rewind" or (kind == "run_end" and data["outcome"] != "interrupted"):
         made.run = ""
         made.questions.append(("over", ""))
 
 
-def _name(value: Any) -> str:
-    if not isinstance(value, str) or not known(value):
+def _check_entry_name(value: Any) -> str:
+    if not isinstance(value, str) or not is_valid_name(value):
         raise ValueError(f"{value!r} is not the name of a run or a question")
     return value
 
 
-def open_questions(steps: Iterable[tuple[str, str]]) -> list[str]:
-    """What is left open after these steps."""
+def find_open_questions(steps: Iterable[tuple[str, str]]) -> list[str]:
+    """Return the questions that are open after these steps."""
     found: dict[str, None] = {}
     for step, question in steps:
         if step == "asked":
@@ -110,61 +110,61 @@ def open_questions(steps: Iterable[tuple[str, str]]) -> list[str]:
 # -- JSON -----------------------------------------------------------------------------------------------------------
 
 
-def encode(data: Any) -> bytes:
-    """The JSON of a value; what is not JSON data is refused."""
+def encode_json(data: Any) -> bytes:
+    """Encode a value as JSON; raise TypeError or ValueError if it is not JSON data."""
     value = data if isinstance(data, FrozenDict) else freeze(data)
     try:
         return orjson.dumps(value)
-    except TypeError:  # a number beyond 64 bits; the space tells `decode` to read it exactly
+    except TypeError:  # beyond 64 bits; the leading space makes `decode_json` parse it exactly
         return b" " + json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
-def decode(body: bytes) -> Any:
+def decode_json(body: bytes) -> Any:
     return json.loads(body) if body[:1] == b" " else orjson.loads(body)
 
 
-_place = struct.Struct("<qd").pack
+_pack_position = struct.Struct("<qd").pack
 
 
-def check(seq: int, kind: str, at: float, body: bytes) -> int:
-    """A checksum: a row whose bytes were changed behind the store's back is found out when it is read."""
-    return zlib.crc32(body, zlib.crc32(_place(seq, at) + kind.encode()))
+def checksum(seq: int, kind: str, at: float, body: bytes) -> int:
+    """Return the checksum of a row, by which a damaged row is detected when it is read."""
+    return zlib.crc32(body, zlib.crc32(_pack_position(seq, at) + kind.encode()))
 
 
-def entry_of(id: str, expected: int, row: Sequence[Any]) -> dict[str, Any]:
-    """The entry that a row holds; one that is not as it was written, or not there, is `corrupt`."""
+def entry_from_row(id: str, expected: int, row: Sequence[Any]) -> dict[str, Any]:
+    """Return the entry of a row; raise a StoreError if it is damaged or missing."""
     try:
         seq, kind, at, body, sum = row
-        if seq == expected and check(seq, kind, at, body) == sum:
-            return {"seq": seq, "kind": kind, "at": at, "data": decode(body)}
-        problem = f"entry {seq} stands in its place" if seq != expected else "its checksum is wrong"
+        if seq == expected and checksum(seq, kind, at, body) == sum:
+            return {"seq": seq, "kind": kind, "at": at, "data": decode_json(body)}
+        problem = f"entry {seq} is in its place" if seq != expected else "its checksum is wrong"
     except (TypeError, ValueError, AttributeError, struct.error) as error:
         problem = str(error)
-    raise corrupt(id, expected, problem)
+    raise corrupt_error(id, expected, problem)
 
 
-def queued_check(kind: str, body: bytes) -> int:
-    return check(0, kind, 0.0, body)
+def inbox_checksum(kind: str, body: bytes) -> int:
+    return checksum(0, kind, 0.0, body)
 
 
-def queued_of(id: str, row: Sequence[Any]) -> Queued:
+def inbox_item_from_row(id: str, row: Sequence[Any]) -> Queued:
     position, kind, at, body, sum = row
     try:
-        if queued_check(kind, body) == sum:
-            return Queued(position, kind, decode(body), at)
+        if inbox_checksum(kind, body) == sum:
+            return Queued(position, kind, decode_json(body), at)
         problem = "its checksum is wrong"
     except (TypeError, ValueError, AttributeError, struct.error) as error:
         problem = str(error)
     raise StoreError(f"thread {id}: what is queued at {position} is damaged: {problem}", "corrupt")
 
 
-def blob_of(id: str, sha256: str, data: Any) -> bytes:
+def verify_blob(id: str, sha256: str, data: Any) -> bytes:
     if not isinstance(data, bytes) or digest(data) != sha256:
         raise StoreError(f"thread {id}: the bytes {sha256} are damaged; restore the store from a backup", "corrupt")
     return data
 
 
-def checked_blob(id: str, data: bytes, there: int) -> None:
+def check_blob_size(id: str, data: bytes, there: int) -> None:
     if len(data) > BLOB_BYTES:
         raise StoreError(f"thread {id}: {len(data):,} bytes are more than the {BLOB_BYTES:,} kept at once", "full")
     if there + len(data) > BLOBS_BYTES:
@@ -174,34 +174,34 @@ def checked_blob(id: str, data: bytes, there: int) -> None:
 # -- texts ----------------------------------------------------------------------------------------------------------
 
 
-def text_of(message: Mapping[str, Any]) -> str:
-    """What a message says."""
+def message_text(message: Mapping[str, Any]) -> str:
+    """Return the text of a message."""
     content = message["content"]
     if isinstance(content, str):
         return content
     return "\n".join(part["text"] for part in content if part["type"] == "text")
 
 
-def folded(text: str) -> str:
-    """A text as searches compare it. NUL is left out, as Postgres has no such character."""
+def fold_text(text: str) -> str:
+    """Return a text in case-folded form for searches, without NUL, which Postgres rejects."""
     return text.replace("\0", " ").casefold()
 
 
-def words(text: str) -> list[str]:
-    found = folded(text).split()
+def split_words(text: str) -> list[str]:
+    found = fold_text(text).split()
     if not found:
         raise StoreError("say at least one word to search for", "invalid")
     return found[:20]
 
 
-def excerpt(text: str, word: str) -> str:
-    """The text around a word."""
-    place = max(0, folded(text).find(word) - EXCERPT_CHARS // 4)
+def make_excerpt(text: str, word: str) -> str:
+    """Return the text around a word."""
+    place = max(0, fold_text(text).find(word) - EXCERPT_CHARS // 4)
     cut = text[place : place + EXCERPT_CHARS]
     return f"{'…' if place else ''}{cut}{'…' if place + len(cut) < len(text) else ''}"
 
 
-def title_of(text: str) -> str:
+def shorten_title(text: str) -> str:
     line = " ".join(text[: 10 * TITLE_CHARS].replace("\0", " ").split())
     return line if len(line) <= TITLE_CHARS else line[: TITLE_CHARS - 1] + "…"
 
@@ -209,15 +209,15 @@ def title_of(text: str) -> str:
 # -- names, pages ---------------------------------------------------------------------------------------------------
 
 
-def known(name: Any) -> bool:
-    """Whether this could be the name of anything."""
+def is_valid_name(name: Any) -> bool:
+    """Return True if a value can be a name in a store."""
     if not isinstance(name, str) or not 0 < len(name) <= NAME_CHARS or "\0" in name:
         return False
     return name.isascii() or not any("\ud800" <= char <= "\udfff" for char in name)
 
 
-def checked_name(what: str, name: Any) -> str:
-    if known(name):
+def check_name(what: str, name: Any) -> str:
+    if is_valid_name(name):
         return str(name)
     raise StoreError(f"{what} is a text of 1 to {NAME_CHARS} characters, not {name!r}"[:400], "invalid")
 
@@ -225,75 +225,75 @@ def checked_name(what: str, name: Any) -> str:
 RESERVED = (".", "..", "search")  # no address of a server leads to a thread of this name
 
 
-def checked_thread(id: Any) -> str:
+def check_thread_id(id: Any) -> str:
     """Return the id of a new thread; a `StoreError` if it cannot be one. Threads that exist keep their ids."""
     if id in RESERVED:
         raise StoreError(f"a thread cannot be called {id!r}, for that has another meaning in addresses", "invalid")
-    return checked_name("the id of a thread", id)
+    return check_name("the id of a thread", id)
 
 
-def checked_meta(meta: Mapping[str, Any] | None) -> str:
+def encode_meta(meta: Mapping[str, Any] | None) -> str:
     try:
-        return encode(dict(meta or {})).decode()
+        return encode_json(dict(meta or {})).decode()
     except (TypeError, ValueError) as error:
         raise StoreError(f"the meta of a thread is JSON data: {error}", "invalid") from error
 
 
-def checked_said(what: str, data: Any, **more: str) -> bytes:
+def encode_inbox_item(what: str, data: Any, **more: str) -> bytes:
     try:
-        return encode(dict(data) | more)
+        return encode_json(dict(data) | more)
     except (TypeError, ValueError) as error:
         raise StoreError(f"{what} is JSON data: {error}", "invalid") from error
 
 
-def checked_messages(messages: Sequence[Any], key: str) -> list[bytes]:
-    """Messages as they are queued, and the key they are queued under, if there is one."""
+def encode_messages(messages: Sequence[Any], key: str) -> list[bytes]:
+    """Validate and encode inbox messages and their idempotency key."""
     if not messages:
         raise StoreError("there is nothing to say: give at least one message", "invalid")
     if key:
-        checked_name("the key of a message", key)
-    return [checked_said("a message", message) for message in messages]
+        check_name("the key of a message", key)
+    return [encode_inbox_item("a message", message) for message in messages]
 
 
-def checked_seconds(seconds: float) -> float:
+def check_lease_seconds(seconds: float) -> float:
     if type(seconds) in (int, float) and isfinite(seconds) and seconds > 0:
         return float(seconds)
     raise StoreError(f"a lease lasts for some seconds, not {seconds!r}", "invalid")
 
 
-def checked_idle(seconds: float) -> float:
+def check_idle_seconds(seconds: float) -> float:
     if type(seconds) in (int, float) and isfinite(seconds) and seconds >= 0:
         return float(seconds)
     raise StoreError(f"a thread is idle for some seconds, not {seconds!r}", "invalid")
 
 
-def checked_limit(limit: int) -> int:
+def clamp_limit(limit: int) -> int:
     if type(limit) is int and limit > 0:
         return min(limit, PAGE_ROWS)
     raise StoreError(f"a limit is at least 1, not {limit!r}", "invalid")
 
 
-def checked_number(what: str, number: Any) -> int:
+def check_number(what: str, number: Any) -> int:
     if type(number) is int and 0 <= number < INT64:
         return number
     raise StoreError(f"{what} is a number from 0 on, not {number!r}", "invalid")
 
 
-def checked_took(took: Sequence[int]) -> tuple[int, ...]:
-    return tuple(dict.fromkeys(checked_number("a position", position) for position in took))
+def check_positions(took: Sequence[int]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(check_number("a position", position) for position in took))
 
 
 ORDERS = ("updated", "created")
-Mark = tuple[float, int]  # where a page ended: the time it is ordered by, and the thread's key
+PageMark = tuple[float, int]  # end of a page: its sort time and the thread's key
 
 
-def cursor_of(order: str, oldest_first: bool, mark: Mark) -> str:
+def encode_cursor(order: str, oldest_first: bool, mark: PageMark) -> str:
     data = json.dumps([order, oldest_first, *mark]).encode()
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
-def mark_of(cursor: str, order: str, oldest_first: bool) -> Mark | None:
-    """Where a page begins; a cursor belongs to the order it was given for."""
+def decode_cursor(cursor: str, order: str, oldest_first: bool) -> PageMark | None:
+    """Decode a cursor; raise `invalid` if it belongs to another order."""
     if order not in ORDERS:
         raise StoreError(f"threads are ordered by {' or '.join(ORDERS)}, not by {order!r}", "invalid")
     if not cursor:
@@ -302,14 +302,16 @@ def mark_of(cursor: str, order: str, oldest_first: bool) -> Mark | None:
         padded = cursor + "=" * (-len(cursor) % 4)
         its_order, its_way, at, key = json.loads(base64.urlsafe_b64decode(padded))
         if (its_order, its_way) == (order, oldest_first) and type(key) is int and isfinite(at):
-            return float(at), checked_number("a key", key)
+            return float(at), check_number("a key", key)
     except (TypeError, ValueError, StoreError):
         pass
     raise StoreError("this cursor is of another list; begin again without one", "invalid")
 
 
-def page_query(columns: str, where: Sequence[str], order: str, oldest_first: bool, mark: Mark | None, sign: str) -> str:
-    """The SQL of a page of threads, and of one more that shows whether it is the last; `sign` stands for a value."""
+def build_page_query(
+    columns: str, where: Sequence[str], order: str, oldest_first: bool, mark: PageMark | None, sign: str
+) -> str:
+    """Return the SQL for a page of threads plus one more row; `sign` is the placeholder of a parameter."""
     way, then = ("ASC", ">") if oldest_first else ("DESC", "<")
     after = [f"({order}, key) {then} ({sign}, {sign})"] if mark else []
     return (
@@ -318,68 +320,70 @@ def page_query(columns: str, where: Sequence[str], order: str, oldest_first: boo
     )
 
 
-def page_of(
+def build_page(
     found: Sequence[Sequence[Any]],
     limit: int,
     order: str,
     oldest_first: bool,
-    summary_of: Callable[[Sequence[Any]], Summary],
+    make_summary: Callable[[Sequence[Any]], Summary],
 ) -> Page:
-    """The page that the rows of such a query make."""
-    more = cursor_of(order, oldest_first, (found[limit - 1][-2], found[limit - 1][-1])) if len(found) > limit else ""
-    return Page(tuple(summary_of(row[:-2]) for row in found[:limit]), more)
+    """Build a page from the rows of a page query."""
+    more = (
+        encode_cursor(order, oldest_first, (found[limit - 1][-2], found[limit - 1][-1])) if len(found) > limit else ""
+    )
+    return Page(tuple(make_summary(row[:-2]) for row in found[:limit]), more)
 
 
-def holds(holder: str) -> bool:
-    """Whether the holder of a lease that has not lapsed is there; a program that was killed here is not."""
+def is_live_holder(holder: str) -> bool:
+    """Return True if the holder of an unexpired lease may still run."""
     return bool(holder) and not has_ended(holder)
 
 
-# -- what is wrong --------------------------------------------------------------------------------------------------
+# -- errors ---------------------------------------------------------------------------------------------------------
 
 
-def not_found(id: str) -> StoreError:
+def not_found_error(id: str) -> StoreError:
     return StoreError(f"there is no thread {id!r}", "not_found")
 
 
-def exists(id: str) -> StoreError:
+def exists_error(id: str) -> StoreError:
     return StoreError(f"there is a thread {id!r} already", "conflict")
 
 
-def corrupt(id: str, seq: int, problem: str) -> StoreError:
+def corrupt_error(id: str, seq: int, problem: str) -> StoreError:
     return StoreError(
         f"thread {id}: entry {seq} is damaged: {problem}; restore the store from a backup, or fork it before that",
         "corrupt",
     )
 
 
-def fenced(id: str) -> StoreError:
+def fenced_error(id: str) -> StoreError:
     return StoreError(f"thread {id} is no longer yours to write: its lease has ended or was taken", "fenced")
 
 
-def conflicts(id: str, expect: int, last: int) -> StoreError:
+def conflict_error(id: str, expect: int, last: int) -> StoreError:
     return StoreError(f"thread {id} is at entry {last}, not at {expect}; read what is new and append again", "conflict")
 
 
-def held(id: str, holder: str, seconds: float) -> StoreError:
+def held_error(id: str, holder: str, seconds: float) -> StoreError:
     return StoreError(f"thread {id} is held by {holder} for another {max(seconds, 0):.1f} s", "conflict")
 
 
-def answered_already(id: str, question: str) -> StoreError:
+def answered_error(id: str, question: str) -> StoreError:
     return StoreError(f"thread {id}: the question {question} has been answered, or is no longer asked", "conflict")
 
 
-def no_question(id: str, question: str) -> StoreError:
+def no_question_error(id: str, question: str) -> StoreError:
     return StoreError(f"thread {id} has no question {question!r}", "not_found")
 
 
-def not_queued(id: str, position: int) -> StoreError:
+def not_queued_error(id: str, position: int) -> StoreError:
     return StoreError(f"thread {id}: nothing is queued at {position}; it has been taken before", "conflict")
 
 
-def no_entry(id: str, at: Any, last: int) -> StoreError:
+def no_entry_error(id: str, at: Any, last: int) -> StoreError:
     return StoreError(f"thread {id} has no entry {at!r}; they go from 1 to {last}", "invalid")
 
 
-def no_blob(id: str, sha256: str) -> StoreError:
+def no_blob_error(id: str, sha256: str) -> StoreError:
     return StoreError(f"thread {id} keeps no bytes {sha256!r}", "not_found")

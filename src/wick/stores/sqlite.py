@@ -1,7 +1,7 @@
-"""Threads in a SQLite file: the store for one machine, and the default.
+"""The SQLite store: for one machine, and the default.
 
-Everything is written by one thread (`group_commit`), and read by connections of their own beside it. What returns is
-on disk: the file has a write-ahead log with `synchronous = FULL`.
+One OS thread writes (`sqlite_writer`); reads use separate connections. A write returns once it is on disk: the file
+has a write-ahead log with `synchronous = FULL`.
 """
 
 from __future__ import annotations
@@ -21,42 +21,42 @@ from wick._internal.worker_threads import run_in_thread
 from wick.errors import StoreError
 from wick.protocols import Hit, Lease, News, Page, Queued, Summary
 from wick.stores import rows, sqlite_file
-from wick.stores.sqlite_file import File, Readers
+from wick.stores.sqlite_file import SqliteFile, SqliteReaders
 from wick.stores.sqlite_queries import (
     FENCED,
     SUMMARY,
-    answer,
-    append,
-    batch,
-    copy,
-    create,
-    delete,
+    acquire_lease,
+    answer_question,
+    append_entries,
+    copy_thread,
+    create_thread,
     delete_idle,
-    describe,
-    find,
+    delete_thread,
+    describe_thread,
+    enqueue_messages,
+    find_thread,
     idle_threads,
-    lease,
-    past,
+    list_inbox,
     put_blob,
-    say,
-    summary_of,
-    waiting,
+    read_batch,
+    read_fork_source,
+    summary_from_row,
 )
-from wick.stores.sqlite_search import scan, search, update_index
-from wick.stores.sqlite_writer import Transaction, Writer
-from wick.stores.watchers import Watchers, follow
+from wick.stores.sqlite_search import scan_messages, search_messages, update_index
+from wick.stores.sqlite_writer import SqliteWriter, Transaction
+from wick.stores.watchers import ThreadWatchers, follow_thread
 
 T = TypeVar("T")
 
-BUSY_SECONDS = 5.0  # how long another process may keep the file locked
+BUSY_SECONDS = 5.0  # for which another process may lock the file
 SWEEP_SECONDS = 300.0
 
 
 class Sqlite:
-    """A store in one file, which is made when it is first used. Several processes may use it at once.
+    """A store in one file, created on first use. Several processes may share it.
 
-    With `retention`, threads that nothing was written to for so many seconds are deleted, unless they run, wait for an
-    answer or have something queued.
+    With `retention`, threads without a write for so many seconds are deleted, unless they run, wait for an answer or
+    have inbox items.
     """
 
     def __init__(
@@ -69,32 +69,32 @@ class Sqlite:
     ) -> None:
         if str(path) in ("", ":memory:"):
             raise StoreError("a SQLite store needs a file; to keep threads in memory, use InMemory", "invalid")
-        self._file = File(Path(path).absolute(), busy_seconds)
-        self._retention = None if retention is None else rows.checked_seconds(retention)
+        self._file = SqliteFile(Path(path).absolute(), busy_seconds)
+        self._retention = None if retention is None else rows.check_lease_seconds(retention)
         self._clock = clock
-        self._begin()
+        self._reset_connections()
         _stores.add(self)
 
     def __repr__(self) -> str:
         return f"Sqlite({str(self._file.path)!r})"
 
-    def _begin(self) -> None:
-        self._watchers = Watchers()
-        self._readers = Readers(self._file)
-        self._writer: Writer | None = None
-        self._starting = Lock()  # event loops of several OS threads may use one store
+    def _reset_connections(self) -> None:
+        self._watchers = ThreadWatchers()
+        self._readers = SqliteReaders(self._file)
+        self._writer: SqliteWriter | None = None
+        self._writer_lock = Lock()  # event loops of several OS threads may use one store
 
     # -- reading and writing ----------------------------------------------------------------------------------------
 
     async def _write(self, work: Callable[[Transaction], T]) -> T:
-        return await self._started().do(work)
+        return await self._ensure_writer().run(work)
 
-    def _started(self) -> Writer:
-        with self._starting:
+    def _ensure_writer(self) -> SqliteWriter:
+        with self._writer_lock:
             if self._writer is None:
-                chore = None if self._retention is None else _weakly(self._sweep)
+                chore = None if self._retention is None else _weak_callback(self._delete_expired)
                 pause = min(SWEEP_SECONDS, max(1.0, (self._retention or 0) / 10))
-                self._writer = Writer(self._file, self._watchers, self._readers.idle, chore, pause)
+                self._writer = SqliteWriter(self._file, self._watchers, self._readers.idle, chore, pause)
                 finalize(self, self._writer.stop)
             return self._writer
 
@@ -104,16 +104,18 @@ class Sqlite:
     # -- threads ----------------------------------------------------------------------------------------------------
 
     async def create(self, owner: str, id: str, *, title: str = "", meta: Mapping[str, Any] | None = None) -> Summary:
-        rows.checked_name("an owner", owner)
-        rows.checked_thread(id)
-        about = rows.checked_meta(meta)
-        return await self._write(lambda do: create(do, owner, id, rows.title_of(title), about, self._clock()))
+        rows.check_name("an owner", owner)
+        rows.check_thread_id(id)
+        about = rows.encode_meta(meta)
+        return await self._write(
+            lambda do: create_thread(do, owner, id, rows.shorten_title(title), about, self._clock())
+        )
 
     async def head(self, owner: str, id: str) -> Summary:
-        return await self._read(lambda db: self._head(db, owner, id))
+        return await self._read(lambda db: self._read_summary(db, owner, id))
 
-    def _head(self, db: sqlite3.Connection, owner: str, id: str) -> Summary:
-        return summary_of(find(db, owner, id, SUMMARY, self._clock()))
+    def _read_summary(self, db: sqlite3.Connection, owner: str, id: str) -> Summary:
+        return summary_from_row(find_thread(db, owner, id, SUMMARY, self._clock()))
 
     async def list(
         self,
@@ -127,41 +129,41 @@ class Sqlite:
         cursor: str = "",
         limit: int = 50,
     ) -> Page:
-        if not rows.known(owner):
+        if not rows.is_valid_name(owner):
             return Page(())
         flags = ((running, "run != ''"), (asking, "asking > 0"), (queued, "queued > 0"))
         wanted = [f"({flag}) = {int(want)}" for want, flag in flags if want is not None]
-        return await self._page(["owner = ?", *wanted], (owner,), order, oldest_first, cursor, limit)
+        return await self._list_page(["owner = ?", *wanted], (owner,), order, oldest_first, cursor, limit)
 
     async def unfinished(self, *, cursor: str = "", limit: int = 50) -> Page:
-        return await self._page(["(run != '' OR queued > 0)"], (), "created", True, cursor, limit)
+        return await self._list_page(["(run != '' OR queued > 0)"], (), "created", True, cursor, limit)
 
-    async def _page(
+    async def _list_page(
         self, where: Sequence[str], values: tuple[Any, ...], order: str, oldest_first: bool, cursor: str, limit: int
     ) -> Page:
-        mark, limit = rows.mark_of(cursor, order, oldest_first), rows.checked_limit(limit)
-        query = rows.page_query(SUMMARY, where, order, oldest_first, mark, "?")
+        mark, limit = rows.decode_cursor(cursor, order, oldest_first), rows.clamp_limit(limit)
+        query = rows.build_page_query(SUMMARY, where, order, oldest_first, mark, "?")
         given = (self._clock(), *values, *(mark or ()), limit + 1)
         found = await self._read(lambda db: db.execute(query, given).fetchall())
-        return rows.page_of(found, limit, order, oldest_first, summary_of)
+        return rows.build_page(found, limit, order, oldest_first, summary_from_row)
 
     async def describe(
         self, owner: str, id: str, *, title: str | None = None, meta: Mapping[str, Any] | None = None
     ) -> Summary:
-        named = None if title is None else rows.title_of(title)
-        about = None if meta is None else rows.checked_meta(meta)
+        named = None if title is None else rows.shorten_title(title)
+        about = None if meta is None else rows.encode_meta(meta)
 
         def work(do: Transaction) -> Summary:
-            describe(do, owner, id, named, about)
-            return self._head(do.db, owner, id)
+            describe_thread(do, owner, id, named, about)
+            return self._read_summary(do.db, owner, id)
 
         return await self._write(work)
 
     async def delete(self, owner: str, id: str) -> None:
-        await self._write(lambda do: delete(do, owner, id))
+        await self._write(lambda do: delete_thread(do, owner, id))
 
     async def expire(self, idle: float, *, owner: str = "", limit: int = 20) -> builtins.list[tuple[str, str]]:
-        seconds = rows.checked_idle(idle)
+        seconds = rows.check_idle_seconds(idle)
         found = await self._read(lambda db: idle_threads(db, self._clock(), seconds, owner, limit))
         if not found:
             return []
@@ -170,17 +172,19 @@ class Sqlite:
     async def fork(
         self, owner: str, id: str, at: int, new_id: str, *, title: str = "", meta: Mapping[str, Any] | None = None
     ) -> Summary:
-        rows.checked_thread(new_id)
-        about = None if meta is None else rows.checked_meta(meta)
-        key, named, kept, said = await self._read(lambda db: past(db, owner, id, at))  # it never changes
-        title = rows.title_of(title) or named or said.title
+        rows.check_thread_id(new_id)
+        about = None if meta is None else rows.encode_meta(meta)
+        key, named, kept, history = await self._read(
+            lambda db: read_fork_source(db, owner, id, at)
+        )  # the log is append-only
+        title = rows.shorten_title(title) or named or history.title
 
         def work(do: Transaction) -> Summary:
-            find(do.db, owner, id, "key")  # it may be gone
-            create(do, owner, new_id, title, kept if about is None else about, self._clock())
-            (made,) = find(do.db, owner, new_id, "key")
-            copy(do.db, key, made, at, said)
-            return self._head(do.db, owner, new_id)
+            find_thread(do.db, owner, id, "key")  # it may be deleted by now
+            create_thread(do, owner, new_id, title, kept if about is None else about, self._clock())
+            (made,) = find_thread(do.db, owner, new_id, "key")
+            copy_thread(do.db, key, made, at, history)
+            return self._read_summary(do.db, owner, new_id)
 
         return await self._write(work)
 
@@ -196,50 +200,50 @@ class Sqlite:
         fence: int,
         took: Sequence[int] = (),
     ) -> int:
-        made = rows.prepare(id, entries, rows.checked_number("what is expected", expect))
-        fence, taken = rows.checked_number("a fence", fence), rows.checked_took(took)
-        if not (rows.known(owner) and rows.known(id)):
-            raise rows.not_found(id)
+        made = rows.prepare_append(id, entries, rows.check_number("what is expected", expect))
+        fence, taken = rows.check_number("a fence", fence), rows.check_positions(took)
+        if not (rows.is_valid_name(owner) and rows.is_valid_name(id)):
+            raise rows.not_found_error(id)
         return await self._write(
-            lambda do: append(do, owner, id, made, expect=expect, fence=fence, took=taken, now=self._clock())
+            lambda do: append_entries(do, owner, id, made, expect=expect, fence=fence, took=taken, now=self._clock())
         )
 
     async def read(
         self, owner: str, id: str, *, after: int = 0, limit: int | None = None
     ) -> AsyncGenerator[builtins.list[dict[str, Any]], None]:
-        done, left = rows.checked_number("where to begin", after), limit
-        (key,) = await self._read(lambda db: find(db, owner, id, "key"))
+        done, left = rows.check_number("where to begin", after), limit
+        (key,) = await self._read(lambda db: find_thread(db, owner, id, "key"))
         while left is None or left > 0:
             start, most = done, rows.BATCH_ROWS if left is None else min(left, rows.BATCH_ROWS)
-            found = await self._read(lambda db: batch(db, id, key, start, most))  # noqa: B023  # it is awaited here
+            found = await self._read(lambda db: read_batch(db, id, key, start, most))  # noqa: B023  # awaited in this iteration
             if not found:
                 return
             yield found
             done, left = done + len(found), None if left is None else left - len(found)
 
     async def search(self, owner: str, text: str, *, limit: int = 20) -> builtins.list[Hit]:
-        wanted, limit = rows.words(text), rows.checked_limit(limit)
+        wanted, limit = rows.split_words(text), rows.clamp_limit(limit)
         try:
             while await self._write(lambda do: update_index(do.db, owner)):
-                pass  # in small pieces, so that others can write in between
-        except StoreError:  # nothing can be written now; it can be read all the same
-            return await self._read(lambda db: scan(db, owner, wanted, limit))
-        return await self._read(lambda db: search(db, owner, wanted, limit))
+                pass  # in batches, so that other writes run in between
+        except StoreError:  # the file is not writable: search without the index
+            return await self._read(lambda db: scan_messages(db, owner, wanted, limit))
+        return await self._read(lambda db: search_messages(db, owner, wanted, limit))
 
     # -- leases -----------------------------------------------------------------------------------------------------
 
     async def lease(self, owner: str, id: str, holder: str, seconds: float) -> Lease:
-        rows.checked_name("a holder", holder)
-        seconds = rows.checked_seconds(seconds)
-        return await self._write(lambda do: lease(do.db, owner, id, holder, seconds, self._clock()))
+        rows.check_name("a holder", holder)
+        seconds = rows.check_lease_seconds(seconds)
+        return await self._write(lambda do: acquire_lease(do.db, owner, id, holder, seconds, self._clock()))
 
     async def renew(self, owner: str, id: str, fence: int, seconds: float) -> Lease:
-        seconds = rows.checked_seconds(seconds)
+        seconds = rows.check_lease_seconds(seconds)
 
         def work(do: Transaction) -> Lease:
-            held_by, mine = find(do.db, owner, id, "holder, fence")
+            held_by, mine = find_thread(do.db, owner, id, "holder, fence")
             if mine != fence or not held_by:
-                raise rows.fenced(id)
+                raise rows.fenced_error(id)
             until = self._clock() + seconds
             do.db.execute("UPDATE threads SET until = ? WHERE owner = ? AND id = ?", (until, owner, id))
             return Lease(fence, held_by, until)
@@ -247,33 +251,33 @@ class Sqlite:
         return await self._write(work)
 
     async def release(self, owner: str, id: str, fence: int) -> None:
-        rows.checked_number("a fence", fence)
+        rows.check_number("a fence", fence)
 
         def work(do: Transaction) -> None:
-            find(do.db, owner, id, "key")
+            find_thread(do.db, owner, id, "key")
             do.db.execute(f"UPDATE threads SET holder = '', until = 0 WHERE {FENCED}", (owner, id, fence))
 
         await self._write(work)
 
-    # -- what others say --------------------------------------------------------------------------------------------
+    # -- the inbox --------------------------------------------------------------------------------------------------
 
     async def enqueue(self, owner: str, id: str, *messages: Mapping[str, Any], key: str = "") -> int:
-        bodies = rows.checked_messages(messages, key)
-        return await self._write(lambda do: say(do, owner, id, bodies, key, self._clock()))
+        bodies = rows.encode_messages(messages, key)
+        return await self._write(lambda do: enqueue_messages(do, owner, id, bodies, key, self._clock()))
 
     async def answer(self, owner: str, id: str, question: str, data: Mapping[str, Any]) -> int:
-        body = rows.checked_said("an answer", data, id=question)
-        return await self._write(lambda do: answer(do, owner, id, question, body, self._clock()))
+        body = rows.encode_inbox_item("an answer", data, id=question)
+        return await self._write(lambda do: answer_question(do, owner, id, question, body, self._clock()))
 
     async def inbox(self, owner: str, id: str) -> builtins.list[Queued]:
-        return await self._read(lambda db: waiting(db, owner, id))
+        return await self._read(lambda db: list_inbox(db, owner, id))
 
     def watch(self, owner: str, id: str) -> AsyncGenerator[News, None]:
         async def now() -> News:
-            self._started().wake()
-            return News(*await self._read(lambda db: find(db, owner, id, "last, inbox")))
+            self._ensure_writer().wake()
+            return News(*await self._read(lambda db: find_thread(db, owner, id, "last, inbox")))
 
-        return follow(self._watchers, (owner, id), now)
+        return follow_thread(self._watchers, (owner, id), now)
 
     # -- blobs ------------------------------------------------------------------------------------------------------
 
@@ -284,19 +288,19 @@ class Sqlite:
 
     async def get_blob(self, owner: str, id: str, sha256: str) -> bytes:
         def work(db: sqlite3.Connection) -> Any:
-            (key,) = find(db, owner, id, "key")
+            (key,) = find_thread(db, owner, id, "key")
             query = "SELECT data FROM blobs WHERE thread = ? AND sha256 = ?"
-            return db.execute(query, (key, sha256)).fetchone() if rows.known(sha256) else None
+            return db.execute(query, (key, sha256)).fetchone() if rows.is_valid_name(sha256) else None
 
         found = await self._read(work)
         if found is None:
-            raise rows.no_blob(id, sha256)
-        return rows.blob_of(id, sha256, found[0])
+            raise rows.no_blob_error(id, sha256)
+        return rows.verify_blob(id, sha256, found[0])
 
-    # -- the end ----------------------------------------------------------------------------------------------------
+    # -- expiry and closing -----------------------------------------------------------------------------------------
 
-    def _sweep(self, do: Transaction) -> None:
-        """Delete what has not been written to for too long; a little at a time."""
+    def _delete_expired(self, do: Transaction) -> None:
+        """Delete threads whose retention has passed, in small batches."""
         now, seconds = self._clock(), self._retention or 0.0
         delete_idle(do, idle_threads(do.db, now, seconds, "", 100), now, seconds)
 
@@ -305,7 +309,7 @@ class Sqlite:
         await run_in_thread(self._file.check, "checking a database")
 
     async def close(self) -> None:
-        """Finish what is being written, and let go of the file. What is asked later opens it again."""
+        """Finish pending writes and close the file; a later call opens it again."""
         writer, self._writer = self._writer, None
         self._watchers.close()
         if writer is not None:
@@ -313,14 +317,14 @@ class Sqlite:
             await run_in_thread(lambda: writer.join(2 * self._file.busy_seconds + 5), "sqlite closing")
         self._readers.close()
 
-    def _abandon(self) -> None:
-        """In the child of a fork: the connections are the parent's, and must not even be closed here."""
-        _parents.append((self._writer, [*self._readers.idle]))
-        self._begin()
+    def _abandon_connections(self) -> None:
+        """Drop the connections in a forked child, without closing those of the parent."""
+        _parent_connections.append((self._writer, [*self._readers.idle]))
+        self._reset_connections()
 
 
-def _weakly(sweep: Callable[[Transaction], None]) -> Callable[[Transaction], None]:
-    """The writer's thread does not keep its store alive."""
+def _weak_callback(sweep: Callable[[Transaction], None]) -> Callable[[Transaction], None]:
+    """Return a callback that holds its store weakly, so that the writer thread does not keep it alive."""
     method = WeakMethod(sweep)
 
     def work(do: Transaction) -> None:
@@ -332,14 +336,14 @@ def _weakly(sweep: Callable[[Transaction], None]) -> Callable[[Transaction], Non
 
 
 _stores: WeakSet[Sqlite] = WeakSet()
-_parents: list[Any] = []  # kept, so that the child of a fork never closes what is its parent's
+_parent_connections: list[Any] = []  # referenced, so that a forked child never closes the parent's connections
 
 
-def _forked() -> None:
-    sqlite_file.forget_lock()
+def _reset_after_fork() -> None:
+    sqlite_file.reset_open_lock()
     for store in [*_stores]:
-        store._abandon()
+        store._abandon_connections()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(after_in_child=_reset_after_fork)

@@ -1,4 +1,4 @@
-"""The file of a SQLite store: how it is opened, brought up to date, and what its errors mean."""
+"""The file of a SQLite store: opening, schema migration, read connections and error mapping."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from wick._internal.worker_threads import run_in_thread
 from wick.errors import StoreError
 
 APPLICATION = 0x7769636B  # "wick", in the header of the file
-FENCE_BITS = 24  # the first fence of a thread is its key shifted by these: one that is made anew has only higher ones
+FENCE_BITS = 24  # a thread's first fence is its key shifted by these, so a recreated thread has higher fences
 BUSY_PAUSE = 0.02
-CHECKED_BYTES = 32_000_000  # a larger file is not read as a whole when a server starts
-WAL_BYTES = 64_000_000  # a log that grew beyond this is cut when it has been taken over
+CHECKED_BYTES = 32_000_000  # a larger file is not checked completely at server start
+WAL_BYTES = 64_000_000  # a larger write-ahead log is truncated after a checkpoint
 
-# Each step brings the schema from one version to the next. A step that was released is never changed.
+# Each step migrates the schema by one version. A released step is never changed.
 STEPS: tuple[tuple[str, ...], ...] = (
     (
         """CREATE TABLE threads (
@@ -60,24 +60,24 @@ STEPS: tuple[tuple[str, ...], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Schema:
-    """What a file is: the number in its header, the steps that make its tables, and one of these."""
+class SqliteSchema:
+    """The schema of a file: the application id in its header, the migration steps, and one table name."""
 
     application: int
     steps: tuple[tuple[str, ...], ...]
     table: str
 
 
-_opening = Lock()  # two connections that bring one file up to date would be in each other's way
+_open_lock = Lock()  # serializes the migrations of one file
 
 
-def forget_lock() -> None:
-    """After a fork, the thread that held it is gone."""
-    global _opening
-    _opening = Lock()
+def reset_open_lock() -> None:
+    """Replace the lock after a fork: the thread that held it does not exist in the child."""
+    global _open_lock
+    _open_lock = Lock()
 
 
-def check_content(db: sqlite3.Connection, path: Path, schema: Schema) -> None:
+def check_content(db: sqlite3.Connection, path: Path, schema: SqliteSchema) -> None:
     """Raise if a database is damaged: each table can be read, and the pages of a small file are consistent."""
     tables = [found[1] for step in schema.steps for made in step if (found := re.match(r"CREATE TABLE (\w+)", made))]
     for table in tables:
@@ -94,18 +94,18 @@ def check_content(db: sqlite3.Connection, path: Path, schema: Schema) -> None:
 
 
 @dataclass(slots=True)
-class Link:
-    """A connection, and which files it has open."""
+class SqliteConnection:
+    """A connection, with the identity of the files that it has open."""
 
     db: sqlite3.Connection
     path: str
     files: tuple[tuple[int, int] | None, tuple[int, int] | None]
-    age: int  # the file's when it was opened
+    generation: int  # of the file when this was opened
 
     def check(self) -> None:
-        """Raise if the file, or its log, is no longer the one at its path: what is written there would be lost."""
+        """Raise if the file or its log was replaced at its path: writes to it would be lost."""
         file, log = self.files
-        if _identity(self.path) != file or (log is not None and _identity(self.path + "-wal") != log):
+        if _file_identity(self.path) != file or (log is not None and _file_identity(self.path + "-wal") != log):
             raise StoreError(
                 f"the database {self.path} was removed or replaced while it was open; what was being written may be "
                 f"lost: put the file back, or start anew with another",
@@ -119,21 +119,21 @@ class Link:
 
 
 @dataclass(slots=True)
-class File:
-    """A SQLite file; it is made when it is first opened, and never again in place of one that went missing."""
+class SqliteFile:
+    """A SQLite file. It is created on the first open, and never recreated after it was removed."""
 
     path: Path
     busy_seconds: float
-    schema: Schema | None = None  # that of threads, unless it is said
-    there: bool = False
-    age: int = 0  # how often its writer has opened it; readers of an earlier age are not used again
+    schema: SqliteSchema | None = None  # default: that of threads
+    is_created: bool = False
+    generation: int = 0  # incremented when the writer reopens it; readers of an earlier generation are closed
 
-    def open(self, *, writes: bool) -> Link:
-        """Open it; while others open or bring it up to date at the same moment, wait for them."""
+    def open(self, *, writes: bool) -> SqliteConnection:
+        """Open a connection; retry while another process has the file locked."""
         patience = time.monotonic() + self.busy_seconds
         while True:
             try:
-                with _opening:
+                with _open_lock:
                     return self._open(writes)
             except StoreError as error:
                 if error.code != "locked" or time.monotonic() >= patience:
@@ -142,37 +142,37 @@ class File:
 
     def check(self) -> None:
         """Open the file and check its content, so that a server does not start on one that it cannot use."""
-        link, schema = self.open(writes=False), self.schema or Schema(APPLICATION, STEPS, "threads")
+        link, schema = self.open(writes=False), self.schema or SqliteSchema(APPLICATION, STEPS, "threads")
         try:
             check_content(link.db, self.path, schema)
-        except TROUBLE as error:
-            raise explained(error, self.path) from error
+        except SQLITE_ERRORS as error:
+            raise to_store_error(error, self.path) from error
         finally:
             link.close()
 
-    def _open(self, writes: bool) -> Link:
-        if not self.there:
-            _make(self.path)
-        _tighten(self.path)
-        db, schema = None, self.schema or Schema(APPLICATION, STEPS, "threads")
+    def _open(self, writes: bool) -> SqliteConnection:
+        if not self.is_created:
+            _create_file(self.path)
+        _restrict_mode(self.path)
+        db, schema = None, self.schema or SqliteSchema(APPLICATION, STEPS, "threads")
         try:
             db = _connect(self.path, self.busy_seconds)
-            _migrate(db, self.path, schema)
-            db.execute(f"SELECT 1 FROM {schema.table} LIMIT 1").fetchone()  # opens its log
+            _migrate_schema(db, self.path, schema)
+            db.execute(f"SELECT 1 FROM {schema.table} LIMIT 1").fetchone()  # opens the write-ahead log
             db.execute(f"PRAGMA query_only = {'OFF' if writes else 'ON'}")
         except BaseException as error:
             if db is not None:
                 db.close()
-            if isinstance(error, TROUBLE):
-                raise explained(error, self.path) from error
+            if isinstance(error, SQLITE_ERRORS):
+                raise to_store_error(error, self.path) from error
             raise
-        self.there = True
+        self.is_created = True
         path = str(self.path)
-        return Link(db, path, (_identity(path), _identity(path + "-wal")), self.age)
+        return SqliteConnection(db, path, (_file_identity(path), _file_identity(path + "-wal")), self.generation)
 
 
-def _make(path: Path) -> None:
-    """Make an empty file that only its owner can read; SQLite gives its log the same mode."""
+def _create_file(path: Path) -> None:
+    """Create an empty file with mode 0600; SQLite gives its log the same mode."""
     if path.exists():
         return
     try:
@@ -188,11 +188,11 @@ def _make(path: Path) -> None:
         os.close(folder)
 
 
-def _tighten(path: Path) -> None:
-    """Nobody but its owner reads it. Its log follows: one made while the file was read-only would stay so."""
-    with suppress(OSError):  # it may be somebody else's
+def _restrict_mode(path: Path) -> None:
+    """Restrict the file and its log to their owner. A log created while the file was read-only is made writable."""
+    with suppress(OSError):  # the file may belong to another user
         mode = path.stat().st_mode & 0o700
-        for name in (path, _beside(path, "-wal"), _beside(path, "-shm")):
+        for name in (path, _sibling_path(path, "-wal"), _sibling_path(path, "-shm")):
             if name.exists() and name.stat().st_mode & 0o777 != mode:
                 name.chmod(mode)
 
@@ -207,7 +207,7 @@ def _connect(path: Path, busy_seconds: float) -> sqlite3.Connection:
         cached_statements=256,
     )
     try:
-        db.text_factory = _text
+        db.text_factory = _decode_text
         db.execute("PRAGMA foreign_keys = ON")
         db.execute("PRAGMA trusted_schema = OFF")
         if db.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
@@ -220,16 +220,16 @@ def _connect(path: Path, busy_seconds: float) -> sqlite3.Connection:
     return db
 
 
-def _text(raw: bytes) -> str:
-    """Damaged text is read all the same: the checksum tells."""
+def _decode_text(raw: bytes) -> str:
+    """Decode text leniently; the checksum detects damage."""
     return raw.decode("utf-8", "replace")
 
 
-def _migrate(db: sqlite3.Connection, path: Path, schema: Schema) -> None:
+def _migrate_schema(db: sqlite3.Connection, path: Path, schema: SqliteSchema) -> None:
     steps = schema.steps
-    db.execute("BEGIN")  # so that all that is asked is of one moment: another process may be making it just now
+    db.execute("BEGIN")  # a consistent snapshot: another process may be creating the schema
     try:
-        version = _version(db, path, schema)
+        version = _schema_version(db, path, schema)
     finally:
         if db.in_transaction:
             db.execute("ROLLBACK")
@@ -237,7 +237,7 @@ def _migrate(db: sqlite3.Connection, path: Path, schema: Schema) -> None:
         return
     db.execute("BEGIN IMMEDIATE")
     try:
-        for step in steps[_version(db, path, schema) :]:  # asked again, as another process may have done it meanwhile
+        for step in steps[_schema_version(db, path, schema) :]:  # reread under the lock
             for statement in step:
                 db.execute(statement)
         db.execute(f"PRAGMA application_id = {schema.application}")
@@ -249,7 +249,7 @@ def _migrate(db: sqlite3.Connection, path: Path, schema: Schema) -> None:
         raise
 
 
-def _version(db: sqlite3.Connection, path: Path, schema: Schema) -> int:
+def _schema_version(db: sqlite3.Connection, path: Path, schema: SqliteSchema) -> int:
     version: int = db.execute("PRAGMA user_version").fetchone()[0]
     if db.execute("PRAGMA application_id").fetchone()[0] != schema.application:
         if version or db.execute("SELECT 1 FROM sqlite_master").fetchone():
@@ -264,11 +264,11 @@ def _version(db: sqlite3.Connection, path: Path, schema: Schema) -> int:
     return version
 
 
-def _beside(path: Path, suffix: str) -> Path:
+def _sibling_path(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
 
 
-def _identity(path: str) -> tuple[int, int] | None:
+def _file_identity(path: str) -> tuple[int, int] | None:
     try:
         found = os.stat(path)
     except OSError:
@@ -278,9 +278,9 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 INCOMPATIBLE = "the server's database cannot be used by this version; its operator must update wick or restore it"
 
-TROUBLE = (sqlite3.Error, UnicodeDecodeError)  # the latter, when SQLite quotes what is damaged
+SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)  # the latter if a SQLite message quotes damaged data
 
-_MEANINGS = {
+_ERROR_MEANINGS = {
     sqlite3.SQLITE_BUSY: ("locked", "is locked by another process; try again when that has finished"),
     sqlite3.SQLITE_LOCKED: ("locked", "is locked by another process; try again when that has finished"),
     sqlite3.SQLITE_FULL: ("full", "cannot grow: the disk is full; make room, and go on"),
@@ -294,11 +294,11 @@ _MEANINGS = {
 }
 
 
-def explained(error: Exception, path: Path) -> StoreError:
-    """What an error of SQLite means to the one who asked."""
+def to_store_error(error: Exception, path: Path) -> StoreError:
+    """Return the StoreError for an error of SQLite."""
     damaged = sqlite3.SQLITE_CORRUPT if isinstance(error, UnicodeDecodeError) else 0
     code = getattr(error, "sqlite_errorcode", damaged)
-    meaning = _MEANINGS.get(code & 0xFF)
+    meaning = _ERROR_MEANINGS.get(code & 0xFF)
     if meaning is None:
         return StoreError(f"the database {path} could not do it: {error}", "failed", "the database could not do it")
     return StoreError(f"the database {path} {meaning[1]} ({error})", meaning[0], f"the database {meaning[1]}")
@@ -306,56 +306,56 @@ def explained(error: Exception, path: Path) -> StoreError:
 
 T = TypeVar("T")
 
-READERS = 4  # how many read at once, each with a connection that is kept for the next
+READERS = 4  # concurrent reads, each with a pooled connection
 
 
-class Readers:
-    """The pool of read connections of a file. `idle` has those that are free."""
+class SqliteReaders:
+    """A pool of read connections. `idle` has the unused ones."""
 
-    def __init__(self, file: File) -> None:
+    def __init__(self, file: SqliteFile) -> None:
         self._file = file
-        self.idle: deque[Link] = deque()
-        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+        self.idle: deque[SqliteConnection] = deque()
+        self._semaphores: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """A few at a time, so that a thousand who read at once do not open a thousand connections."""
+        """Read in a worker thread; a semaphore limits the number of connections."""
         loop = asyncio.get_running_loop()
-        async with self._turns.setdefault(loop, asyncio.Semaphore(READERS)):
-            return await run_in_thread(lambda: self.read_here(work), "sqlite reader")
+        async with self._semaphores.setdefault(loop, asyncio.Semaphore(READERS)):
+            return await run_in_thread(lambda: self.read_sync(work), "sqlite reader")
 
-    def read_here(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Read in one transaction, so that what is seen belongs together."""
-        link = self._taken()
+    def read_sync(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Read in one transaction, for a consistent snapshot."""
+        link = self._take_connection()
         try:
             link.db.execute("BEGIN")
             found = work(link.db)
-            self._put_back(link)
+            self._return_connection(link)
         except StoreError as error:
-            clear_frames(error.__traceback__)  # error → traceback → frame → cursor would keep the file open
-            self._put_back(link)
+            clear_frames(error.__traceback__)  # a stored → frame → cursors alive, would the file open
+            self._return_connection(link)
             raise
         except BaseException as error:
             clear_frames(error.__traceback__)
             link.close()
-            if isinstance(error, TROUBLE):
-                raise explained(error, self._file.path) from error
+            if isinstance(error, SQLITE_ERRORS):
+                raise to_store_error(error, self._file.path) from error
             raise
         return found
 
     def close(self) -> None:
-        """Let go of the file; who reads now does not keep its connection either."""
-        self._file.age += 1
+        """Close the idle connections; those in use close when their read ends."""
+        self._file.generation += 1
         while self.idle:
             self.idle.pop().close()
 
-    def _put_back(self, link: Link) -> None:
-        link.db.execute("ROLLBACK")  # it only read
-        if len(self.idle) < READERS and link.age == self._file.age:
+    def _return_connection(self, link: SqliteConnection) -> None:
+        link.db.execute("ROLLBACK")  # nothing was written
+        if len(self.idle) < READERS and link.generation == self._file.generation:
             self.idle.append(link)
         else:
             link.close()
 
-    def _taken(self) -> Link:
+    def _take_connection(self) -> SqliteConnection:
         while self.idle:
             with suppress(IndexError):  # another thread took it
                 link = self.idle.pop()

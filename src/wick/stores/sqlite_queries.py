@@ -1,4 +1,4 @@
-"""What a SQLite store asks its database. Each of these runs inside a transaction that somebody else began."""
+"""The queries of the SQLite store. Each runs inside a transaction of its caller."""
 
 from __future__ import annotations
 
@@ -17,40 +17,42 @@ SUMMARY = "owner, id, title, meta, created, updated, last, run, asking, queued, 
 FENCED = "owner = ? AND id = ? AND fence = ? AND holder != ''"
 
 
-def find(db: sqlite3.Connection, owner: str, id: str, columns: str, *before: Any) -> Any:
-    if not (rows.known(owner) and rows.known(id)):
-        raise rows.not_found(str(id)[: rows.NAME_CHARS])
+def find_thread(db: sqlite3.Connection, owner: str, id: str, columns: str, *before: Any) -> Any:
+    if not (rows.is_valid_name(owner) and rows.is_valid_name(id)):
+        raise rows.not_found_error(str(id)[: rows.NAME_CHARS])
     found = db.execute(f"SELECT {columns} FROM threads WHERE owner = ? AND id = ?", (*before, owner, id)).fetchone()
     if found is None:
-        raise rows.not_found(id)
+        raise rows.not_found_error(id)
     return found
 
 
-def summary_of(row: Sequence[Any]) -> Summary:
+def summary_from_row(row: Sequence[Any]) -> Summary:
     owner, id, title, meta, created, updated, last, run, asking, queued, holder = row
     try:
-        about = rows.decode(meta.encode())
-        return Summary(owner, id, title, about, created, updated, last, run, asking, queued, rows.holds(holder))
+        about = rows.decode_json(meta.encode())
+        return Summary(
+            owner, id, title, about, created, updated, last, run, asking, queued, rows.is_live_holder(holder)
+        )
     except ValueError as error:
         raise StoreError(f"thread {id}: its meta is damaged: {error}", "corrupt") from error
 
 
-def create(do: Transaction, owner: str, id: str, title: str, meta: str, now: float) -> Summary:
+def create_thread(do: Transaction, owner: str, id: str, title: str, meta: str, now: float) -> Summary:
     if do.db.execute("SELECT 1 FROM threads WHERE owner = ? AND id = ?", (owner, id)).fetchone():
-        raise rows.exists(id)
+        raise rows.exists_error(id)
     made = do.db.execute(
         "INSERT INTO threads (owner, id, title, meta, created, updated) VALUES (?, ?, ?, ?, ?, ?)",
         (owner, id, title, meta, now, now),
     )
     do.db.execute(f"UPDATE threads SET fence = key << {FENCE_BITS} WHERE key = ?", (made.lastrowid,))
-    return summary_of(find(do.db, owner, id, SUMMARY, now))
+    return summary_from_row(find_thread(do.db, owner, id, SUMMARY, now))
 
 
-def append(
+def append_entries(
     do: Transaction,
     owner: str,
     id: str,
-    made: rows.Append,
+    made: rows.PreparedAppend,
     *,
     expect: int,
     fence: int,
@@ -64,23 +66,23 @@ def append(
         [(*row, *place) for row in made.rows],
     )
     if added.rowcount != len(made.rows):
-        return explain(do.db, owner, id, made, expect, fence)
-    key, asking, inbox = find(do.db, owner, id, "key, asking, inbox")
+        return explain_failed_append(do.db, owner, id, made, expect, fence)
+    key, asking, inbox = find_thread(do.db, owner, id, "key, asking, inbox")
     if took or asking or any(step != "over" for step, _ in made.questions):
-        settle(do.db, key, id, made, took)
+        update_inbox_and_questions(do.db, key, id, made, took)
     do.db.execute(
         "UPDATE threads SET last = ?, updated = ?, run = coalesce(?, run), "
         "title = CASE title WHEN '' THEN ? ELSE title END WHERE key = ?",
         (made.last, now, made.run, made.title, key),
     )
-    do.tell((owner, id), News(made.last, inbox))
+    do.notify((owner, id), News(made.last, inbox))
     return made.last
 
 
-def lease(db: sqlite3.Connection, owner: str, id: str, holder: str, seconds: float, now: float) -> Lease:
-    fence, other, until = find(db, owner, id, "fence, holder, until")
-    if until > now and rows.holds(other):
-        raise rows.held(id, other, until - now)
+def acquire_lease(db: sqlite3.Connection, owner: str, id: str, holder: str, seconds: float, now: float) -> Lease:
+    fence, other, until = find_thread(db, owner, id, "fence, holder, until")
+    if until > now and rows.is_live_holder(other):
+        raise rows.held_error(id, other, until - now)
     mine = Lease(fence + 1, holder, now + seconds)
     db.execute(
         "UPDATE threads SET fence = ?, holder = ?, until = ? WHERE owner = ? AND id = ?",
@@ -89,16 +91,16 @@ def lease(db: sqlite3.Connection, owner: str, id: str, holder: str, seconds: flo
     return mine
 
 
-def answer(do: Transaction, owner: str, id: str, question: str, body: bytes, now: float) -> int:
-    (key,) = find(do.db, owner, id, "key")
+def answer_question(do: Transaction, owner: str, id: str, question: str, body: bytes, now: float) -> int:
+    (key,) = find_thread(do.db, owner, id, "key")
     given = (key, question)
     query = "SELECT state FROM questions WHERE thread = ? AND id = ?"
-    found = do.db.execute(query, given).fetchone() if rows.known(question) else None
+    found = do.db.execute(query, given).fetchone() if rows.is_valid_name(question) else None
     if found is None:
-        raise rows.no_question(id, question)
+        raise rows.no_question_error(id, question)
     if found[0] != "open":
-        raise rows.answered_already(id, question)
-    position = enqueue(do, owner, id, "answer", body, now)
+        raise rows.answered_error(id, question)
+    position = enqueue_item(do, owner, id, "answer", body, now)
     do.db.execute(
         "UPDATE questions SET state = 'answered', position = ? WHERE thread = ? AND id = ?", (position, *given)
     )
@@ -106,44 +108,44 @@ def answer(do: Transaction, owner: str, id: str, question: str, body: bytes, now
     return position
 
 
-def enqueue(do: Transaction, owner: str, id: str, kind: str, body: bytes, now: float) -> int:
-    key, last, inbox = find(do.db, owner, id, "key, last, inbox")
+def enqueue_item(do: Transaction, owner: str, id: str, kind: str, body: bytes, now: float) -> int:
+    key, last, inbox = find_thread(do.db, owner, id, "key, last, inbox")
     position: int = inbox + 1
     do.db.execute(
         "INSERT INTO inbox (thread, position, kind, at, data, sum) VALUES (?, ?, ?, ?, ?, ?)",
-        (key, position, kind, now, body, rows.queued_check(kind, body)),
+        (key, position, kind, now, body, rows.inbox_checksum(kind, body)),
     )
     do.db.execute("UPDATE threads SET inbox = ?, queued = queued + 1, updated = ? WHERE key = ?", (position, now, key))
-    do.tell((owner, id), News(last, position))
+    do.notify((owner, id), News(last, position))
     return position
 
 
-def say(do: Transaction, owner: str, id: str, bodies: Sequence[bytes], key: str, now: float) -> int:
-    """Queue messages; under a key, only if nothing was queued under it before."""
-    (thread,) = find(do.db, owner, id, "key")
+def enqueue_messages(do: Transaction, owner: str, id: str, bodies: Sequence[bytes], key: str, now: float) -> int:
+    """Enqueue messages; under an idempotency key, only once."""
+    (thread,) = find_thread(do.db, owner, id, "key")
     query = "SELECT position FROM keyed WHERE thread = ? AND key = ?"
     before = do.db.execute(query, (thread, key)).fetchone() if key else None
     if before is not None:
         return int(before[0])
-    position = [enqueue(do, owner, id, "message", body, now) for body in bodies][-1]
+    position = [enqueue_item(do, owner, id, "message", body, now) for body in bodies][-1]
     if key:
         do.db.execute("INSERT INTO keyed (thread, key, position) VALUES (?, ?, ?)", (thread, key, position))
     return position
 
 
-def describe(do: Transaction, owner: str, id: str, title: str | None, meta: str | None) -> None:
-    find(do.db, owner, id, "key")
+def describe_thread(do: Transaction, owner: str, id: str, title: str | None, meta: str | None) -> None:
+    find_thread(do.db, owner, id, "key")
     do.db.execute(
         "UPDATE threads SET title = coalesce(?, title), meta = coalesce(?, meta) WHERE owner = ? AND id = ?",
         (title, meta, owner, id),
     )
 
 
-def delete(do: Transaction, owner: str, id: str) -> None:
-    (key,) = find(do.db, owner, id, "key")
+def delete_thread(do: Transaction, owner: str, id: str) -> None:
+    (key,) = find_thread(do.db, owner, id, "key")
     drop_index(do.db, key)
     do.db.execute("DELETE FROM threads WHERE key = ?", (key,))
-    do.tell((owner, id), None)
+    do.notify((owner, id), None)
 
 
 IDLE = """t.updated <= ? AND t.run = '' AND t.asking = 0 AND t.queued = 0 AND NOT (t.holder != '' AND t.until > ?)
@@ -163,23 +165,23 @@ def delete_idle(do: Transaction, found: Sequence[tuple[str, str]], now: float, i
     query = f"SELECT 1 FROM threads t WHERE owner = ? AND id = ? AND {IDLE}"
     gone = [(owner, id) for owner, id in found if do.db.execute(query, (owner, id, now - idle, now)).fetchone()]
     for owner, id in gone:
-        delete(do, owner, id)
+        delete_thread(do, owner, id)
     return gone
 
 
-def past(db: sqlite3.Connection, owner: str, id: str, at: int) -> tuple[int, str, str, rows.Append]:
-    """What a thread was after an entry: its key, title and meta, and what its entries said about it until then."""
-    key, title, meta, last = find(db, owner, id, "key, title, meta, last")
+def read_fork_source(db: sqlite3.Connection, owner: str, id: str, at: int) -> tuple[int, str, str, rows.PreparedAppend]:
+    """Return the key, title and meta of a thread, and its columns as of an entry."""
+    key, title, meta, last = find_thread(db, owner, id, "key, title, meta, last")
     if type(at) is not int or not 0 <= at <= last:
-        raise rows.no_entry(id, at, last)
-    said = rows.Append()
+        raise rows.no_entry_error(id, at, last)
+    history = rows.PreparedAppend()
     query = "SELECT seq, kind, at, data, sum FROM entries WHERE thread = ? AND seq <= ? ORDER BY seq"
     for seq, row in enumerate(db.execute(query, (key, at)), 1):
-        rows.note(said, row[1], rows.entry_of(id, seq, row)["data"])
-    return key, title, meta, said
+        rows.note_entry(history, row[1], rows.entry_from_row(id, seq, row)["data"])
+    return key, title, meta, history
 
 
-def copy(db: sqlite3.Connection, key: int, made: int, at: int, said: rows.Append) -> None:
+def copy_thread(db: sqlite3.Connection, key: int, made: int, at: int, history: rows.PreparedAppend) -> None:
     db.execute(
         "INSERT INTO entries (thread, seq, kind, at, data, sum) "
         "SELECT ?, seq, kind, at, data, sum FROM entries WHERE thread = ? AND seq <= ? ORDER BY seq",
@@ -188,29 +190,35 @@ def copy(db: sqlite3.Connection, key: int, made: int, at: int, said: rows.Append
     db.execute(
         "INSERT INTO blobs (thread, sha256, data) SELECT ?, sha256, data FROM blobs WHERE thread = ?", (made, key)
     )
-    asked = rows.open_questions(said.questions)
+    asked = rows.find_open_questions(history.questions)
     db.executemany(
         "INSERT INTO questions (thread, id, state) VALUES (?, ?, 'open')", [(made, question) for question in asked]
     )
-    db.execute("UPDATE threads SET last = ?, run = ?, asking = ? WHERE key = ?", (at, said.run or "", len(asked), made))
+    db.execute(
+        "UPDATE threads SET last = ?, run = ?, asking = ? WHERE key = ?", (at, history.run or "", len(asked), made)
+    )
 
 
-def explain(db: sqlite3.Connection, owner: str, id: str, made: rows.Append, expect: int, fence: int) -> int:
-    """Why nothing was appended; unless it is there already, since somebody tried again."""
-    key, last, its_fence, holder = find(db, owner, id, "key, last, fence, holder")
+def explain_failed_append(
+    db: sqlite3.Connection, owner: str, id: str, made: rows.PreparedAppend, expect: int, fence: int
+) -> int:
+    """Raise the reason of a failed append; return its last entry if it is a retry that is stored already."""
+    key, last, its_fence, holder = find_thread(db, owner, id, "key, last, fence, holder")
     if its_fence != fence or not holder:
-        raise rows.fenced(id)
+        raise rows.fenced_error(id)
     query = "SELECT seq, kind, at, data, sum FROM entries WHERE thread = ? AND seq > ? ORDER BY seq LIMIT ?"
     if last == made.last and db.execute(query, (key, expect, len(made.rows))).fetchall() == made.rows:
         return made.last
-    raise rows.conflicts(id, expect, last)
+    raise rows.conflict_error(id, expect, last)
 
 
-def settle(db: sqlite3.Connection, key: int, id: str, made: rows.Append, took: Sequence[int]) -> None:
-    """Take what was queued, and follow what is asked and answered."""
+def update_inbox_and_questions(
+    db: sqlite3.Connection, key: int, id: str, made: rows.PreparedAppend, took: Sequence[int]
+) -> None:
+    """Consume inbox items, and update the states of questions."""
     for position in took:
         if db.execute("DELETE FROM inbox WHERE thread = ? AND position = ?", (key, position)).rowcount != 1:
-            raise rows.not_queued(id, position)
+            raise rows.not_queued_error(id, position)
     for step, question in made.questions:
         if step == "asked":
             db.execute(
@@ -221,7 +229,7 @@ def settle(db: sqlite3.Connection, key: int, id: str, made: rows.Append, took: S
         elif step == "over":
             db.execute("UPDATE questions SET state = 'over' WHERE thread = ? AND state = 'open'", (key,))
         else:
-            _close(db, key, id, question, took)
+            _mark_answered(db, key, id, question, took)
     db.execute(
         "UPDATE threads SET queued = queued - ?, "
         "asking = (SELECT count(*) FROM questions WHERE thread = key AND state = 'open') WHERE key = ?",
@@ -229,48 +237,48 @@ def settle(db: sqlite3.Connection, key: int, id: str, made: rows.Append, took: S
     )
 
 
-def _close(db: sqlite3.Connection, key: int, id: str, question: str, took: Sequence[int]) -> None:
-    """Log an answer: the holder's own, or the one that somebody queued; the first one counts."""
+def _mark_answered(db: sqlite3.Connection, key: int, id: str, question: str, took: Sequence[int]) -> None:
+    """Mark a question as answered, by the holder or by a queued answer; the first answer counts."""
     query = "SELECT state, position FROM questions WHERE thread = ? AND id = ?"
     state, position = db.execute(query, (key, question)).fetchone() or ("over", None)
     if state == "answered" and position not in took:
-        raise rows.answered_already(id, question)
+        raise rows.answered_error(id, question)
     db.execute("UPDATE questions SET state = 'answered', position = NULL WHERE thread = ? AND id = ?", (key, question))
 
 
-def batch(db: sqlite3.Connection, id: str, key: int, after: int, most: int) -> list[dict[str, Any]]:
+def read_batch(db: sqlite3.Connection, id: str, key: int, after: int, most: int) -> list[dict[str, Any]]:
     head = db.execute("SELECT last FROM threads WHERE key = ?", (key,)).fetchone()
     if head is None:
-        raise rows.not_found(id)
+        raise rows.not_found_error(id)
     if not isinstance(head[0], int):
-        raise rows.corrupt(id, after + 1, "the thread does not say where it ends")
+        raise rows.corrupt_error(id, after + 1, "the thread does not say where it ends")
     found: list[dict[str, Any]] = []
     query, size = "SELECT seq, kind, at, data, sum FROM entries WHERE thread = ? AND seq > ? ORDER BY seq LIMIT ?", 0
     for row in db.execute(query, (key, after, most)):
-        found.append(rows.entry_of(id, after + len(found) + 1, row))
+        found.append(rows.entry_from_row(id, after + len(found) + 1, row))
         size += len(row[3])
         if size >= rows.BATCH_BYTES:
             return found
     if len(found) < most and after + len(found) < head[0]:
-        raise rows.corrupt(id, after + len(found) + 1, "it is missing")
+        raise rows.corrupt_error(id, after + len(found) + 1, "it is missing")
     if found and found[-1]["seq"] > head[0]:
-        raise rows.corrupt(id, found[-1]["seq"], f"the thread ends at {head[0]}")
+        raise rows.corrupt_error(id, found[-1]["seq"], f"the thread ends at {head[0]}")
     return found
 
 
-def waiting(db: sqlite3.Connection, owner: str, id: str) -> list[Queued]:
-    key, queued = find(db, owner, id, "key, queued")
+def list_inbox(db: sqlite3.Connection, owner: str, id: str) -> list[Queued]:
+    key, queued = find_thread(db, owner, id, "key, queued")
     query = "SELECT position, kind, at, data, sum FROM inbox WHERE thread = ? ORDER BY position"
-    found = [rows.queued_of(id, row) for row in db.execute(query, (key,))]
+    found = [rows.inbox_item_from_row(id, row) for row in db.execute(query, (key,))]
     if len(found) != queued:
         raise StoreError(f"thread {id}: {queued} are queued, and {len(found)} are there: it is damaged", "corrupt")
     return found
 
 
 def put_blob(db: sqlite3.Connection, owner: str, id: str, name: str, data: bytes) -> None:
-    (key,) = find(db, owner, id, "key")
+    (key,) = find_thread(db, owner, id, "key")
     if db.execute("SELECT 1 FROM blobs WHERE thread = ? AND sha256 = ?", (key, name)).fetchone():
         return
     query = "SELECT coalesce(sum(length(data)), 0) FROM blobs WHERE thread = ?"
-    rows.checked_blob(id, data, db.execute(query, (key,)).fetchone()[0])
+    rows.check_blob_size(id, data, db.execute(query, (key,)).fetchone()[0])
     db.execute("INSERT INTO blobs (thread, sha256, data) VALUES (?, ?, ?)", (key, name, data))

@@ -1,7 +1,6 @@
-"""Searching a SQLite store by an index of trigrams, which is brought up to date when somebody searches.
+"""Full-text search of a SQLite store by a trigram index, which is updated on each search.
 
-So appending costs nothing for it, and who never searches never pays. A SQLite without such an index (FTS5 with
-trigrams, since 3.34) looks through the messages one by one.
+So appends do not pay for the index. A SQLite without FTS5 trigrams (before 3.34) scans the messages.
 """
 
 from __future__ import annotations
@@ -13,15 +12,15 @@ from wick.protocols import Hit
 from wick.stores import rows
 
 MESSAGES_AT_ONCE = 1_000
-SEQ_BITS = 32  # the index knows a message by one number: the thread's key and its own
-SHORTEST = 3  # a trigram
+SEQ_BITS = 32  # the rowid of a message combines the thread's key and its sequence number
+TRIGRAM_CHARS = 3  # a trigram
 
-FOUND = "SELECT t.id, t.title, e.seq, e.at, e.data, e.kind, e.sum"
+HIT_COLUMNS = "SELECT t.id, t.title, e.seq, e.at, e.data, e.kind, e.sum"
 
 
 def update_index(db: sqlite3.Connection, owner: str) -> bool:
-    """Add some of the owner's messages that are not in the index yet; whether there are more."""
-    if not _indexed(db, make=True):
+    """Add a batch of the owner's messages to the index; return True if more are left."""
+    if not _has_index(db, make=True):
         return False
     behind = db.execute(
         "SELECT key, id, indexed, last FROM threads WHERE owner = ? AND indexed < last LIMIT 100", (owner,)
@@ -35,7 +34,7 @@ def update_index(db: sqlite3.Connection, owner: str) -> bool:
         found = db.execute(query, (key, start, room)).fetchall()
         db.executemany(
             "INSERT OR REPLACE INTO said (rowid, text) VALUES (?, ?)",
-            [(key << SEQ_BITS | row[0], _text(id, row)) for row in found],
+            [(key << SEQ_BITS | row[0], _searchable_text(id, row)) for row in found],
         )
         room -= len(found)
         done = last if room > 0 else found[-1][0]
@@ -46,50 +45,50 @@ def update_index(db: sqlite3.Connection, owner: str) -> bool:
 
 
 def drop_index(db: sqlite3.Connection, key: int) -> None:
-    """A thread is deleted, and with it what the index knows of it."""
-    if _indexed(db, make=False):
+    """Delete the index rows of a thread."""
+    if _has_index(db, make=False):
         db.execute("DELETE FROM said WHERE rowid BETWEEN ? AND ?", (key << SEQ_BITS, (key + 1 << SEQ_BITS) - 1))
 
 
-def search(db: sqlite3.Connection, owner: str, words: Sequence[str], limit: int) -> list[Hit]:
-    long = [word for word in words if len(word) >= SHORTEST]
-    if not long or not _indexed(db, make=False):
-        return scan(db, owner, words, limit)
+def search_messages(db: sqlite3.Connection, owner: str, words: Sequence[str], limit: int) -> list[Hit]:
+    long = [word for word in words if len(word) >= TRIGRAM_CHARS]
+    if not long or not _has_index(db, make=False):
+        return scan_messages(db, owner, words, limit)
     query = (
-        f"{FOUND}, s.text FROM said s JOIN threads t ON t.key = s.rowid >> {SEQ_BITS} "
+        f"{HIT_COLUMNS}, s.text FROM said s JOIN threads t ON t.key = s.rowid >> {SEQ_BITS} "
         f"JOIN entries e ON e.thread = t.key AND e.seq = s.rowid & {2**SEQ_BITS - 1} "
         "WHERE said MATCH ? AND t.owner = ? ORDER BY e.at DESC, e.seq DESC"
     )
     match = " AND ".join('"{}"'.format(word.replace('"', '""')) for word in long)
     found = db.execute(query, (match, owner))
-    return _first(found, words, limit)
+    return _collect_hits(found, words, limit)
 
 
-def scan(db: sqlite3.Connection, owner: str, words: Sequence[str], limit: int) -> list[Hit]:
+def scan_messages(db: sqlite3.Connection, owner: str, words: Sequence[str], limit: int) -> list[Hit]:
     query = (
-        f"{FOUND} FROM threads t JOIN entries e ON e.thread = t.key "
+        f"{HIT_COLUMNS} FROM threads t JOIN entries e ON e.thread = t.key "
         "WHERE t.owner = ? AND e.kind = 'message' ORDER BY e.at DESC, e.seq DESC"
     )
-    return _first(db.execute(query, (owner,)), words, limit)
+    return _collect_hits(db.execute(query, (owner,)), words, limit)
 
 
-def _first(found: sqlite3.Cursor, words: Sequence[str], limit: int) -> list[Hit]:
+def _collect_hits(found: sqlite3.Cursor, words: Sequence[str], limit: int) -> list[Hit]:
     hits: list[Hit] = []
     for id, title, seq, at, data, kind, sum, *_ in found:
-        text = rows.text_of(rows.entry_of(id, seq, (seq, kind, at, data, sum))["data"])
-        if all(word in rows.folded(text) for word in words):
-            hits.append(Hit(id, title, seq, at, rows.excerpt(text, words[0])))
+        text = rows.message_text(rows.entry_from_row(id, seq, (seq, kind, at, data, sum))["data"])
+        if all(word in rows.fold_text(text) for word in words):
+            hits.append(Hit(id, title, seq, at, rows.make_excerpt(text, words[0])))
             if len(hits) == limit:
                 break
     return hits
 
 
-def _text(id: str, row: Sequence[object]) -> str:
-    return rows.folded(rows.text_of(rows.entry_of(id, row[0], row)["data"]))  # type: ignore[arg-type]
+def _searchable_text(id: str, row: Sequence[object]) -> str:
+    return rows.fold_text(rows.message_text(rows.entry_from_row(id, row[0], row)["data"]))  # type: ignore[arg-type]
 
 
-def _indexed(db: sqlite3.Connection, *, make: bool) -> bool:
-    """Whether there is an index, and this SQLite can use it."""
+def _has_index(db: sqlite3.Connection, *, make: bool) -> bool:
+    """Return True if the index exists and this SQLite can use it; with `make`, create it."""
     try:
         if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'said'").fetchone():
             db.execute("SELECT rowid FROM said LIMIT 0").fetchone()
@@ -100,5 +99,5 @@ def _indexed(db: sqlite3.Connection, *, make: bool) -> bool:
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
             raise
-        return False  # no FTS5, or none with trigrams
+        return False  # FTS5 or its trigram tokenizer is missing
     return True

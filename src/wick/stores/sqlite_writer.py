@@ -1,7 +1,6 @@
-"""One thread that writes to a SQLite file, for everybody.
+"""Group commit: one OS thread performs all writes to a SQLite file.
 
-What waits when it looks is done in one transaction and acknowledged after its commit. So the wait for the disk is
-shared: the more there is to write, the more is written at once.
+Queued jobs share one transaction and are acknowledged after its commit, so they share one wait for the disk.
 """
 
 from __future__ import annotations
@@ -20,23 +19,23 @@ from typing import Any, TypeVar
 
 from wick.errors import StoreError
 from wick.protocols import News
-from wick.stores.sqlite_file import TROUBLE, File, Link, explained
-from wick.stores.watchers import Key, Watchers
+from wick.stores.sqlite_file import SQLITE_ERRORS, SqliteConnection, SqliteFile, to_store_error
+from wick.stores.watchers import ThreadKey, ThreadWatchers
 
 T = TypeVar("T")
 
-MOST_AT_ONCE = 512
-POLL_SECONDS = 0.2  # how often it looks what other processes have written, while somebody watches
+MAX_BATCH_JOBS = 512
+POLL_SECONDS = 0.2  # interval of polling for writes of other processes, while there are watches
 
 
 @dataclass(slots=True)
 class Transaction:
-    """What a piece of work writes to, and whom it has news for once that is on disk."""
+    """The connection that a job writes to, and the notifications to send after the commit."""
 
     db: sqlite3.Connection
-    news: list[tuple[Key, News | None]] = field(default_factory=list)
+    news: list[tuple[ThreadKey, News | None]] = field(default_factory=list)
 
-    def tell(self, key: Key, news: News | None) -> None:
+    def notify(self, key: ThreadKey, news: News | None) -> None:
         self.news.append((key, news))
 
 
@@ -44,18 +43,18 @@ Work = Callable[[Transaction], Any]
 
 
 @dataclass(slots=True, eq=False)
-class _Job:
+class _WriteJob:
     work: Work
-    answer: asyncio.Future[Any] | None = None  # where somebody waits for it
+    future: asyncio.Future[Any] | None = None  # of the waiting caller
     value: Any = None
     error: Exception | None = None
 
     @property
-    def abandoned(self) -> bool:
-        return self.answer is not None and self.answer.cancelled()
+    def is_cancelled(self) -> bool:
+        return self.future is not None and self.future.cancelled()
 
     def deliver(self) -> None:
-        answer, self.answer = self.answer, None  # the error knows this job, which must not know the error
+        answer, self.future = self.future, None  # break the cycle error → traceback → frame → job → error
         error, self.error = self.error, None
         if answer is None or answer.done():
             return
@@ -65,37 +64,42 @@ class _Job:
             answer.set_result(self.value)
 
 
-class Writer:
-    """The thread, its connection and what it is to do. It begins with the first piece of work."""
+class SqliteWriter:
+    """The writer thread with its connection and its job queue."""
 
     def __init__(
-        self, file: File, watchers: Watchers, readers: deque[Link], chore: Work | None = None, every: float = 0.0
+        self,
+        file: SqliteFile,
+        watchers: ThreadWatchers,
+        readers: deque[SqliteConnection],
+        chore: Work | None = None,
+        every: float = 0.0,
     ) -> None:
         self._file, self._watchers, self._readers = file, watchers, readers
-        self._chore, self._every, self._chore_at = chore, every, 0.0
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        self._link: Link | None = None
-        self._seen = 0  # the data_version that watchers know of
-        self._polled = 0.0
+        self._periodic_work, self._period, self._periodic_work_at = chore, every, 0.0
+        self._jobs: SimpleQueue[_WriteJob | None] = SimpleQueue()
+        self._connection: SqliteConnection | None = None
+        self._seen_version = 0  # the data_version that watchers know of
+        self._polled_at = 0.0
         self._stopping = False
-        self._thread = Thread(target=self._serve, name="wick sqlite writer", daemon=True)
+        self._thread = Thread(target=self._run_jobs, name="wick sqlite writer", daemon=True)
         self._thread.start()
 
-    async def do(self, work: Callable[[Transaction], T]) -> T:
-        """Do this and wait until it is on disk."""
+    async def run(self, work: Callable[[Transaction], T]) -> T:
+        """Run a job and wait until it is committed."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._jobs.put(_Job(work, answer))
+        self._jobs.put(_WriteJob(work, answer))
         try:
             return await answer
-        finally:  # an error knows where it was raised, and that must not know the error
+        finally:  # break the cycle error → traceback → frame → future → error
             del answer
 
     def wake(self) -> None:
-        """Somebody watches now: look what other processes write."""
+        """Start polling for writes of other processes."""
         self._jobs.put(None)
 
     def stop(self) -> None:
-        """Do what waits, and end."""
+        """Finish the queued jobs, and end the thread."""
         self._stopping = True
         self._jobs.put(None)
 
@@ -104,102 +108,102 @@ class Writer:
 
     # -- in the thread ----------------------------------------------------------------------------------------------
 
-    def _serve(self) -> None:
+    def _run_jobs(self) -> None:
         while not (self._stopping and self._jobs.empty()):
-            jobs = self._gather()
+            jobs = self._collect_jobs()
             if jobs:
-                self._write(jobs)
-                _deliver(jobs)
-            jobs.clear()  # a thread that waits keeps nothing alive
-            self._look_around()
-        self._drop()
+                self._write_jobs(jobs)
+                _deliver_results(jobs)
+            jobs.clear()  # a waiting thread must not keep jobs alive
+            self._run_periodic_work()
+        self._drop_connection()
 
-    def _gather(self) -> list[_Job]:
-        jobs: list[_Job] = []
+    def _collect_jobs(self) -> list[_WriteJob]:
+        jobs: list[_WriteJob] = []
         with suppress(Empty):
-            job = self._jobs.get(timeout=self._patience())
+            job = self._jobs.get(timeout=self._poll_timeout())
             while True:
-                if job is not None and not job.abandoned:
+                if job is not None and not job.is_cancelled:
                     jobs.append(job)
-                if len(jobs) >= MOST_AT_ONCE:
-                    break  # before another one is taken
+                if len(jobs) >= MAX_BATCH_JOBS:
+                    break  # before another job is taken
                 job = self._jobs.get_nowait()
         return jobs
 
-    def _patience(self) -> float | None:
+    def _poll_timeout(self) -> float | None:
         if self._watchers:
             return POLL_SECONDS
-        return self._every if self._chore is not None else None
+        return self._period if self._periodic_work is not None else None
 
-    def _write(self, jobs: list[_Job]) -> None:
-        """One transaction for all; if the database cannot take them together, one for each."""
+    def _write_jobs(self, jobs: list[_WriteJob]) -> None:
+        """Write all jobs in one transaction; if that fails, each in its own."""
         for job in jobs:
             job.value = job.error = None
         try:
-            for key, news in self._transact(jobs):
-                self._watchers.tell(key, news)
-        except Exception as error:  # whatever it is: who waits is told, and the thread goes on
-            self._drop()
+            for key, news in self._run_transaction(jobs):
+                self._watchers.notify(key, news)
+        except Exception as error:  # reported to the waiting callers; the thread continues
+            self._drop_connection()
             if len(jobs) == 1 or getattr(error, "code", "") in ("locked", "unavailable", "read_only"):
                 for job in jobs:
                     job.error = error
                 return
             for job in jobs:
-                self._write([job])
+                self._write_jobs([job])
 
-    def _transact(self, jobs: list[_Job]) -> list[tuple[Key, News | None]]:
-        link = self._opened()
+    def _run_transaction(self, jobs: list[_WriteJob]) -> list[tuple[ThreadKey, News | None]]:
+        link = self._ensure_connection()
         try:
             link.check()
             transaction = Transaction(link.db)
             link.db.execute("BEGIN IMMEDIATE")
             for job in jobs:
-                _try(job, transaction, alone=len(jobs) == 1)
+                _run_job(job, transaction, alone=len(jobs) == 1)
             if link.db.in_transaction:
                 link.db.execute("COMMIT")
-        except TROUBLE as error:
+        except SQLITE_ERRORS as error:
             clear_frames(error.__traceback__)
-            raise explained(error, self._file.path) from error
-        link.check()  # before anybody is told that it is on disk
+            raise to_store_error(error, self._file.path) from error
+        link.check()  # before the write is acknowledged
         return transaction.news
 
-    def _look_around(self) -> None:
-        """Between two writes: what other processes have written, and what has to be done from time to time."""
+    def _run_periodic_work(self) -> None:
+        """Poll for writes of other processes, and run the periodic work if it is due."""
         now = time.monotonic()
-        if self._watchers and now - self._polled >= POLL_SECONDS:
-            self._polled = now
-            with suppress(StoreError, *TROUBLE):  # whoever writes next is told
-                self._poll()
-        if self._chore is not None and now - self._chore_at >= self._every:
-            self._chore_at = now
-            self._write([_Job(self._chore)])
+        if self._watchers and now - self._polled_at >= POLL_SECONDS:
+            self._polled_at = now
+            with suppress(StoreError, *SQLITE_ERRORS):  # the next write reports it
+                self._poll_other_processes()
+        if self._periodic_work is not None and now - self._periodic_work_at >= self._period:
+            self._periodic_work_at = now
+            self._write_jobs([_WriteJob(self._periodic_work)])
 
-    def _poll(self) -> None:
-        link = self._opened()
-        version = link.db.execute("PRAGMA data_version").fetchone()[0]  # its own writes do not count
-        if version == self._seen:
+    def _poll_other_processes(self) -> None:
+        link = self._ensure_connection()
+        version = link.db.execute("PRAGMA data_version").fetchone()[0]  # unchanged by this connection's own writes
+        if version == self._seen_version:
             return
-        self._seen = version
-        for key in self._watchers.watched():
+        self._seen_version = version
+        for key in self._watchers.watched_keys():
             found = link.db.execute("SELECT last, inbox FROM threads WHERE owner = ? AND id = ?", key).fetchone()
-            self._watchers.tell(key, News(*found) if found else None)
+            self._watchers.notify(key, News(*found) if found else None)
 
-    def _opened(self) -> Link:
-        """The connection. Before it is opened, the readers' are closed.
+    def _ensure_connection(self) -> SqliteConnection:
+        """Return the connection; open it if needed, after closing those of the readers.
 
-        It is opened after any trouble, as what was wrong may be over. But connections of one process share what SQLite
-        knows of a file, such as that it is read-only, so none of that time may be left.
+        It is reopened after each error. Connections of one process share SQLite's state of a file, such as that it
+        is read-only, so none from before the error may stay open.
         """
-        if self._link is None:
-            self._file.age += 1
+        if self._connection is None:
+            self._file.generation += 1
             with suppress(IndexError):
                 while True:
                     self._readers.pop().close()
-            self._link = self._file.open(writes=True)
-        return self._link
+            self._connection = self._file.open(writes=True)
+        return self._connection
 
-    def _drop(self) -> None:
-        link, self._link, self._seen = self._link, None, 0
+    def _drop_connection(self) -> None:
+        link, self._connection, self._seen_version = self._connection, None, 0
         if link is not None:
             if link.db.in_transaction:
                 with suppress(sqlite3.Error):
@@ -207,35 +211,35 @@ class Writer:
             link.close()
 
 
-def _try(job: _Job, transaction: Transaction, *, alone: bool) -> None:
-    """Do one piece of work; what it refuses leaves no trace, and is nobody else's problem."""
-    db, told = transaction.db, len(transaction.news)
+def _run_job(job: _WriteJob, transaction: Transaction, *, alone: bool) -> None:
+    """Run one job in a savepoint; its error rolls back only this job."""
+    db, news_count = transaction.db, len(transaction.news)
     if not alone:
         db.execute("SAVEPOINT work")
     try:
         job.value = job.work(transaction)
-    except TROUBLE:
+    except SQLITE_ERRORS:
         raise
     except Exception as error:
-        clear_frames(error.__traceback__)  # whoever keeps the error would keep cursors, and so the file open
+        clear_frames(error.__traceback__)  # a stored error would keep cursors alive, and the file open
         job.error = error
-        del transaction.news[told:]
+        del transaction.news[news_count:]
         db.execute("ROLLBACK" if alone else "ROLLBACK TO work")
     if not alone:
         db.execute("RELEASE work")
 
 
-def _deliver(jobs: list[_Job]) -> None:
-    """Wake each event loop once for all that happened to it."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
+def _deliver_results(jobs: list[_WriteJob]) -> None:
+    """Deliver results, waking each event loop once."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[_WriteJob]] = {}
     for job in jobs:
-        if job.answer is not None:
-            by_loop.setdefault(job.answer.get_loop(), []).append(job)
+        if job.future is not None:
+            by_loop.setdefault(job.future.get_loop(), []).append(job)
     for loop, its in by_loop.items():
-        with suppress(RuntimeError):  # it is closed by now
-            loop.call_soon_threadsafe(_deliver_here, its)
+        with suppress(RuntimeError):  # the event loop is closed
+            loop.call_soon_threadsafe(_deliver_on_loop, its)
 
 
-def _deliver_here(jobs: list[_Job]) -> None:
+def _deliver_on_loop(jobs: list[_WriteJob]) -> None:
     for job in jobs:
         job.deliver()

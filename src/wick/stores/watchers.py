@@ -1,4 +1,4 @@
-"""Who watches which thread. They are told from any OS thread, and each wakes in its own event loop."""
+"""Watches on threads: notified from any OS thread, each waking its own event loop."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from threading import Lock
 
 from wick.errors import StoreError
 from wick.protocols import News
-from wick.stores.rows import not_found
+from wick.stores.rows import not_found_error
 
-Key = tuple[str, str]  # owner and id
+ThreadKey = tuple[str, str]  # owner and id
 
 
-class Watch:
-    """One who watches. Only the newest is kept, so who is slow needs no room."""
+class ThreadWatch:
+    """A watch on a thread. It stores only the newest state, so slow watchers need no queue."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -23,64 +23,64 @@ class Watch:
         self._news = News(0, 0)
         self._end: StoreError | bool = False
 
-    def tell(self, news: News | StoreError | bool) -> None:
-        with suppress(RuntimeError):  # the loop is closed, and nobody is there any more
-            self._loop.call_soon_threadsafe(self._take, news)
+    def notify(self, news: News | StoreError | bool) -> None:
+        with suppress(RuntimeError):  # the event loop is closed
+            self._loop.call_soon_threadsafe(self._receive, news)
 
-    def _take(self, news: News | StoreError | bool) -> None:
+    def _receive(self, news: News | StoreError | bool) -> None:
         if isinstance(news, News):
-            self._news = _later(self._news, news)
+            self._news = _merge_news(self._news, news)
         else:
             self._end = news
         self._changed.set()
 
-    async def after(self, seen: News) -> News | None:
-        """The next news; none when the store is closed."""
+    async def wait_newer(self, seen: News) -> News | None:
+        """Wait for newer news; return None when the store is closed."""
         while True:
             if isinstance(self._end, StoreError):
                 raise self._end
             if self._end:
                 return None
-            if _later(seen, self._news) != seen:
-                return _later(seen, self._news)
+            if _merge_news(seen, self._news) != seen:
+                return _merge_news(seen, self._news)
             self._changed.clear()
             await self._changed.wait()
 
 
-def _later(one: News, other: News) -> News:
+def _merge_news(one: News, other: News) -> News:
     return News(max(one.last, other.last), max(one.inbox, other.inbox))
 
 
-class Watchers:
-    """Everybody who watches a thread of a store."""
+class ThreadWatchers:
+    """The watches on the threads of a store."""
 
     def __init__(self) -> None:
-        self._watches: dict[Key, set[Watch]] = {}
+        self._watches: dict[ThreadKey, set[ThreadWatch]] = {}
         self._lock = Lock()
 
     def __bool__(self) -> bool:
         return bool(self._watches)
 
-    def watched(self) -> list[Key]:
+    def watched_keys(self) -> list[ThreadKey]:
         with self._lock:
             return [*self._watches]
 
-    def tell(self, key: Key, news: News | None) -> None:
-        """Tell how far a thread is; None if it was deleted."""
+    def notify(self, key: ThreadKey, news: News | None) -> None:
+        """Notify the watches of a thread; None means that it was deleted."""
         if key in self._watches:
             with self._lock:
                 for watch in self._watches.get(key, ()):
-                    watch.tell(not_found(key[1]) if news is None else news)
+                    watch.notify(not_found_error(key[1]) if news is None else news)
 
     def close(self) -> None:
         with self._lock:
             for watches in self._watches.values():
                 for watch in watches:
-                    watch.tell(True)
+                    watch.notify(True)
 
     @contextmanager
-    def open(self, key: Key) -> Iterator[Watch]:
-        watch = Watch()
+    def open(self, key: ThreadKey) -> Iterator[ThreadWatch]:
+        watch = ThreadWatch()
         with self._lock:
             self._watches.setdefault(key, set()).add(watch)
         try:
@@ -92,10 +92,12 @@ class Watchers:
                     del self._watches[key]
 
 
-async def follow(watchers: Watchers, key: Key, now: Callable[[], Awaitable[News]]) -> AsyncGenerator[News, None]:
-    """How far a thread is now, and whenever that changes."""
+async def follow_thread(
+    watchers: ThreadWatchers, key: ThreadKey, now: Callable[[], Awaitable[News]]
+) -> AsyncGenerator[News, None]:
+    """Yield the news of a thread now, and after each change."""
     with watchers.open(key) as watch:
         news: News | None = await now()
         while news is not None:
             yield news
-            news = await watch.after(news)
+            news = await watch.wait_newer(news)

@@ -19,7 +19,7 @@ import images
 from faults.hostile_docker import Container
 from wick import constants
 from wick.backends.containers import socket_folder
-from wick.backends.containers.engine import Process
+from wick.backends.containers.engine import ContainerProcess
 from wick.backends.containers.seccomp_profile import profile
 from wick.backends.docker import Docker, reap
 from wick.errors import BackendError, ConfigError
@@ -430,10 +430,11 @@ async def test_a_daemon_on_a_port(make: Make, server: str) -> None:
     found = engines.here().inspect(containers(server)[0]["Id"])
     ports = found["NetworkSettings"]["Ports"]["9090/tcp"]
     assert {port["HostIp"] for port in ports} == {"127.0.0.1"}
-    assert backend._life.token not in json.dumps(found)
+    assert backend._lifecycle.token not in json.dumps(found)
     for exec_id in found["ExecIDs"] or []:
-        assert backend._life.token not in json.dumps(engines.here().ask("GET", f"/exec/{exec_id}/json"))
-    assert backend._life.token not in await out(backend, "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null")
+        assert backend._lifecycle.token not in json.dumps(engines.here().ask("GET", f"/exec/{exec_id}/json"))
+    seen = await out(backend, "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null")
+    assert backend._lifecycle.token not in seen
     with socket.create_connection(("127.0.0.1", int(ports[0]["HostPort"])), 30) as stranger:
         stranger.sendall(b'{"token": "wrong"}\n{"id": "r1", "cmd": "id"}\n')
         assert stranger.recv(100) == b""
@@ -443,7 +444,7 @@ async def test_a_daemon_on_a_socket(make: Make) -> None:
     backend = make(daemon="unix")
     assert await out(backend, "ls /tmp") == "wick-daemon.sock"
     assert backend.uses_daemon
-    folder = Path(socket_folder.place(backend.id))
+    folder = Path(socket_folder.folder_path(backend.id))
     assert folder.parent.parent.stat().st_mode & 0o077 == 0
     await backend.stop()
     assert not list(folder.parent.parent.glob(backend.id))
@@ -453,11 +454,11 @@ async def test_a_socket_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     """Else a container could hand us this machine's own engine to talk to."""
     (tmp_path / socket_folder.SOCKET).symlink_to(engines.here().path)
     with pytest.raises(OSError):
-        socket_folder.connect(str(tmp_path))
+        socket_folder.connect_socket(str(tmp_path))
     (tmp_path / socket_folder.SOCKET).unlink()
     (tmp_path / socket_folder.SOCKET).write_text("")
     with pytest.raises(ConnectionRefusedError):
-        socket_folder.connect(str(tmp_path))
+        socket_folder.connect_socket(str(tmp_path))
 
 
 @pytest.mark.parametrize("how", ["tcp", "unix"])
@@ -643,13 +644,13 @@ async def test_forking_without_end(make: Make) -> None:
 
 async def test_the_last_words_of_a_command_are_heard(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends while the engine, which is slow, is asked whether it still runs."""
-    asked = Process.running
+    asked = ContainerProcess.is_running
 
-    async def running(self: Process) -> bool:
+    async def running(self: ContainerProcess) -> bool:
         await asyncio.sleep(2)
         return await asked(self)
 
-    monkeypatch.setattr(Process, "running", running)
+    monkeypatch.setattr(ContainerProcess, "is_running", running)
     assert await out(make("plain"), "sleep 2; echo done") == "done"
 
 

@@ -53,13 +53,13 @@ def kill(backend: Docker, what: str = "kill?signal=KILL", engine: engines.Runnin
 def impatient(*backends: Docker) -> None:
     """From here on they wait for an engine for two seconds, so that a test need not wait as long as people."""
     for backend in backends:
-        backend._life.engine.seconds = 2.0
+        backend._lifecycle.engine.seconds = 2.0
 
 
 def patient(*backends: Docker) -> None:
     """The engine is there again; a busy machine may take its time."""
     for backend in backends:
-        backend._life.engine.seconds = constants.ENGINE_SECONDS
+        backend._lifecycle.engine.seconds = constants.ENGINE_SECONDS
 
 
 async def begun(backend: Docker, command: str = WORKS, **options: Any) -> asyncio.Task[Any]:
@@ -102,7 +102,7 @@ async def signal_daemon(backend: Docker, name: str) -> None:
     """To the processes of wickd, not to what they run."""
     script = "for f in /proc/[0-9]*; do tr '\\0' ' ' <$f/cmdline | grep -q '^python3 -I -S' && "
     script += f"kill -{name} ${{f#/proc/}}; done; true"
-    process = await backend._life.engine.exec(f"wick-{backend.id}", ["sh", "-c", script])
+    process = await backend._lifecycle.engine.exec(f"wick-{backend.id}", ["sh", "-c", script])
     while await process.read():
         pass
     assert await process.exit_code() == 0
@@ -144,7 +144,7 @@ async def test_a_daemon_that_is_not_one_of_ours_is_left_alone(make: Make) -> Non
     """Whoever is on the other side sends something else than replies: it is not listened to."""
     backend = make()
     await backend.start()
-    link = backend._life.link
+    link = backend._lifecycle.link
     assert link is not None and link.daemon is not None
     link.daemon.data_received(b"this is no reply\n")
     assert not backend.uses_daemon

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 import engines
 from ports import own_port
-from wick.backends.containers.engine import Engine, EngineError, Frames
-from wick.backends.containers.engine_address import address
-from wick.backends.containers.ssh_tunnel import Tunnel
+from wick.backends.containers.engine import Engine, EngineError, FrameDecoder
+from wick.backends.containers.engine_address import parse_engine_address
+from wick.backends.containers.ssh_tunnel import SshTunnel
 from wick.backends.docker import Docker
 from wick.errors import ConfigError
 
@@ -31,25 +31,25 @@ from wick.errors import ConfigError
 
 def test_what_addresses_mean(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DOCKER_HOST", raising=False)
-    assert address("unix:///run/a%20b.sock").path == "/run/a b.sock"
-    there = address("tcp://10.0.0.7")
-    assert (there.host, there.port, there.base, there.local) == ("10.0.0.7", 2375, "http://10.0.0.7:2375", False)
-    assert address("tcp://[::1]:99").base == "http://[::1]:99"
-    assert address("tcp://127.0.0.1:99").local
-    assert address("https://engine:99").base == "https://engine:99"
-    assert address("ssh://me@far:2222").ssh == ("-lme", "-p2222", "--", "far")
-    assert not address("ssh://far").local
+    assert parse_engine_address("unix:///run/a%20b.sock").path == "/run/a b.sock"
+    there = parse_engine_address("tcp://10.0.0.7")
+    assert (there.host, there.port, there.base_url, there.is_local) == ("10.0.0.7", 2375, "http://10.0.0.7:2375", False)
+    assert parse_engine_address("tcp://[::1]:99").base_url == "http://[::1]:99"
+    assert parse_engine_address("tcp://127.0.0.1:99").is_local
+    assert parse_engine_address("https://engine:99").base_url == "https://engine:99"
+    assert parse_engine_address("ssh://me@far:2222").ssh == ("-lme", "-p2222", "--", "far")
+    assert not parse_engine_address("ssh://far").is_local
 
 
 def test_without_an_address_the_environment_decides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DOCKER_HOST", "tcp://elsewhere:1")
-    assert address().base == "http://elsewhere:1"
+    assert parse_engine_address().base_url == "http://elsewhere:1"
     monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
     monkeypatch.setenv("DOCKER_CERT_PATH", str(tmp_path))
     with pytest.raises(ConfigError, match="a folder with ca.pem, cert.pem and key.pem"):
-        address()
+        parse_engine_address()
     monkeypatch.delenv("DOCKER_HOST")
-    assert address().path.endswith(".sock")  # whatever this machine has
+    assert parse_engine_address().path.endswith(".sock")  # whatever this machine has
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_without_an_address_the_environment_decides(monkeypatch: pytest.MonkeyPa
 )
 def test_what_is_no_address(url: str) -> None:
     with pytest.raises(ConfigError, match="not the address of an engine"):
-        address(url)
+        parse_engine_address(url)
 
 
 # -- frames ---------------------------------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ PIECES = st.lists(st.tuples(st.sampled_from([1, 2]), st.binary(max_size=40)), ma
 @given(PIECES, st.lists(st.integers(1, 30), min_size=1))
 def test_frames_come_apart_however_they_are_cut(pieces: list[tuple[int, bytes]], cuts: list[int]) -> None:
     wire = b"".join(bytes([stream, 0, 0, 0]) + len(data).to_bytes(4, "big") + data for stream, data in pieces)
-    frames, found, at = Frames(), {1: b"", 2: b""}, 0
+    frames, found, at = FrameDecoder(), {1: b"", 2: b""}, 0
     for cut in cuts * (len(wire) + 1):
         for stream, data in frames.feed(wire[at : at + cut]):
             found[stream] += data
@@ -78,7 +78,7 @@ def test_frames_come_apart_however_they_are_cut(pieces: list[tuple[int, bytes]],
 
 
 def test_a_long_frame_is_not_held_back() -> None:
-    frames = Frames()
+    frames = FrameDecoder()
     assert frames.feed(b"\x01\0\0\0\xff\xff\xff\xff" + b"a" * 10) == [(1, b"a" * 10)]
     assert frames.feed(b"b" * 10) == [(1, b"b" * 10)]
 
@@ -153,7 +153,7 @@ async def test_a_refusal_is_a_sentence(container: str) -> None:
         with pytest.raises(EngineError, match="No such container") as caught:
             await there.exec("wick-nobody", ["true"])
         assert (caught.value.status, caught.value.code) == (404, "not_found")
-        assert await there.find("/containers/wick-nobody/json") is None
+        assert await there.get_or_none("/containers/wick-nobody/json") is None
         with pytest.raises(EngineError, match="the engine refused"):
             await there.hijack("/exec/nothing/start", {})
 
@@ -200,7 +200,7 @@ async def test_a_remote_engine_by_tls(container: str, tmp_path: Path) -> None:
     certificates(tmp_path)
     with tls_engine(tmp_path) as port:
         async with engine(f"tcp://127.0.0.1:{port}", tls=str(tmp_path)) as there:
-            assert (await there.ask("GET", "/version"))["ApiVersion"]
+            assert (await there.request("GET", "/version"))["ApiVersion"]
             assert (await output(there, container, "echo", "hi"))[0] == b"hi\n"
 
 
@@ -211,7 +211,7 @@ async def test_an_engine_that_is_not_the_one_we_trust(tmp_path: Path) -> None:
     with tls_engine(tmp_path / "theirs") as port:
         async with engine(f"tcp://127.0.0.1:{port}", tls=str(tmp_path / "ours")) as there:
             with pytest.raises(EngineError, match="no engine answers.*certificate"):
-                await there.ask("GET", "/version")
+                await there.request("GET", "/version")
             with pytest.raises(EngineError, match="no engine answers.*certificate"):
                 await there.hijack("/exec/nothing/start", {})
 
@@ -267,7 +267,7 @@ async def test_an_ssh_that_is_refused_says_why(tmp_path: Path, monkeypatch: pyte
         (tmp_path / "authorized").write_text("")
         async with engine(url) as there:
             with pytest.raises(EngineError, match="no engine answers.*Permission denied"):
-                await there.ask("GET", "/version")
+                await there.request("GET", "/version")
 
 
 @pytest.mark.parametrize("way", ["tls", "ssh"])
@@ -305,7 +305,7 @@ async def test_no_engine_is_a_sentence(tmp_path: Path) -> None:
     for url in (f"unix://{tmp_path}/none.sock", "tcp://127.0.0.1:1"):
         async with engine(url) as there:
             with pytest.raises(EngineError, match=f"no engine answers at {url}.*start Docker") as caught:
-                await there.ask("GET", "/version")
+                await there.request("GET", "/version")
             assert caught.value.code == "unavailable"
             with pytest.raises(EngineError, match="no engine answers"):
                 await there.hijack("/exec/x/start", {})
@@ -328,7 +328,7 @@ async def test_a_silent_engine_is_not_waited_for(tmp_path: Path, answer: bytes) 
     server, url = await _served(tmp_path, answer)
     async with server, asyncio.timeout(20), engine(url, seconds=0.3) as there:
         with pytest.raises(EngineError, match="did not answer within 0.3 s"):
-            await there.ask("GET", "/version")
+            await there.request("GET", "/version")
         if b"\r\n\r\n" not in answer:
             with pytest.raises(EngineError, match="did not answer within 0.3 s"):
                 await there.hijack("/exec/x/start", {})
@@ -339,7 +339,7 @@ async def test_an_engine_that_is_none(tmp_path: Path, answer: bytes) -> None:
     server, url = await _served(tmp_path, answer)
     async with server, asyncio.timeout(20), engine(url, seconds=3) as there:
         with pytest.raises(EngineError):
-            await there.ask("GET", "/version")
+            await there.request("GET", "/version")
         with pytest.raises(EngineError):
             await there.hijack("/exec/x/start", {})
 
@@ -349,13 +349,13 @@ async def test_an_answer_without_an_end_is_not_read_to_it(tmp_path: Path, monkey
     server, url = await _served(tmp_path, b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 50_000)
     async with server, asyncio.timeout(20), engine(url) as there:
         with pytest.raises(EngineError, match="more than 10000 bytes"):
-            await there.ask("GET", "/version")
+            await there.request("GET", "/version")
 
 
 async def test_asking_can_be_cancelled(tmp_path: Path) -> None:
     server, url = await _served(tmp_path, b"")
     async with server, asyncio.timeout(20), engine(url) as there:
-        for asking in (there.ask("GET", "/version"), there.hijack("/exec/x/start", {})):
+        for asking in (there.request("GET", "/version"), there.hijack("/exec/x/start", {})):
             task = asyncio.create_task(asking)
             await asyncio.sleep(0.1)
             task.cancel()
@@ -367,7 +367,7 @@ def test_an_engine_is_used_by_one_loop_after_another() -> None:
     there = Engine(engines.here().url)
 
     async def version() -> str:
-        return str((await there.ask("GET", "/version"))["ApiVersion"])
+        return str((await there.request("GET", "/version"))["ApiVersion"])
 
     assert asyncio.run(version()) == asyncio.run(version())
 
@@ -377,12 +377,12 @@ def test_a_stopped_engine_is_not_waited_for(tmp_path: Path) -> None:
 
         async def ask() -> None:
             async with engine(hung.url, seconds=0.5) as there:
-                await there.ask("GET", "/_ping", seconds=30)
+                await there.request("GET", "/_ping", seconds=30)
                 hung.signal(signal.SIGSTOP)
                 with pytest.raises(EngineError, match="did not answer within 0.5 s"):
-                    await there.ask("GET", "/_ping")
+                    await there.request("GET", "/_ping")
                 hung.signal(signal.SIGCONT)
-                assert await there.ask("GET", "/_ping", seconds=60) == b"OK"
+                assert await there.request("GET", "/_ping", seconds=60) == b"OK"
 
         began = time.monotonic()
         asyncio.run(ask())
@@ -390,7 +390,7 @@ def test_a_stopped_engine_is_not_waited_for(tmp_path: Path) -> None:
 
 
 async def test_a_tunnel_that_is_closed_while_a_connection_ends_sees_its_ssh_to_the_end() -> None:
-    tunnel = Tunnel(())
+    tunnel = SshTunnel(())
     tunnel._command = ("sh", "-c", "exec 1>&-; trap '' TERM; sleep 0.3 & wait; wait")  # it has nothing more to say
     _, writer = await asyncio.open_unix_connection(await tunnel.open())
     async with asyncio.timeout(60):

@@ -53,7 +53,7 @@ def test_shared_memory(request):
 
 def test_control_group():
     subprocess.run(["true"], check=True)
-    kept.append(cgroups.make({"pids": 64}))
+    kept.append(cgroups.create_group({"pids": 64}))
 
 def test_fails():
     kept.append(socket.socket())
@@ -123,7 +123,7 @@ LEFT = {  # by test, what it is told
     "test_temporary_file": r"temporary file planted\w+",
     "test_temporary_file_of_a_child": r"temporary file planted\w+",
     "test_shared_memory": r"shared memory planted-\d+",
-    **({"test_control_group": r"control group wick-\d+-\d+"} if cgroups.controllers() else {}),
+    **({"test_control_group": r"control group wick-\d+-\d+"} if cgroups.get_controllers() else {}),
     "test_container": r"container [0-9a-f]{12}",
     "test_module": r"descriptor \d+: .*",
     "test_memory": r"4\d\d MB of memory",

@@ -23,8 +23,8 @@ from wick.errors import BackendError
     ],
 )
 def test_an_answer_that_is_none(op: str, answer: Any) -> None:
-    with pytest.raises(BackendError, match=f"an answer to {op} that is none"):
-        daemon_replies.file(op, answer)
+    with pytest.raises(BackendError, match=f"invalid reply from wickd to {op}"):
+        daemon_replies.parse_file_result(op, answer)
 
 
 JOB = {"id": "job-1", "command": "make", "running": True, "exit_code": -1, "error": "", "started": 1.5}
@@ -32,22 +32,22 @@ JOB = {"id": "job-1", "command": "make", "running": True, "exit_code": -1, "erro
 
 def test_what_is_not_asked_for_is_left_out() -> None:
     """Another version may say more than this one knows."""
-    assert daemon_replies.job({**JOB, "more": 1}) == JOB
-    assert daemon_replies.jobs({"jobs": [JOB, {**JOB, "id": "job-2"}]}) == [JOB, {**JOB, "id": "job-2"}]
+    assert daemon_replies.parse_job({**JOB, "more": 1}) == JOB
+    assert daemon_replies.parse_jobs({"jobs": [JOB, {**JOB, "id": "job-2"}]}) == [JOB, {**JOB, "id": "job-2"}]
 
 
 @pytest.mark.parametrize("wrong", [{"id": 1}, {"running": 1}, {"exit_code": True}, {"error": None}, {"started": "now"}])
 def test_a_job_that_is_none(wrong: dict[str, Any]) -> None:
-    with pytest.raises(BackendError, match="an answer to job that is none"):
-        daemon_replies.job({**JOB, **wrong})
-    with pytest.raises(BackendError, match="an answer to jobs that is none"):
-        daemon_replies.jobs({"jobs": [{**JOB, **wrong}]})
+    with pytest.raises(BackendError, match="invalid reply from wickd to job"):
+        daemon_replies.parse_job({**JOB, **wrong})
+    with pytest.raises(BackendError, match="invalid reply from wickd to jobs"):
+        daemon_replies.parse_jobs({"jobs": [{**JOB, **wrong}]})
 
 
 @pytest.mark.parametrize("found", [{}, {"jobs": {}}, {"jobs": [None]}, {"jobs": ["job-1"]}])
 def test_jobs_that_are_none(found: Any) -> None:
-    with pytest.raises(BackendError, match="an answer to jobs that is none"):
-        daemon_replies.jobs(found)
+    with pytest.raises(BackendError, match="invalid reply from wickd to jobs"):
+        daemon_replies.parse_jobs(found)
 
 
 ENDED = {
@@ -63,17 +63,17 @@ ENDED = {
 
 
 def test_how_a_command_ended() -> None:
-    assert daemon_replies.executed({**ENDED, "id": "r1"}) == {**ENDED, "moved": []}
-    assert daemon_replies.executed({**ENDED, "moved": ["a"]})["moved"] == []
-    with pytest.raises(BackendError, match="an answer to execute that is none"):
-        daemon_replies.executed({**ENDED, "stdout": b"a"})
+    assert daemon_replies.parse_executed({**ENDED, "id": "r1"}) == {**ENDED, "moved": []}
+    assert daemon_replies.parse_executed({**ENDED, "moved": ["a"]})["moved"] == []
+    with pytest.raises(BackendError, match="invalid reply from wickd to execute"):
+        daemon_replies.parse_executed({**ENDED, "stdout": b"a"})
 
 
 def test_what_went_wrong() -> None:
     with pytest.raises(BackendError, match="no such job") as caught:
-        daemon_replies.result({"error": "no such job", "code": "not_found"})
+        daemon_replies.parse_result({"error": "no such job", "code": "not_found"})
     assert caught.value.code == "not_found"
-    with pytest.raises(BackendError, match="an answer to code that is none"):
-        daemon_replies.result({"error": "no such job", "code": 3})
-    with pytest.raises(BackendError, match="an answer to result that is none"):
-        daemon_replies.result({"result": []})
+    with pytest.raises(BackendError, match="invalid reply from wickd to code"):
+        daemon_replies.parse_result({"error": "no such job", "code": 3})
+    with pytest.raises(BackendError, match="invalid reply from wickd to result"):
+        daemon_replies.parse_result({"result": []})

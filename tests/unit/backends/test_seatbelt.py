@@ -7,14 +7,14 @@ import sys
 import pytest
 
 from wick.backends.sandbox import seatbelt
-from wick.backends.sandbox.base import NotThere, View
+from wick.backends.sandbox.base import SandboxUnavailable, SandboxView
 from wick.backends.sandbox.protected_paths import Cover
 
-VIEW = View('/Users/ada/pro"ject\\x', "/Users/ada/project", {"A": "b"}, scratch="/private/tmp/wick-1")
+VIEW = SandboxView('/Users/ada/pro"ject\\x', "/Users/ada/project", {"A": "b"}, scratch="/private/tmp/wick-1")
 
 
 def test_everything_is_denied_but_what_is_named() -> None:
-    rules = seatbelt.profile(VIEW)
+    rules = seatbelt.build_profile(VIEW)
     assert rules.startswith("(version 1)\n(deny default)\n")
     assert rules.count("(") == rules.count(")")
     assert "(allow network*)" not in rules
@@ -25,7 +25,7 @@ def test_everything_is_denied_but_what_is_named() -> None:
 
 def test_protected_paths_are_denied_after_the_workspace_is_allowed() -> None:
     covers = [Cover(".git", "keep", True), Cover(".git/hooks", "show", True), Cover(".env", "hide"), Cover("a", "copy")]
-    rules = seatbelt.profile(View("/w", "/w", covers=covers)).splitlines()
+    rules = seatbelt.build_profile(SandboxView("/w", "/w", covers=covers)).splitlines()
     assert rules[-3:] == [
         '(deny file-write* (subpath "/w/.git/hooks"))',
         '(deny file-read* file-write* (subpath "/w/.env"))',
@@ -34,12 +34,12 @@ def test_protected_paths_are_denied_after_the_workspace_is_allowed() -> None:
 
 
 def test_the_network_is_allowed_when_it_is_given() -> None:
-    assert "(allow network*)" in seatbelt.profile(View("/w", "/w", network=True))
+    assert "(allow network*)" in seatbelt.build_profile(SandboxView("/w", "/w", network=True))
 
 
 def test_a_command_is_wrapped() -> None:
     command = seatbelt.Seatbelt().command(["sh", "-c", "ls"], VIEW)
-    assert command.argv == ["/usr/bin/sandbox-exec", "-p", seatbelt.profile(VIEW), "sh", "-c", "ls"]
+    assert command.argv == ["/usr/bin/sandbox-exec", "-p", seatbelt.build_profile(VIEW), "sh", "-c", "ls"]
     assert command.env["HOME"] == command.env["TMPDIR"] == "/private/tmp/wick-1" and command.env["A"] == "b"
     assert command.workdir == VIEW.workdir
     protection = seatbelt.Seatbelt().protection(False, "memory 2 GB")
@@ -48,7 +48,7 @@ def test_a_command_is_wrapped() -> None:
 
 def test_it_is_only_there_on_a_mac() -> None:
     if sys.platform == "darwin":
-        assert seatbelt.find()
+        assert seatbelt.find_sandbox_exec()
     else:
-        with pytest.raises(NotThere, match="part of macOS"):
-            seatbelt.find()
+        with pytest.raises(SandboxUnavailable, match="part of macOS"):
+            seatbelt.find_sandbox_exec()

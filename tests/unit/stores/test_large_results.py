@@ -8,42 +8,42 @@ from wick.constants import STATE_FILE_BYTES
 from wick.errors import StoreError
 from wick.stores.held_thread import hold
 from wick.stores.in_memory import InMemory
-from wick.stores.large_results import cut, keep, kept
+from wick.stores.large_results import load_large_text, store_large_text, truncate_text
 from wick.threads import Thread
 
 
 def test_a_text_is_cut_to_its_beginning_and_its_end() -> None:
     text = "a" * 2_000 + "b" * 7 + "c" * 2_000
-    assert cut(text) == "a" * 2_000 + "\n\n... (truncated 7 characters) ...\n\n" + "c" * 2_000
+    assert truncate_text(text) == "a" * 2_000 + "\n\n... (truncated 7 characters) ...\n\n" + "c" * 2_000
 
 
 async def test_a_thread_keeps_it_in_its_log() -> None:
     thread = Thread()
-    assert await keep(thread, "run_1", "a.txt", "first")
-    assert await keep(thread, "run_1", "b.txt", "ü" * 10)
-    assert await keep(thread, "run_1", "a.txt", "second")
+    assert await store_large_text(thread, "run_1", "a.txt", "first")
+    assert await store_large_text(thread, "run_1", "b.txt", "ü" * 10)
+    assert await store_large_text(thread, "run_1", "a.txt", "second")
     again = Thread.from_json(thread.to_json())
-    assert await kept(again, "a.txt") == "second" and await kept(again, "b.txt") == "ü" * 10
-    assert await kept(again, "c.txt") is None and not again.values
+    assert await load_large_text(again, "a.txt") == "second" and await load_large_text(again, "b.txt") == "ü" * 10
+    assert await load_large_text(again, "c.txt") is None and not again.values
 
 
 async def test_what_is_too_large_for_a_log_is_not_kept() -> None:
     thread = Thread()
-    assert await keep(thread, "run_1", "a.txt", "x" * STATE_FILE_BYTES)
-    assert not await keep(thread, "run_1", "b.txt", "x" * (STATE_FILE_BYTES + 1))
-    assert await kept(thread, "b.txt") is None and len(thread.entries) == 1
+    assert await store_large_text(thread, "run_1", "a.txt", "x" * STATE_FILE_BYTES)
+    assert not await store_large_text(thread, "run_1", "b.txt", "x" * (STATE_FILE_BYTES + 1))
+    assert await load_large_text(thread, "b.txt") is None and len(thread.entries) == 1
 
 
 async def test_a_store_keeps_it_as_blobs() -> None:
     store, thread = InMemory(), Thread("t1")
     async with hold(store, "ada", thread):
         text = "ü" * (STATE_FILE_BYTES + 1)  # in several pieces, and one of them begins within a letter
-        assert await keep(thread, "run_1", "a.txt", "x" + text)
-        assert await kept(thread, "a.txt") == "x" + text
+        assert await store_large_text(thread, "run_1", "a.txt", "x" + text)
+        assert await load_large_text(thread, "a.txt") == "x" + text
         large = "".join(f"{number:08}" for number in range(1_000_000))  # more than a store takes
-        assert not await keep(thread, "run_1", "b.txt", large)
+        assert not await store_large_text(thread, "run_1", "b.txt", large)
     assert len(str(thread.to_json())) < 1_000
-    assert await kept(thread, "a.txt") is None  # nobody holds the store
+    assert await load_large_text(thread, "a.txt") is None  # nobody holds the store
     await store.close()
 
 
@@ -61,6 +61,6 @@ class Forgetful(InMemory):
 async def test_a_store_that_fails(kind: type[InMemory], goes_in: bool) -> None:
     store, thread = kind(), Thread("t1")
     async with hold(store, "ada", thread):
-        assert await keep(thread, "run_1", "a.txt", "text") is goes_in
-        assert await kept(thread, "a.txt") is None
+        assert await store_large_text(thread, "run_1", "a.txt", "text") is goes_in
+        assert await load_large_text(thread, "a.txt") is None
     await store.close()

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wick import Thread, ToolCall, assistant, tool_message, user
-from wick.stores.markdown_export import as_markdown
+from wick.stores.markdown_export import export_markdown
 
 
 def test_who_said_what_and_used_which_tool() -> None:
@@ -14,7 +14,7 @@ def test_who_said_what_and_used_which_tool() -> None:
     thread.add(
         user("Go."), assistant("Let me.", ToolCall("c1", "echo", {"text": "x"})), tool_message("c1", "echo", "x")
     )
-    text = as_markdown("A\ntitle", thread)
+    text = export_markdown("A\ntitle", thread)
     assert text.startswith("# A title\n\n## User · ") and "## Assistant · " in text and "## Tool `echo` · " in text
     assert 'uses `echo`\n\n```json\n{\n  "text": "x"\n}\n```' in text and text.endswith("```\nx\n```\n")
 
@@ -23,7 +23,7 @@ def test_who_said_what_and_used_which_tool() -> None:
 def test_a_block_is_not_closed_by_what_is_in_it(output: str) -> None:
     thread = Thread("th_1")
     thread.add(user("Go."), assistant("", ToolCall("c1", "echo", {})), tool_message("c1", "echo", output))
-    lines = as_markdown("t", thread).removesuffix("\n").split("\n")
+    lines = export_markdown("t", thread).removesuffix("\n").split("\n")
     fence = lines[-1]
     assert set(fence) == {"`"} and len(fence) >= 3
     inside = output.split("\n")

@@ -24,7 +24,7 @@ from wick.errors import StoreError
 from wick.protocols import Store
 from wick.stores import sqlite_file, sqlite_search
 from wick.stores.sqlite import Sqlite
-from wick.stores.sqlite_writer import MOST_AT_ONCE, Writer
+from wick.stores.sqlite_writer import MAX_BATCH_JOBS, SqliteWriter
 
 FULL = bool(os.environ.get("WICK_FULL"))
 CODES = ("corrupt", "incompatible", "not_found", "invalid", "unavailable", "read_only", "locked", "failed")
@@ -48,13 +48,13 @@ def path(tmp_path: Path) -> Path:
 def transactions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How much was written in each transaction."""
     sizes: list[int] = []
-    real = Writer._transact
+    real = SqliteWriter._run_transaction
 
-    def counted(self: Writer, jobs: Any) -> Any:
+    def counted(self: SqliteWriter, jobs: Any) -> Any:
         sizes.append(len(jobs))
         return real(self, jobs)
 
-    monkeypatch.setattr(Writer, "_transact", counted)
+    monkeypatch.setattr(SqliteWriter, "_run_transaction", counted)
     return sizes
 
 
@@ -78,8 +78,8 @@ async def test_only_its_owner_reads_it(path: Path) -> None:
 async def test_what_is_acknowledged_is_synced(path: Path) -> None:
     store = Sqlite(path)
     await held(store)
-    assert store._writer is not None and store._writer._link is not None
-    db = store._writer._link.db
+    assert store._writer is not None and store._writer._connection is not None
+    db = store._writer._connection.db
     pragmas = {
         name: db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous", "foreign_keys")
     }
@@ -105,7 +105,7 @@ async def test_appends_that_wait_share_a_transaction(path: Path, transactions: l
 async def test_more_than_fits_into_one_transaction(path: Path, transactions: list[int]) -> None:
     """Everybody is answered, however many wait."""
     store = Sqlite(path)
-    count = 3 * MOST_AT_ONCE + 7
+    count = 3 * MAX_BATCH_JOBS + 7
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         await store.create("ada", "first")
         other.execute("BEGIN IMMEDIATE")
@@ -113,7 +113,7 @@ async def test_more_than_fits_into_one_transaction(path: Path, transactions: lis
         await asyncio.sleep(0.1)
         other.execute("ROLLBACK")
         assert len(await asyncio.wait_for(asyncio.gather(*waiting), 60)) == count
-    assert max(transactions) == MOST_AT_ONCE and sum(transactions) == count + 1
+    assert max(transactions) == MAX_BATCH_JOBS and sum(transactions) == count + 1
     await store.close()
 
 
@@ -228,7 +228,7 @@ async def test_a_file_of_something_else_is_refused(path: Path) -> None:
 
 @pytest.mark.parametrize("number", range(6))  # after that nobody else can
 def test_a_file_that_another_program_makes_meanwhile_is_taken_as_it_is(path: Path, number: int) -> None:
-    file, db = sqlite_file.File(path, 5.0), sqlite3.connect(path, isolation_level=None)
+    file, db = sqlite_file.SqliteFile(path, 5.0), sqlite3.connect(path, isolation_level=None)
 
     class Slow:
         """Another program makes the file after so many questions."""
@@ -245,7 +245,9 @@ def test_a_file_that_another_program_makes_meanwhile_is_taken_as_it_is(path: Pat
     slow: Any = Slow()
     with closing(db):
         db.execute("PRAGMA journal_mode = WAL")
-        sqlite_file._migrate(slow, path, sqlite_file.Schema(sqlite_file.APPLICATION, sqlite_file.STEPS, "threads"))
+        sqlite_file._migrate_schema(
+            slow, path, sqlite_file.SqliteSchema(sqlite_file.APPLICATION, sqlite_file.STEPS, "threads")
+        )
         assert db.execute("PRAGMA user_version").fetchone() == (len(sqlite_file.STEPS),)
 
 
@@ -405,7 +407,7 @@ async def test_old_threads_are_deleted_unless_somebody_needs_them(path: Path) ->
 async def swept(store: Sqlite) -> None:
     """Do now what the writer's thread does from time to time."""
     assert store._writer is not None
-    store._writer._chore_at = 0.0
+    store._writer._periodic_work_at = 0.0
     await store.create("nobody", f"x{random.random()}")
     await store.create("nobody", f"x{random.random()}")  # it comes after the sweep that followed the first
 
@@ -427,7 +429,7 @@ async def test_without_retention_nothing_is_ever_deleted(path: Path) -> None:
 
 async def test_without_an_index_it_looks_through_everything(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As with an SQLite that has no trigrams."""
-    monkeypatch.setattr(sqlite_search, "_indexed", lambda db, make: False)
+    monkeypatch.setattr(sqlite_search, "_has_index", lambda db, make: False)
     store = Sqlite(path)
     mine = await held(store)
     await mine.append(says(1, "user", "Book a FLIGHT."), says(2, "user", "No."), says(3, "assistant", "A flight."))
@@ -474,9 +476,9 @@ def _nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
 
 async def test_many_who_read_at_once_share_a_few_connections(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = []
-    real = sqlite_file.File.open
+    real = sqlite_file.SqliteFile.open
     monkeypatch.setattr(
-        sqlite_file.File, "open", lambda self, writes: opened.append(writes) or real(self, writes=writes)
+        sqlite_file.SqliteFile, "open", lambda self, writes: opened.append(writes) or real(self, writes=writes)
     )
     store = Sqlite(path)
     await (await held(store)).append(*entries(1, 3))

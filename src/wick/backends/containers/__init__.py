@@ -1,1 +1,1 @@
-"""What the Docker backend is made of: an engine, containers and their lives, and files in those without Python."""
+"""Parts of the Docker backend: the engine client, container lifecycle, and files in containers without Python."""

@@ -1,7 +1,7 @@
-"""One container and what confines it: made, started, found again, replaced when its config changed, and removed.
+"""One container on an engine: created, started, reused, replaced when its config changes, and removed.
 
-A container is named by an internal id. Its labels say which id, whose it is, which server made it, and what its config
-was, so that a server that starts after a crash finds it again, or removes it.
+A container is named by an internal id. Its labels record the id, the owner, the server and a digest of its config, so
+that a server finds or removes it after a crash.
 """
 
 from __future__ import annotations
@@ -22,80 +22,80 @@ from wick import constants
 from wick.backends.containers import socket_folder
 from wick.backends.containers.engine import Engine, EngineError
 from wick.backends.containers.seccomp_profile import profile_option
-from wick.backends.containers.spec import NO_NEW_PRIVILEGES, PLACE, Plan
+from wick.backends.containers.spec import DAEMON_FOLDER, NO_NEW_PRIVILEGES, ContainerSpec
 from wick.errors import BackendError
 
 
 class Container:
-    """The container of a plan, on an engine."""
+    """The container of a spec, on an engine."""
 
-    def __init__(self, engine: Engine, plan: Plan, *, daemon: bytes, pull: bool = False) -> None:
-        self.engine, self.plan = engine, plan
+    def __init__(self, engine: Engine, plan: ContainerSpec, *, daemon: bytes, pull: bool = False) -> None:
+        self.engine, self.spec = engine, plan
         self.daemon, self._pull = daemon, pull
         self._path = f"/containers/{plan.name}"
 
-    async def ensure(self) -> dict[str, Any]:
-        """The running container, as the engine describes it: found again, started, or made."""
-        image = await self._image()
-        if self.plan.shared:
-            socket_folder.make(self.plan.shared)
+    async def ensure_running(self) -> dict[str, Any]:
+        """Find, start or create the container; return the engine's description of it."""
+        image = await self._find_image()
+        if self.spec.shared:
+            socket_folder.create_folder(self.spec.shared)
         for tries in range(10):
             await asyncio.sleep(0.1 * tries)
             found = await self.inspect()
             if found is not None:
-                found = await self._reuse(found, image)
+                found = await self._reuse_container(found, image)
             try:
-                if found := found or await self._make(image or self._no_image()):
+                if found := found or await self._create_and_start(image or self._raise_missing_image()):
                     return found
             except EngineError as error:
-                if error.status not in (404, 409):  # somebody else was faster: look again
+                if error.status not in (404, 409):  # changed by another process: inspect again
                     raise
-        raise BackendError(f"the container {self.plan.name} keeps changing under our hands", "failed")
+        raise BackendError(f"the container {self.spec.name} keeps changing under our hands", "failed")
 
     async def inspect(self) -> dict[str, Any] | None:
-        found: dict[str, Any] | None = await self.engine.find(f"{self._path}/json")
+        found: dict[str, Any] | None = await self.engine.get_or_none(f"{self._path}/json")
         return found
 
     async def remove(self) -> None:
-        """Stop it and remove it, with its own network. Where none is, or somebody else's, nothing is done."""
+        """Stop and remove the container and its network. One of another owner is left alone."""
         found = await self.inspect()
         if found is not None and not self._is_ours(found):
             return
-        await _remove(self.engine, self.plan.name, gently=True)
-        if self.plan.network == "own":
-            await _forgive(self.engine, f"/networks/{self.plan.name}")
+        await _remove_container(self.engine, self.spec.name, gently=True)
+        if self.spec.network == "own":
+            await _delete_if_exists(self.engine, f"/networks/{self.spec.name}")
 
     async def restart(self) -> None:
-        """End everything that runs inside; files stay."""
-        await self.engine.ask("POST", f"{self._path}/restart", {"t": 1}, seconds=constants.LAUNCH_SECONDS)
+        """End all processes inside; files stay."""
+        await self.engine.request("POST", f"{self._path}/restart", {"t": 1}, seconds=constants.LAUNCH_SECONDS)
 
     # -- finding ----------------------------------------------------------------------------------------------------
 
-    async def _reuse(self, found: dict[str, Any], image: dict[str, Any] | None) -> dict[str, Any] | None:
-        """The container that is there, running; None if it had to go."""
+    async def _reuse_container(self, found: dict[str, Any], image: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Return the existing container, running; None if it was removed."""
         if not self._is_ours(found):
-            raise BackendError(f"the container {self.plan.name} belongs to somebody else", "denied")
+            raise BackendError(f"the container {self.spec.name} belongs to somebody else", "denied")
         state = str(found["State"]["Status"])
-        if state == "created" and await self._somebody_starts_it():
+        if state == "created" and await self._is_being_started():
             return await self.inspect()
         config = (found["Config"].get("Labels") or {}).get("wick.config")
-        changed = image is not None and config != self._digest(image)
+        changed = image is not None and config != self._config_digest(image)
         if changed or state not in ("running", "exited", "paused"):
-            await _remove(self.engine, self.plan.name)
+            await _remove_container(self.engine, self.spec.name)
             return None
         if state == "paused":
-            raise BackendError(f"the container is paused; go on with: docker unpause {self.plan.name}", "not_running")
+            raise BackendError(f"the container is paused; go on with: docker unpause {self.spec.name}", "not_running")
         if state == "exited":
-            await self._start()
+            await self._start_container()
             return await self.inspect()
         return found
 
     def _is_ours(self, found: dict[str, Any]) -> bool:
         labels = found["Config"].get("Labels") or {}
-        return (labels.get("wick.id"), labels.get("wick.owner")) == (self.plan.id, self.plan.owner)
+        return (labels.get("wick.id"), labels.get("wick.owner")) == (self.spec.id, self.spec.owner)
 
-    async def _somebody_starts_it(self) -> bool:
-        """Another process may be at it; one that was left half made is not started by anybody."""
+    async def _is_being_started(self) -> bool:
+        """Return True if another process starts the container within two seconds."""
         for _ in range(20):
             await asyncio.sleep(0.1)
             found = await self.inspect()
@@ -103,95 +103,99 @@ class Container:
                 return found is not None
         return False
 
-    async def _image(self) -> dict[str, Any] | None:
-        path = f"/images/{quote(self.plan.image, safe='/:@')}/json"
-        found: dict[str, Any] | None = await self.engine.find(path)
+    async def _find_image(self) -> dict[str, Any] | None:
+        path = f"/images/{quote(self.spec.image, safe='/:@')}/json"
+        found: dict[str, Any] | None = await self.engine.get_or_none(path)
         if found is None and self._pull:
-            name, tag = _tagged(self.plan.image)
+            name, tag = _split_tag(self.spec.image)
             query = {"fromImage": name, "tag": tag}
-            said = await self.engine.ask("POST", "/images/create", query, seconds=constants.PULL_SECONDS)
-            found = await self.engine.find(path)
+            reply = await self.engine.request("POST", "/images/create", query, seconds=constants.PULL_SECONDS)
+            found = await self.engine.get_or_none(path)
             if found is None:
-                raise BackendError(f"the image {self.plan.image} could not be pulled: {_last_words(said)}", "not_found")
+                raise BackendError(f"the image {self.spec.image} could not be pulled: {_last_line(reply)}", "not_found")
         return found
 
-    def _no_image(self) -> NoReturn:
-        name = self.plan.image
-        said = f"there is no image {name} on the engine; pull it with: docker pull {name} (or set pull: true)"
-        raise BackendError(said, "not_found")
+    def _raise_missing_image(self) -> NoReturn:
+        name = self.spec.image
+        message = f"there is no image {name} on the engine; pull it with: docker pull {name} (or set pull: true)"
+        raise BackendError(message, "not_found")
 
     # -- making -----------------------------------------------------------------------------------------------------
 
-    async def _make(self, image: dict[str, Any]) -> dict[str, Any] | None:
-        body = self.plan.body(image) | {"Labels": self._whose() | {"wick.config": self._digest(image)}}
-        if self.plan.network == "own":
-            await self._network()
+    async def _create_and_start(self, image: dict[str, Any]) -> dict[str, Any] | None:
+        body = self.spec.create_body(image) | {
+            "Labels": self._ownership_labels() | {"wick.config": self._config_digest(image)}
+        }
+        if self.spec.network == "own":
+            await self._ensure_network()
         try:
-            await self._create(body)
+            await self._create_container(body)
         except EngineError as error:
             if error.status == 400 or error.status >= 500:
                 raise BackendError(f"the container could not be made: {error}", "failed") from None
             raise
         try:
-            await self._furnish(image)
-            await self._start()
+            await self._prepare_files(image)
+            await self._start_container()
         except (BackendError, asyncio.CancelledError):
             with suppress(BackendError, TimeoutError):  # if it stays, the next start replaces it
                 async with asyncio.timeout(constants.ENGINE_GRACE_SECONDS):
-                    await asyncio.shield(_remove(self.engine, self.plan.name))
+                    await asyncio.shield(_remove_container(self.engine, self.spec.name))
             raise
         return await self.inspect()
 
-    async def _create(self, body: dict[str, Any]) -> None:
-        path, name, seconds = "/containers/create", {"name": self.plan.name}, constants.LAUNCH_SECONDS
+    async def _create_container(self, body: dict[str, Any]) -> None:
+        path, name, seconds = "/containers/create", {"name": self.spec.name}, constants.LAUNCH_SECONDS
         try:
-            await self.engine.ask("POST", path, name, body=body, seconds=seconds)
+            await self.engine.request("POST", path, name, body=body, seconds=seconds)
         except EngineError as error:  # Podman takes a seccomp profile as the path of a file on its machine
             if "opening seccomp profile failed" not in str(error):
                 raise
-            with profile_option(is_local=self.engine.address.local) as seccomp:
+            with profile_option(is_local=self.engine.address.is_local) as seccomp:
                 host = {**body["HostConfig"], "SecurityOpt": [NO_NEW_PRIVILEGES, *seccomp]}
                 body = {**body, "HostConfig": host}
-                await self.engine.ask("POST", path, name, body=body, seconds=seconds)
+                await self.engine.request("POST", path, name, body=body, seconds=seconds)
 
-    async def _furnish(self, image: dict[str, Any]) -> None:
-        """Before it starts: the daemon, where its user cannot write, and a workspace that is its user's own."""
-        uid, gid = await self._who(image)
-        await self.inject()
-        if not (self.plan.bound or self.plan.read_only):
-            above, name = posixpath.split(self.plan.workdir)
-            await self._put(above, [(_entry(name, 0o755, uid, gid), b"")])
+    async def _prepare_files(self, image: dict[str, Any]) -> None:
+        """Copy the daemon to a folder that the user cannot write, and create the user's workspace."""
+        uid, gid = await self._resolve_user(image)
+        await self.inject_daemon()
+        if not (self.spec.is_host_folder or self.spec.read_only):
+            above, name = posixpath.split(self.spec.workdir)
+            await self._upload_files(above, [(_tar_entry(name, 0o755, uid, gid), b"")])
 
-    async def inject(self) -> None:
-        """Put the daemon where the container's user cannot write."""
-        if self.plan.read_only:  # only volumes can be filled; this one is root's, as every new volume is
-            return await self._put(PLACE, [(_entry("wickd.pyz", 0o444), self.daemon)])
-        name = PLACE[1:]
-        await self._put("/", [(_entry(name, 0o555), b""), (_entry(f"{name}/wickd.pyz", 0o444), self.daemon)])
+    async def inject_daemon(self) -> None:
+        """Copy the daemon to a folder that the container's user cannot write."""
+        if self.spec.read_only:  # only volumes are writable; a new volume belongs to root
+            return await self._upload_files(DAEMON_FOLDER, [(_tar_entry("wickd.pyz", 0o444), self.daemon)])
+        name = DAEMON_FOLDER[1:]
+        await self._upload_files(
+            "/", [(_tar_entry(name, 0o555), b""), (_tar_entry(f"{name}/wickd.pyz", 0o444), self.daemon)]
+        )
 
-    async def _put(self, folder: str, entries: Sequence[tuple[tarfile.TarInfo, bytes]]) -> None:
-        path, packed = f"{self._path}/archive", _tar(entries)
+    async def _upload_files(self, folder: str, entries: Sequence[tuple[tarfile.TarInfo, bytes]]) -> None:
+        path, packed = f"{self._path}/archive", _build_tar(entries)
         try:
-            await self.engine.ask("PUT", path, {"path": folder}, data=packed)
-        except EngineError as error:  # Podman's own helper now and then ends too early; to put it there twice is once
+            await self.engine.request("PUT", path, {"path": folder}, data=packed)
+        except EngineError as error:  # Podman's helper sometimes ends too early; the upload is idempotent
             if error.status != 500:
                 raise
-            await self.engine.ask("PUT", path, {"path": folder}, data=packed)
+            await self.engine.request("PUT", path, {"path": folder}, data=packed)
 
-    async def _who(self, image: dict[str, Any]) -> tuple[int, int]:
-        """The user's numbers. A name stands in the container's own list of users; root only where it was asked for."""
-        name, _, group = self.plan.user_of(image).partition(":")
+    async def _resolve_user(self, image: dict[str, Any]) -> tuple[int, int]:
+        """Return the uid and gid of the user, by the container's passwd; root only if configured."""
+        name, _, group = self.spec.resolve_user(image).partition(":")
         if name.isdigit():
             uid, gid = int(name), int(group) if group.isdigit() else int(name)
         else:
-            uid, gid = await self._look_up(name)
-        if uid == 0 and not self.plan.user:
+            uid, gid = await self._look_up_user(name)
+        if uid == 0 and not self.spec.user:
             raise BackendError(f"the image's user {name!r} is root; name another one, as in user='1000'", "denied")
         return uid, gid
 
-    async def _look_up(self, name: str) -> tuple[int, int]:
+    async def _look_up_user(self, name: str) -> tuple[int, int]:
         try:
-            packed = await self.engine.ask("GET", f"{self._path}/archive", {"path": "/etc/passwd"})
+            packed = await self.engine.request("GET", f"{self._path}/archive", {"path": "/etc/passwd"})
             with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
                 file = tar.extractfile(tar.getmembers()[0])
                 lines = file.read().decode(errors="replace").splitlines() if file else []
@@ -203,35 +207,35 @@ class Container:
                 return int(fields[2]), int(fields[3])
         raise BackendError(f"the image has no user named {name!r}; give its number, as in user='1000'", "failed")
 
-    async def _start(self) -> None:
+    async def _start_container(self) -> None:
         try:
-            await self.engine.ask("POST", f"{self._path}/start", seconds=constants.LAUNCH_SECONDS)
+            await self.engine.request("POST", f"{self._path}/start", seconds=constants.LAUNCH_SECONDS)
         except EngineError as error:
             if error.status == 400 or error.status >= 500:
                 raise BackendError(f"the container could not be started: {error}", "failed") from None
             raise
 
-    async def _network(self) -> None:
-        if await self.engine.find(f"/networks/{self.plan.name}") is None:
-            body = {"Name": self.plan.name, "Driver": "bridge", "Labels": self._whose()}
-            await self.engine.ask("POST", "/networks/create", body=body)
+    async def _ensure_network(self) -> None:
+        if await self.engine.get_or_none(f"/networks/{self.spec.name}") is None:
+            body = {"Name": self.spec.name, "Driver": "bridge", "Labels": self._ownership_labels()}
+            await self.engine.request("POST", "/networks/create", body=body)
 
-    def _whose(self) -> dict[str, str]:
-        return {"wick.id": self.plan.id, "wick.owner": self.plan.owner, "wick.server": self.plan.server}
+    def _ownership_labels(self) -> dict[str, str]:
+        return {"wick.id": self.spec.id, "wick.owner": self.spec.owner, "wick.server": self.spec.server}
 
-    def _digest(self, image: dict[str, Any]) -> str:
-        """What a container is made of. Its daemon is no part of that: another one can be put in at any time."""
-        wanted = [self.plan.body(image), image["Id"]]
+    def _config_digest(self, image: dict[str, Any]) -> str:
+        """Return the digest of the config and the image, without the daemon, which can be replaced at any time."""
+        wanted = [self.spec.create_body(image), image["Id"]]
         return hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()
 
 
-def _entry(name: str, mode: int, uid: int = 0, gid: int = 0) -> tarfile.TarInfo:
+def _tar_entry(name: str, mode: int, uid: int = 0, gid: int = 0) -> tarfile.TarInfo:
     info = tarfile.TarInfo(name)
     info.mode, info.uid, info.gid, info.mtime = mode, uid, gid, int(time.time())
     return info
 
 
-def _tar(entries: Sequence[tuple[tarfile.TarInfo, bytes]]) -> bytes:
+def _build_tar(entries: Sequence[tuple[tarfile.TarInfo, bytes]]) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for info, content in entries:
@@ -240,47 +244,47 @@ def _tar(entries: Sequence[tuple[tarfile.TarInfo, bytes]]) -> bytes:
     return buffer.getvalue()
 
 
-def _tagged(image: str) -> tuple[str, str]:
-    """`python:3.12` is python and 3.12; a port in the registry's name is no tag; a digest goes with the name."""
+def _split_tag(image: str) -> tuple[str, str]:
+    """Split an image into name and tag. A port of the registry is not a tag; a digest stays with the name."""
     if "@" in image:
         return image, ""
     name, colon, tag = image.rpartition(":")
     return (name, tag) if colon and "/" not in tag else (image, "latest")
 
 
-def _last_words(said: object) -> str:
-    lines = (said if isinstance(said, bytes) else str(said).encode()).decode(errors="replace").strip().splitlines()
-    return lines[-1][:300] if lines else "the engine said nothing"
+def _last_line(reply: object) -> str:
+    lines = (reply if isinstance(reply, bytes) else str(reply).encode()).decode(errors="replace").strip().splitlines()
+    return lines[-1][:300] if lines else "the engine gave no reason"
 
 
-async def _remove(engine: Engine, name: str, *, gently: bool = False) -> None:
+async def _remove_container(engine: Engine, name: str, *, gently: bool = False) -> None:
     path = f"/containers/{quote(name, safe='')}"
     if gently:
         try:
-            await engine.ask("POST", f"{path}/stop", {"t": 1}, seconds=constants.LAUNCH_SECONDS)
+            await engine.request("POST", f"{path}/stop", {"t": 1}, seconds=constants.LAUNCH_SECONDS)
         except EngineError as error:
-            if not error.status:  # nobody answers; a refusal to stop is none to remove
+            if not error.status:  # unreachable; a container that cannot be stopped can be removed
                 raise
-    await _forgive(engine, path, {"force": True, "v": True})
+    await _delete_if_exists(engine, path, {"force": True, "v": True})
 
 
-async def _forgive(engine: Engine, path: str, query: Mapping[str, bool] | None = None) -> None:
-    """Delete what may be gone already, is being deleted by somebody else, or (a network) is used by somebody else."""
+async def _delete_if_exists(engine: Engine, path: str, query: Mapping[str, bool] | None = None) -> None:
+    """Delete a resource; ignore that it is missing, being deleted, or (a network) in use."""
     try:
-        await engine.ask("DELETE", path, query, seconds=constants.LAUNCH_SECONDS)
+        await engine.request("DELETE", path, query, seconds=constants.LAUNCH_SECONDS)
     except EngineError as error:
         if error.status not in (403, 404, 409):
             raise
 
 
-async def reap(engine: Engine, *, server: str = "", keep: Collection[str] = ()) -> list[str]:
-    """Remove the containers and networks of this server whose ids nobody knows any more; which ids they were."""
+async def reap_containers(engine: Engine, *, server: str = "", keep: Collection[str] = ()) -> list[str]:
+    """Remove the containers and networks of a server except the ids in `keep`; return the removed ids."""
     query: dict[str, str | bool] = {"all": True, "filters": json.dumps({"label": ["wick.id", f"wick.server={server}"]})}
-    found = [*await engine.ask("GET", "/containers/json", query), *await engine.ask("GET", "/networks", query)]
+    found = [*await engine.request("GET", "/containers/json", query), *await engine.request("GET", "/networks", query)]
     labels = [one.get("Labels") or {} for one in found]
     ids = {str(one["wick.id"]) for one in labels if "wick.id" in one and one.get("wick.server", "") == server}
     gone = sorted(ids - set(keep))
     for id in gone:
-        await _remove(engine, f"wick-{id}")
-        await _forgive(engine, f"/networks/wick-{id}")
+        await _remove_container(engine, f"wick-{id}")
+        await _delete_if_exists(engine, f"/networks/wick-{id}")
     return gone

@@ -1,4 +1,4 @@
-"""Starting wickd in a container and getting hold of it: by its stdin and stdout, by TCP, or by a unix socket."""
+"""Launch of wickd in a container, and the connection to it by stdio, TCP or a unix socket."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any
 from wick import constants
 from wick.backends.containers import socket_folder
 from wick.backends.containers.container import Container
-from wick.backends.containers.engine import EngineError, Process
-from wick.backends.containers.spec import PLACE, PORT
+from wick.backends.containers.engine import ContainerProcess, EngineError
+from wick.backends.containers.spec import DAEMON_FOLDER, PORT
 from wick.backends.daemon_client import Daemon
 from wick.errors import BackendError
 
-FILE = f"{PLACE}/wickd.pyz"
-HELLO = b"wickd\n"
+FILE = f"{DAEMON_FOLDER}/wickd.pyz"
+GREETING = b"wickd\n"
 TOO_OLD, CHANGED = 97, 98  # exit codes
 
-# What runs is what was checked: the bytes are read once, compared, and imported from memory; all of them at once, since
-# the processes that wickd forks close what they do not need.
+# The code that runs is the code that was checked: the bytes are read once, compared, and imported from memory. All
+# modules are imported at once, as the processes that wickd forks close unneeded descriptors.
 LAUNCH = f"""
 import hashlib, os, sys, tempfile
 if sys.version_info < (3, 8):
@@ -43,57 +43,59 @@ main(sys.argv[3:])
 """
 
 
-class NoDaemon(Exception):
-    """Why there is no daemon, as the end of a sentence; `final` if there will be none in this container."""
+class DaemonUnavailable(Exception):
+    """Raised if there is no daemon; `final` if this container cannot run one."""
 
     def __init__(self, reason: str, *, final: bool = False) -> None:
         super().__init__(reason)
         self.final = final
 
 
-class _Changed(NoDaemon):
-    """The file in the container is not the daemon that we have: an older one, or something else."""
+class _DaemonFileChanged(DaemonUnavailable):
+    """Raised if the daemon file in the container differs from the expected one."""
 
 
 @dataclass(slots=True, eq=False)
-class Launched:
-    """A daemon, and the generator that keeps it until the event loop ends."""
+class LaunchedDaemon:
+    """A daemon, and the generator that holds it until the event loop ends."""
 
     daemon: Daemon
-    keeper: AsyncGenerator[Daemon, None]
+    holder: AsyncGenerator[Daemon, None]
 
     async def close(self) -> None:
-        await self.keeper.aclose()
+        await self.holder.aclose()
 
 
-async def launch(container: Container, found: dict[str, Any], how: str, token: str) -> Launched:
-    """Start a daemon in a running container; a NoDaemon says why there is none."""
+async def launch_daemon(container: Container, found: dict[str, Any], how: str, token: str) -> LaunchedDaemon:
+    """Start a daemon in a running container, or raise DaemonUnavailable."""
     try:
         async with asyncio.timeout(constants.DAEMON_SECONDS):
             try:
-                return await _launched(container, found, how, token)
-            except _Changed:
-                await container.inject()
-                return await _launched(container, found, how, token)
+                return await _launch_once(container, found, how, token)
+            except _DaemonFileChanged:
+                await container.inject_daemon()
+                return await _launch_once(container, found, how, token)
     except TimeoutError:
-        raise NoDaemon(f"the daemon did not answer within {constants.DAEMON_SECONDS:g} s") from None
+        raise DaemonUnavailable(f"the daemon did not answer within {constants.DAEMON_SECONDS:g} s") from None
     except (EngineError, OSError) as error:
-        raise NoDaemon(f"the daemon could not be started: {error}") from None
+        raise DaemonUnavailable(f"the daemon could not be started: {error}") from None
     except BackendError as error:
-        raise NoDaemon(f"the daemon did not answer: {error}") from None
+        raise DaemonUnavailable(f"the daemon did not answer: {error}") from None
 
 
-async def _launched(container: Container, found: dict[str, Any], how: str, token: str) -> Launched:
-    keeper = _keep(container, found, how, token)
-    return Launched(await anext(keeper), keeper)
+async def _launch_once(container: Container, found: dict[str, Any], how: str, token: str) -> LaunchedDaemon:
+    keeper = _hold_daemon(container, found, how, token)
+    return LaunchedDaemon(await anext(keeper), keeper)
 
 
-async def _keep(container: Container, found: dict[str, Any], how: str, token: str) -> AsyncGenerator[Daemon, None]:
-    """Holds a daemon. A loop that ends closes its async generators, and so the connection."""
+async def _hold_daemon(
+    container: Container, found: dict[str, Any], how: str, token: str
+) -> AsyncGenerator[Daemon, None]:
+    """Hold a daemon. An ending event loop closes its async generators, and so the connection."""
     if how == "stdio":
-        daemon = await _by_stdio(container, found)
+        daemon = await _connect_stdio(container, found)
     else:
-        daemon = await _by_socket(container, found, how, token)
+        daemon = await _connect_socket(container, found, how, token)
     try:
         await daemon.ping(constants.DAEMON_SECONDS)
         yield daemon
@@ -101,38 +103,38 @@ async def _keep(container: Container, found: dict[str, Any], how: str, token: st
         await daemon.close()
 
 
-async def _by_stdio(container: Container, found: dict[str, Any]) -> Daemon:
-    process = await _start(container, found, [])
+async def _connect_stdio(container: Container, found: dict[str, Any]) -> Daemon:
+    process = await _start_wickd(container, found, [])
     daemon = Daemon(name="the daemon in the container")
     process.attach(daemon)
     return daemon
 
 
-async def _by_socket(container: Container, found: dict[str, Any], how: str, token: str) -> Daemon:
-    """One that listens goes on without us, so it may be there already; one whose token is not ours has to go."""
+async def _connect_socket(container: Container, found: dict[str, Any], how: str, token: str) -> Daemon:
+    """Connect to a listening daemon, which outlives its clients; replace one with another token."""
     try:
-        return await _connected(found, container, how, token)
+        return await _open_connection(found, container, how, token)
     except OSError:
         stranger = False
     except BackendError:
-        stranger = how == "unix"  # a port of the engine's answers, whether anybody listens inside or not
+        stranger = how == "unix"  # a published port accepts connections even if no process listens inside
     for again in (stranger, True):
         if again:
             await container.restart()
-            found = await container.ensure()
-        if daemon := await _listening(container, found, how, token):
+            found = await container.ensure_running()
+        if daemon := await _start_listening(container, found, how, token):
             return daemon
-    raise NoDaemon("the daemon cannot listen")
+    raise DaemonUnavailable("the daemon cannot listen")
 
 
-async def _listening(container: Container, found: dict[str, Any], how: str, token: str) -> Daemon | None:
-    """Start one that listens; None if it ended instead, since somebody else has its place."""
+async def _start_listening(container: Container, found: dict[str, Any], how: str, token: str) -> Daemon | None:
+    """Start a listening daemon and connect; return None if it ended, as its address is in use."""
     place = ["--tcp", f"0.0.0.0:{PORT}"] if how == "tcp" else ["--unix", f"/tmp/{socket_folder.SOCKET}"]
-    process = await _start(container, found, [*place, "--token-stdin"], token)
+    process = await _start_wickd(container, found, [*place, "--token-stdin"], token)
     try:
-        while await process.running():
+        while await process.is_running():
             try:
-                return await _connected(found, container, how, token)
+                return await _open_connection(found, container, how, token)
             except (BackendError, OSError):
                 await asyncio.sleep(0.05)
     finally:
@@ -140,11 +142,11 @@ async def _listening(container: Container, found: dict[str, Any], how: str, toke
     return None
 
 
-async def _connected(found: dict[str, Any], container: Container, how: str, token: str) -> Daemon:
+async def _open_connection(found: dict[str, Any], container: Container, how: str, token: str) -> Daemon:
     loop = asyncio.get_running_loop()
     daemon = Daemon(name="the daemon in the container", token=token)
     if how == "unix":
-        await loop.create_unix_connection(lambda: daemon, sock=socket_folder.connect(container.plan.shared))
+        await loop.create_unix_connection(lambda: daemon, sock=socket_folder.connect_socket(container.spec.shared))
     else:
         ports = (found["NetworkSettings"].get("Ports") or {}).get(f"{PORT}/tcp") or []
         if not ports:
@@ -158,31 +160,33 @@ async def _connected(found: dict[str, Any], container: Container, how: str, toke
     return daemon
 
 
-async def _start(container: Container, found: dict[str, Any], options: list[str], token: str = "") -> Process:
-    """Start wickd, and wait until it says hello."""
+async def _start_wickd(
+    container: Container, found: dict[str, Any], options: list[str], token: str = ""
+) -> ContainerProcess:
+    """Start wickd, and wait for its greeting."""
     digest = hashlib.sha256(container.daemon).hexdigest()
     argv = ["python3", "-I", "-S", "-c", LAUNCH, FILE, digest, *options]
-    process = await container.engine.exec(str(found["Id"]), argv, stdin=True, workdir=container.plan.workdir)
-    said, complaint = b"", b""
+    process = await container.engine.exec(str(found["Id"]), argv, stdin=True, workdir=container.spec.workdir)
+    output, complaint = b"", b""
     try:
         if token:
             process.write(token.encode() + b"\n")
-        while said != HELLO and len(said) < 1_000 and (pieces := await process.read()):
-            said += b"".join(data for stream, data in pieces if stream == 1)[:1_000]
+        while output != GREETING and len(output) < 1_000 and (pieces := await process.read()):
+            output += b"".join(data for stream, data in pieces if stream == 1)[:1_000]
             complaint = (complaint + b"".join(data for stream, data in pieces if stream != 1))[-1_000:]
-        if said != HELLO:
-            raise await _refused(process, said + complaint)
+        if output != GREETING:
+            raise await _explain_exit(process, output + complaint)
     except BaseException:
         process.close()
         raise
     return process
 
 
-async def _refused(process: Process, said: bytes) -> NoDaemon:
+async def _explain_exit(process: ContainerProcess, output: bytes) -> DaemonUnavailable:
     code = await process.exit_code()
-    words = " ".join(said.decode(errors="replace").split())[-300:]
-    if code in (126, 127) and ("not found" in words or "no such file" in words):  # rather than a container that ends
-        return NoDaemon("the image has no python3", final=True)
+    words = " ".join(output.decode(errors="replace").split())[-300:]
+    if code in (126, 127) and ("not found" in words or "no such file" in words):  # and not a container that is stopping
+        return DaemonUnavailable("the image has no python3", final=True)
     if code == CHANGED:
-        return _Changed(words)
-    return NoDaemon(words or f"the daemon ended with exit code {code}", final=code == TOO_OLD)
+        return _DaemonFileChanged(words)
+    return DaemonUnavailable(words or f"the daemon ended with exit code {code}", final=code == TOO_OLD)

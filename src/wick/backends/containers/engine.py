@@ -1,10 +1,10 @@
-"""The Engine's HTTP API, as Docker and Podman have it: over a unix socket, TCP, TLS or ssh.
+"""A client of the Engine HTTP API of Docker and Podman: over a unix socket, TCP, TLS or ssh.
 
     engine = Engine("unix:///var/run/docker.sock")
-    await engine.ask("GET", "/containers/json")
+    await engine.request("GET", "/containers/json")
     process = await engine.exec(container, ["sh", "-c", "ls"])
 
-Whatever is asked is answered within a time limit, or is an EngineError that says in a sentence what to do.
+Every request has a timeout. Failures raise an EngineError whose message names the remedy.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from weakref import WeakKeyDictionary
 import aiohttp
 
 from wick import constants
-from wick.backends.containers.engine_address import Address, address
-from wick.backends.containers.ssh_tunnel import Tunnel
+from wick.backends.containers.engine_address import EngineAddress, parse_engine_address
+from wick.backends.containers.ssh_tunnel import SshTunnel
 from wick.errors import BackendError
 
 Query = Mapping[str, str | int | bool]
 
 
 class EngineError(BackendError):
-    """The engine refused, or did not answer. `status` is its HTTP status, 0 where there was no answer."""
+    """Raised if the engine refused or did not respond. `status` is its HTTP status, 0 without a response."""
 
     def __init__(self, message: str, code: str = "failed", status: int = 0) -> None:
         super().__init__(message, code)
         self.status = status
 
 
-class NotBegun(EngineError):
-    """A process was not started, since its container is not there, or does not run."""
+class ProcessNotStarted(EngineError):
+    """Raised if a process was not started, as its container is missing or not running."""
 
 
 class Engine:
-    """An engine's API. Connections are kept for each event loop, and closed when it ends."""
+    """A client of an engine. Connections are pooled per event loop, and closed when it ends."""
 
     def __init__(
         self,
@@ -50,21 +50,21 @@ class Engine:
         tls: str | ssl.SSLContext | None = None,
         seconds: float = constants.ENGINE_SECONDS,
     ) -> None:
-        self.address = address(url, tls)
+        self.address = parse_engine_address(url, tls)
         self.seconds = seconds
-        self._kept: WeakKeyDictionary[asyncio.AbstractEventLoop, _Connections] = WeakKeyDictionary()
+        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopConnections] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
         return f"Engine({self.address.url!r})"
 
     async def close(self) -> None:
-        """Close the connections of this event loop; asking again opens new ones."""
-        if kept := self._kept.pop(asyncio.get_running_loop(), None):
-            await kept.keeper.aclose()
+        """Close the connections of this event loop; the next request opens new ones."""
+        if kept := self._by_loop.pop(asyncio.get_running_loop(), None):
+            await kept.holder.aclose()
 
-    # -- asking -----------------------------------------------------------------------------------------------------
+    # -- requests ---------------------------------------------------------------------------------------------------
 
-    async def ask(
+    async def request(
         self,
         method: Literal["GET", "POST", "PUT", "DELETE", "HEAD"],
         path: str,
@@ -74,27 +74,30 @@ class Engine:
         data: bytes | None = None,
         seconds: float | None = None,
     ) -> Any:
-        """The answer: JSON as data, anything else as bytes."""
+        """Send a request; return the decoded JSON response, or the bytes of another type."""
         limit = self.seconds if seconds is None else seconds
         kind = "application/x-tar" if data is not None else "application/json"
         payload = data if data is not None else b"" if body is None else json.dumps(body).encode()
         try:
             async with asyncio.timeout(limit):
-                kept = await self._connections()
+                kept = await self._ensure_connections()
                 async with kept.session.request(
-                    method, self.address.base + _target(path, query), data=payload, headers={"Content-Type": kind}
+                    method,
+                    self.address.base_url + _build_target(path, query),
+                    data=payload,
+                    headers={"Content-Type": kind},
                 ) as response:
-                    said = await _bounded(response)
+                    raw = await _read_bounded(response)
         except (aiohttp.ClientError, OSError) as error:
-            raise await self._unreachable(error, limit) from None
+            raise await self._explain_unreachable(error, limit) from None
         if response.status >= 400:
-            raise refusal(response.status, said)
-        return json.loads(said) if said and response.content_type == "application/json" else said
+            raise error_from_reply(response.status, raw)
+        return json.loads(raw) if raw and response.content_type == "application/json" else raw
 
-    async def find(self, path: str, query: Query | None = None) -> Any:
-        """What is at a path, or None where nothing is."""
+    async def get_or_none(self, path: str, query: Query | None = None) -> Any:
+        """Get a resource; return None on status 404."""
         try:
-            return await self.ask("GET", path, query)
+            return await self.request("GET", path, query)
         except EngineError as error:
             if error.status == 404:
                 return None
@@ -110,7 +113,7 @@ class Engine:
         env: Mapping[str, str] | None = None,
         user: str = "",
         workdir: str = "",
-    ) -> Process:
+    ) -> ContainerProcess:
         """Start a process in a running container. `tty` is the rows and columns of its terminal, if it has one."""
         wanted: dict[str, Any] = {
             "Cmd": list(argv),
@@ -122,14 +125,14 @@ class Engine:
         }
         wanted |= {"User": user} if user else {}
         wanted |= {"WorkingDir": workdir} if workdir else {}
-        process: Process | None = None
+        process: ContainerProcess | None = None
         try:
-            made = await self.ask("POST", f"/containers/{quote(container, safe='')}/exec", body=wanted)
-            process = Process(self, str(made["Id"]), tty=tty is not None)
+            made = await self.request("POST", f"/containers/{quote(container, safe='')}/exec", body=wanted)
+            process = ContainerProcess(self, str(made["Id"]), tty=tty is not None)
             await process.start()
         except EngineError as error:
             if error.status in (404, 409):
-                raise NotBegun(str(error), error.code, error.status) from None
+                raise ProcessNotStarted(str(error), error.code, error.status) from None
             if error.status or process is None:
                 raise
             raise EngineError(f"{error}; it is not known whether the process began", "unknown") from None
@@ -142,43 +145,43 @@ class Engine:
         return process
 
     async def hijack(self, path: str, body: object) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Ask for a connection that carries raw bytes both ways from here on."""
+        """Upgrade a connection to a raw byte stream in both directions."""
         try:
             async with asyncio.timeout(self.seconds):
-                reader, writer = await self._dial()
+                reader, writer = await self._open_connection()
                 try:
-                    writer.write(_upgrade(path, json.dumps(body).encode()))
-                    await _upgraded(reader)
+                    writer.write(_upgrade_request(path, json.dumps(body).encode()))
+                    await _read_upgrade_reply(reader)
                 except BaseException:
                     writer.transport.abort()
                     raise
         except OSError as error:  # TimeoutError is one
-            raise await self._unreachable(error, self.seconds) from None
+            raise await self._explain_unreachable(error, self.seconds) from None
         return reader, writer
 
-    async def _dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        kept = await self._connections()
+    async def _open_connection(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        kept = await self._ensure_connections()
         if kept.path:
             return await asyncio.open_unix_connection(kept.path, limit=constants.ENGINE_BUFFER_BYTES)
         where = self.address
         return await asyncio.open_connection(where.host, where.port, ssl=where.tls, limit=constants.ENGINE_BUFFER_BYTES)
 
-    async def _connections(self) -> _Connections:
+    async def _ensure_connections(self) -> _LoopConnections:
         loop = asyncio.get_running_loop()
-        kept = self._kept.get(loop)
+        kept = self._by_loop.get(loop)
         if kept is None or kept.session.closed:
-            keeper = _keep_open(self.address)
-            kept = self._kept[loop] = await anext(keeper)
-            kept.keeper = keeper
+            keeper = _hold_connections(self.address)
+            kept = self._by_loop[loop] = await anext(keeper)
+            kept.holder = keeper
         return kept
 
-    async def _unreachable(self, error: Exception, limit: float) -> EngineError:
-        """What went wrong on the way to the engine, as a sentence."""
+    async def _explain_unreachable(self, error: Exception, limit: float) -> EngineError:
+        """Return the error for an engine that cannot be reached."""
         url = self.address.url
         if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError):
             return EngineError(f"the engine at {url} did not answer within {limit:g} s", "unavailable")
-        kept = self._kept.get(asyncio.get_running_loop())
-        reason = (kept and kept.tunnel and await kept.tunnel.complaint()) or _reason(error)
+        kept = self._by_loop.get(asyncio.get_running_loop())
+        reason = (kept and kept.tunnel and await kept.tunnel.last_error()) or _error_reason(error)
         return EngineError(
             f"no engine answers at {url}: {reason}; start Docker (or `podman system service`), "
             "or name another engine with DOCKER_HOST",
@@ -187,53 +190,53 @@ class Engine:
 
 
 @dataclass(slots=True, eq=False)
-class _Connections:
-    """What one event loop holds of an engine."""
+class _LoopConnections:
+    """The connections of one event loop to an engine."""
 
     session: aiohttp.ClientSession
-    path: str  # of the unix socket to connect to; none where it is TCP
-    tunnel: Tunnel | None
-    keeper: AsyncGenerator[_Connections, None] = field(init=False)
+    path: str  # of the unix socket; empty for TCP
+    tunnel: SshTunnel | None
+    holder: AsyncGenerator[_LoopConnections, None] = field(init=False)
 
 
-async def _keep_open(where: Address) -> AsyncGenerator[_Connections, None]:
-    """Holds the connections. A loop that ends closes its async generators, and so the connections."""
-    tunnel = Tunnel(where.ssh) if where.ssh else None
+async def _hold_connections(where: EngineAddress) -> AsyncGenerator[_LoopConnections, None]:
+    """Hold the connections. An ending event loop closes its async generators, and so the connections."""
+    tunnel = SshTunnel(where.ssh) if where.ssh else None
     path = await tunnel.open() if tunnel else where.path
     if path:
-        # A connection through ssh costs a handshake; any other is cheap, and a kept one may turn out to be dead.
+        # Only ssh connections are reused, as they cost a handshake; a pooled connection may be dead.
         connector: aiohttp.BaseConnector = aiohttp.UnixConnector(path, limit=0, force_close=not tunnel)
     else:
         connector = aiohttp.TCPConnector(limit=0, force_close=True, ssl=where.tls or False)
     limits = aiohttp.ClientTimeout(total=None, sock_connect=constants.CONNECT_SECONDS)
     session = aiohttp.ClientSession(connector=connector, timeout=limits, trust_env=False)
     try:
-        yield _Connections(session, path, tunnel)
+        yield _LoopConnections(session, path, tunnel)
     finally:
         await session.close()
         if tunnel:
             await tunnel.close()
 
 
-# -- requests and answers -------------------------------------------------------------------------------------------
+# -- requests and responses -----------------------------------------------------------------------------------------
 
 
-def _target(path: str, query: Query | None) -> str:
+def _build_target(path: str, query: Query | None) -> str:
     words = {name: str(value).lower() if isinstance(value, bool) else value for name, value in (query or {}).items()}
     return f"{path}?{urlencode(words)}" if words else path
 
 
-async def _bounded(response: aiohttp.ClientResponse) -> bytes:
-    said = bytearray()
+async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:
+    raw = bytearray()
     async for chunk in response.content.iter_any():
-        said += chunk
-        if len(said) > constants.ENGINE_ANSWER_BYTES:
+        raw += chunk
+        if len(raw) > constants.ENGINE_ANSWER_BYTES:
             response.close()
             raise EngineError(f"the engine answered with more than {constants.ENGINE_ANSWER_BYTES} bytes", "too_large")
-    return bytes(said)
+    return bytes(raw)
 
 
-def _upgrade(path: str, body: bytes) -> bytes:
+def _upgrade_request(path: str, body: bytes) -> bytes:
     head = (
         f"POST {path} HTTP/1.1\r\nHost: engine\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -241,8 +244,8 @@ def _upgrade(path: str, body: bytes) -> bytes:
     return head.encode() + body
 
 
-async def _upgraded(reader: asyncio.StreamReader) -> None:
-    """Read the head of the answer; from there on the bytes are the process's own."""
+async def _read_upgrade_reply(reader: asyncio.StreamReader) -> None:
+    """Read the response head; the bytes after it belong to the process."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
@@ -253,23 +256,23 @@ async def _upgraded(reader: asyncio.StreamReader) -> None:
         return
     sizes = [line.partition(":")[2] for line in lines if line.lower().startswith("content-length:")]
     size = int(sizes[0]) if sizes and sizes[0].strip().isdigit() else 0
-    said = await reader.readexactly(min(size, constants.ERROR_BODY_BYTES))
-    raise refusal(int(status) if status.isdigit() else 500, said)
+    raw = await reader.readexactly(min(size, constants.ERROR_BODY_BYTES))
+    raise error_from_reply(int(status) if status.isdigit() else 500, raw)
 
 
-def refusal(status: int, said: bytes) -> EngineError:
-    """What the engine's refusal says, as an error."""
+def error_from_reply(status: int, raw: bytes) -> EngineError:
+    """Return the error for a response with an error status."""
     try:
-        found = json.loads(said)
+        found = json.loads(raw)
         text = found.get("message") or found.get("cause") or ""
     except (ValueError, AttributeError):
-        text = said.decode(errors="replace")
+        text = raw.decode(errors="replace")
     text = " ".join(str(text).split())[:500] or f"status {status}"
     code = {404: "not_found", 409: "conflict"}.get(status, "failed")
     return EngineError(f"the engine refused: {text}", code, status)
 
 
-def _reason(error: Exception) -> str:
+def _error_reason(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorError | OSError) and error.strerror:
         return str(error.strerror)
     return " ".join(str(error).split())[:300] or type(error).__name__
@@ -278,8 +281,8 @@ def _reason(error: Exception) -> str:
 # -- processes in containers ----------------------------------------------------------------------------------------
 
 
-class Frames:
-    """Takes the engine's frames apart: eight bytes that name a stream and a length, then that many bytes of it."""
+class FrameDecoder:
+    """A decoder of the engine's frames: an eight-byte header with stream and length, then the payload."""
 
     def __init__(self) -> None:
         self._head = b""
@@ -287,7 +290,7 @@ class Frames:
         self._left = 0
 
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
-        """The pieces in these bytes, as (stream, bytes). A long frame comes in pieces, so little is held back."""
+        """Decode bytes into (stream, bytes) pairs. A long frame is returned in parts, so the buffer stays small."""
         found, at = list[tuple[int, bytes]](), 0
         while at < len(data):
             if self._left:
@@ -303,13 +306,13 @@ class Frames:
         return found
 
 
-class Process:
-    """A process in a container: its streams as they come, its input, and its exit code."""
+class ContainerProcess:
+    """A process in a container: its output streams, its stdin and its exit code."""
 
     def __init__(self, engine: Engine, id: str, *, tty: bool) -> None:
         self.id = id
         self._engine = engine
-        self._frames = None if tty else Frames()
+        self._frames = None if tty else FrameDecoder()
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
 
@@ -318,12 +321,12 @@ class Process:
         self._reader, self._writer = await self._engine.hijack(f"/exec/{self.id}/start", body)
 
     @property
-    def over(self) -> bool:
-        """Whether all of its output has come."""
+    def is_over(self) -> bool:
+        """True if its output is at EOF."""
         return self._reader is None or self._reader.at_eof()
 
     async def read(self) -> list[tuple[int, bytes]]:
-        """The next pieces, as (1 for stdout or 2 for stderr, bytes); none at the end."""
+        """Return the next output as (1 for stdout or 2 for stderr, bytes); empty at EOF."""
         if self._reader is None:
             return []
         while data := await self._reader.read(constants.ENGINE_BUFFER_BYTES):
@@ -342,42 +345,42 @@ class Process:
             await self._writer.drain()
 
     def attach(self, protocol: asyncio.Protocol) -> None:
-        """Hand the connection over: from here on stdout goes to the protocol, and what it writes to stdin."""
+        """Attach a protocol to the connection: it receives stdout, and its writes go to stdin."""
         assert self._writer is not None and self._frames is not None
-        self._writer.transport.set_protocol(_Attached(self, self._frames, protocol))
+        self._writer.transport.set_protocol(_FrameProtocol(self, self._frames, protocol))
         protocol.connection_made(self._writer.transport)
 
     async def resize(self, rows: int, columns: int) -> None:
-        await self._engine.ask("POST", f"/exec/{self.id}/resize", {"h": rows, "w": columns})
+        await self._engine.request("POST", f"/exec/{self.id}/resize", {"h": rows, "w": columns})
 
-    async def running(self) -> bool:
-        return bool((await self._state())["Running"])
+    async def is_running(self) -> bool:
+        return bool((await self._inspect())["Running"])
 
     async def exit_code(self) -> int:
-        """How it ended; an engine may need a moment after the last byte to know."""
+        """Return the exit code; the engine may report it shortly after EOF."""
         for pause in (0.0, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0):
             await asyncio.sleep(pause)
-            state = await self._state()
+            state = await self._inspect()
             if not state["Running"]:
                 return int(-1 if state["ExitCode"] is None else state["ExitCode"])
-        raise EngineError("the engine says that the process still runs, although its output has ended", "unknown")
+        raise EngineError("the engine reports that the process still runs, although its output has ended", "unknown")
 
-    async def _state(self) -> dict[str, Any]:
-        found: dict[str, Any] = await self._engine.ask("GET", f"/exec/{self.id}/json")
+    async def _inspect(self) -> dict[str, Any]:
+        found: dict[str, Any] = await self._engine.request("GET", f"/exec/{self.id}/json")
         return found
 
     def close(self) -> None:
-        """Let go of the connection; the process itself is not ended by that."""
+        """Close the connection; the process continues."""
         if self._writer:
             self._writer.transport.abort()
         self._reader = self._writer = None
 
 
-class _Attached(asyncio.Protocol):
-    """Takes the frames of a connection apart for a protocol that knows nothing of them; stderr is lost."""
+class _FrameProtocol(asyncio.Protocol):
+    """An adapter that decodes the frames of a connection for another protocol; stderr is discarded."""
 
-    def __init__(self, process: Process, frames: Frames, protocol: asyncio.Protocol) -> None:
-        self._process = process  # whose writer would close the connection if nobody held it
+    def __init__(self, process: ContainerProcess, frames: FrameDecoder, protocol: asyncio.Protocol) -> None:
+        self._process = process  # a reference, as its writer closes the connection when it is collected
         self._frames, self._protocol = frames, protocol
         self.pause_writing, self.resume_writing = protocol.pause_writing, protocol.resume_writing  # type: ignore[method-assign]
 
@@ -387,7 +390,7 @@ class _Attached(asyncio.Protocol):
                 self._protocol.data_received(piece)
 
     def eof_received(self) -> None:
-        return None  # and so the connection is closed
+        return None  # so asyncio closes the connection
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._protocol.connection_lost(exc)

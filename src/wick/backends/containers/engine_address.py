@@ -1,4 +1,4 @@
-"""Where an engine is, and how it is reached: what a config or the environment says, checked."""
+"""Addresses of container engines, parsed from a config or the environment."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
-    """Where an engine is: a unix socket's path, or a host and port; `ssh` is how to reach one through ssh."""
+class EngineAddress:
+    """The address of an engine: a unix socket path, or a host and port; `ssh` are arguments of ssh."""
 
     url: str
     path: str = ""
@@ -27,53 +27,53 @@ class Address:
     ssh: tuple[str, ...] = ()
 
     @property
-    def base(self) -> str:
-        """What a request's URL begins with."""
+    def base_url(self) -> str:
+        """The base URL of requests."""
         if not self.host:
             return "http://engine"
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'https' if self.tls else 'http'}://{host}:{self.port}"
 
     @property
-    def local(self) -> bool:
-        """Whether the engine is on this machine, so that its folders and loopback ports are ours too."""
+    def is_local(self) -> bool:
+        """True if the engine is on this machine, so that folders and loopback ports are shared."""
         return bool(self.path) or self.host in LOOPBACK
 
 
-def address(engine: str = "", tls: str | ssl.SSLContext | None = None) -> Address:
-    """What `engine` means; nothing means DOCKER_HOST, or else the socket of this machine.
+def parse_engine_address(engine: str = "", tls: str | ssl.SSLContext | None = None) -> EngineAddress:
+    """Parse an engine address; the default is DOCKER_HOST, or else the socket of this machine.
 
-    `tls` is a folder with ca.pem, cert.pem and key.pem, as `docker --tlsverify` wants it, or a context of yours.
+    `tls` is a folder with ca.pem, cert.pem and key.pem, as for `docker --tlsverify`, or an SSLContext.
     """
     if not engine and (engine := os.environ.get("DOCKER_HOST", "")) and os.environ.get("DOCKER_TLS_VERIFY"):
         tls = tls or os.environ.get("DOCKER_CERT_PATH") or str(Path.home() / ".docker")
-    url = engine or _socket_here()
+    url = engine or _find_socket()
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
         raise ConfigError(f"{url!r} is not the address of an engine: {error}") from None
     if parts.scheme == "unix" and parts.path and not parts.netloc:
-        return Address(url, path=unquote(parts.path))
+        return EngineAddress(url, path=unquote(parts.path))
     if parts.scheme in ("tcp", "http", "https") and parts.hostname:
-        context = _context(tls or None, needed=parts.scheme == "https")
-        return Address(url, host=parts.hostname, port=port or PORTS[context is not None], tls=context)
+        context = _load_tls_context(tls or None, needed=parts.scheme == "https")
+        return EngineAddress(url, host=parts.hostname, port=port or PORTS[context is not None], tls=context)
     if parts.scheme == "ssh" and parts.hostname and not parts.hostname.startswith("-"):
         user = [f"-l{unquote(parts.username)}"] if parts.username else []
-        return Address(url, ssh=(*user, *([f"-p{port}"] if port else []), "--", parts.hostname))
+        return EngineAddress(url, ssh=(*user, *([f"-p{port}"] if port else []), "--", parts.hostname))
     raise ConfigError(
         f"{url!r} is not the address of an engine; write unix:///path, tcp://host:port or ssh://user@host"
     )
 
 
-def _socket_here() -> str:
-    """The first socket that is there: the system's, a rootless Docker's, Podman's."""
+def _find_socket() -> str:
+    """Return the first existing socket: the system's, a rootless Docker's, Podman's."""
     own = os.environ.get("XDG_RUNTIME_DIR", "")
     places = [SOCKET, *([f"{own}/docker.sock", f"{own}/podman/podman.sock"] if own else []), "/run/podman/podman.sock"]
     return f"unix://{next(filter(os.path.exists, places), SOCKET)}"
 
 
-def _context(tls: str | ssl.SSLContext | None, needed: bool) -> ssl.SSLContext | None:
+def _load_tls_context(tls: str | ssl.SSLContext | None, needed: bool) -> ssl.SSLContext | None:
     if isinstance(tls, ssl.SSLContext):
         return tls
     if tls is None:

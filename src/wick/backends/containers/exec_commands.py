@@ -1,9 +1,9 @@
-"""Commands in a container by the engine's exec, where no daemon runs: slower, and the same to whoever asks.
+"""Commands in a container by the engine's exec, where no daemon runs: slower, with the same results.
 
-A command runs under a small sh script. What it starts carries a mark in its environment, by which it is found and ended
-when the command has ended, reached its time limit or was cancelled, and when wick itself is gone: one more process in
-there waits for that. A process that wiped its environment and left its parents is found as an orphan, once no other
-command runs: until then it could be another one's. If all that does not help, the container is started anew.
+A command runs under a small sh script. Its child processes carry a mark in their environment. By that mark they are
+found and ended when the command ends, times out or is cancelled. A lifeline process in the container does the same
+when wick itself ends. A process that cleared its environment and left its parents is ended as an orphan once no other
+command runs, as it could belong to that. As the last resort, the container is restarted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Literal
 from weakref import WeakSet
 
 from wick import constants
-from wick.backends.containers.engine import Engine, EngineError, Process
+from wick.backends.containers.engine import ContainerProcess, Engine, EngineError
 from wick.backends.containers.exec_lifeline import Lifeline
 from wick.backends.containers.shell_scripts import MARK, RUN, SHELL, escaped
 from wick.errors import BackendError
@@ -29,27 +29,27 @@ from wick.wickd.output_buffers import HeadTailBuffer
 from wick.workspace.results import CommandResult, JobInfo, JobOutput
 
 TIME_LIMIT, NO_SHELL = 124, (126, 127)  # exit codes
-LOOK_SECONDS = 1.0  # how often a silent command is looked at: something that holds its output open may outlive it
-LAST_SECONDS = 0.3  # for the last output of a command that has ended; what holds it open may have more to say for ever
-SETTLE_SECONDS = 0.2  # after which a container that nobody uses is tidied up
+LOOK_SECONDS = 1.0  # interval of checking a silent command: a child with its output open may outlive it
+LAST_SECONDS = 0.3  # to read the last output of an ended command, as a child may keep writing
+SETTLE_SECONDS = 0.2  # after which an unused container is cleaned up
 STREAMS: dict[int, Literal["stdout", "stderr"]] = {1: "stdout", 2: "stderr"}
 
 
 @dataclass(slots=True, eq=False)
-class _Call:
-    """One command on its way: what is known of it so far."""
+class _RunningCommand:
+    """A running command, and its output so far."""
 
     limit: float
     mark: str
     on_output: OnOutput | None = None
-    began: float = field(default_factory=time.monotonic)
+    started_at: float = field(default_factory=time.monotonic)
     outputs: dict[int, HeadTailBuffer] = field(
         default_factory=lambda: {
             n: HeadTailBuffer(constants.OUTPUT_HEAD_BYTES, constants.OUTPUT_TAIL_BYTES) for n in STREAMS
         }
     )
 
-    def take(self, pieces: list[tuple[int, bytes]]) -> None:
+    def receive(self, pieces: list[tuple[int, bytes]]) -> None:
         for stream, data in pieces:
             if stream in STREAMS:
                 self.outputs[stream].add(data)
@@ -66,72 +66,72 @@ class _Call:
             "truncated": out.truncated or err.truncated,
             "stdout_bytes": out.size,
             "stderr_bytes": err.size,
-            "seconds": time.monotonic() - self.began,
+            "seconds": time.monotonic() - self.started_at,
             "moved": [],
         }
 
 
-class Plain:
-    """Commands in one running container."""
+class ExecRunner:
+    """A runner of commands in one container by exec."""
 
     def __init__(self, engine: Engine, container: str) -> None:
         self._engine, self._container = engine, container
-        self._users = 0  # commands, jobs and terminals that have begun and not ended
-        self._jobs: dict[str, _Job] = {}
-        self._terminals: WeakSet[PlainTerminal] = WeakSet()
+        self._active_count = 0  # running commands, jobs and terminals
+        self._jobs: dict[str, _ExecJob] = {}
+        self._terminals: WeakSet[ExecTerminal] = WeakSet()
         self._name = secrets.token_hex(8)
         self._lifeline = Lifeline(engine, container, self._name)
-        self._entering = asyncio.Lock()  # whoever begins something waits until it is tidied up
-        self._timer: asyncio.TimerHandle | None = None
-        self._tidying: asyncio.Task[None] | None = None
-        self.tidy = asyncio.Event()  # set while no process of a command can be left
-        self.tidy.set()
+        self._begin_lock = asyncio.Lock()  # a new command waits for a running cleanup
+        self._cleanup_timer: asyncio.TimerHandle | None = None
+        self._cleanup_task: asyncio.Task[None] | None = None
+        self.cleaned_up = asyncio.Event()  # set while no process of a command can remain
+        self.cleaned_up.set()
         self._closed = False
 
-    def _mark(self) -> str:
+    def _new_mark(self) -> str:
         return f"{self._name}-{secrets.token_hex(12)}"
 
-    def _leave(self) -> None:
-        self._users -= 1
-        self.settle()
+    def _finish_command(self) -> None:
+        self._active_count -= 1
+        self.schedule_cleanup()
 
-    def settle(self) -> None:
-        """If nothing runs, what got away from a command is looked for in a moment."""
-        if self._timer is not None:
-            self._timer.cancel()
-        if not (self._users or self._closed):
-            self.tidy.clear()
-            self._timer = asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._begin_to_tidy)
+    def schedule_cleanup(self) -> None:
+        """Schedule a cleanup of escaped processes, if no command runs."""
+        if self._cleanup_timer is not None:
+            self._cleanup_timer.cancel()
+        if not (self._active_count or self._closed):
+            self.cleaned_up.clear()
+            self._cleanup_timer = asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._start_cleanup)
 
-    def _begin_to_tidy(self) -> None:
-        self._tidying = asyncio.create_task(self._tidy(), name="tidying up in a container")
+    def _start_cleanup(self) -> None:
+        self._cleanup_task = asyncio.create_task(self._clean_up(), name="tidying up in a container")
 
-    async def _tidy(self) -> None:
-        """Nothing runs: whoever is there all the same got away from a command. Who cannot be ended ends with all."""
-        async with self._entering:
-            if self._users:
+    async def _clean_up(self) -> None:
+        """End escaped processes, if no command runs; restart the container if that fails."""
+        async with self._begin_lock:
+            if self._active_count:
                 return
-            with suppress(BackendError, OSError):  # the container is gone, and all with it
-                if not await self._lifeline.tidy():
+            with suppress(BackendError, OSError):  # the container is gone with its processes
+                if not await self._lifeline.end_orphans():
                     path = f"/containers/{self._container}/restart"
-                    await self._engine.ask("POST", path, {"t": 0}, seconds=constants.LAUNCH_SECONDS)
-            self.tidy.set()
+                    await self._engine.request("POST", path, {"t": 0}, seconds=constants.LAUNCH_SECONDS)
+            self.cleaned_up.set()
 
-    async def _enter(self) -> None:
-        """Begin something, and see to it that somebody inside ends it if this program is killed."""
-        async with self._entering:
-            await self._lifeline.hold()
-            self._users += 1
-            self.tidy.clear()
+    async def _begin_command(self) -> None:
+        """Count a new command, after starting the lifeline that ends it if this process is killed."""
+        async with self._begin_lock:
+            await self._lifeline.ensure_running()
+            self._active_count += 1
+            self.cleaned_up.clear()
 
     @asynccontextmanager
-    async def _beginning(self) -> AsyncIterator[None]:
-        """Begin something that goes on by itself, if nothing goes wrong in here."""
-        await self._enter()
+    async def _begin_detached(self) -> AsyncIterator[None]:
+        """Begin a detached command; undo it if the block raises."""
+        await self._begin_command()
         try:
             yield
         except BaseException:
-            self._leave()
+            self._finish_command()
             raise
 
     async def run(
@@ -144,39 +144,39 @@ class Plain:
         env: Mapping[str, str] | None = None,
         on_output: OnOutput | None = None,
     ) -> CommandResult:
-        """Run a shell command to its end, its time limit, or until it is cancelled."""
-        await self._enter()
-        call = _Call(timeout, self._mark(), on_output)
+        """Run a shell command until it ends, times out or is cancelled."""
+        await self._begin_command()
+        call = _RunningCommand(timeout, self._new_mark(), on_output)
         try:
-            return await self._run(call, command, workdir, stdin, env)
+            return await self._run_command(call, command, workdir, stdin, env)
         finally:
-            self._leave()
+            self._finish_command()
 
-    async def _run(
-        self, call: _Call, command: str, workdir: str, stdin: bytes, env: Mapping[str, str] | None
+    async def _run_command(
+        self, call: _RunningCommand, command: str, workdir: str, stdin: bytes, env: Mapping[str, str] | None
     ) -> CommandResult:
-        process = await self._begin(call, command, workdir, stdin, env)
-        feeding = asyncio.create_task(_feed(process, stdin))
+        process = await self._start_process(call, command, workdir, stdin, env)
+        feeding = asyncio.create_task(_write_stdin(process, stdin))
         try:
             async with asyncio.timeout(call.limit):
-                await _listen(process, call)
+                await _collect_output(process, call)
                 code = await process.exit_code()
         except TimeoutError:
-            return await self._stop(process, call)
+            return await self._stop_at_limit(process, call)
         except (EngineError, OSError) as error:
             raise BackendError(f"the command began, and how it ended is not known: {error}", "unknown") from None
-        except BaseException:  # cancelled, or whoever gets the output has failed
+        except BaseException:  # cancelled, or the output callback raised
             await asyncio.shield(self.end(call.mark))
             raise
         finally:
             feeding.cancel()
             process.close()
             await asyncio.gather(feeding, return_exceptions=True)
-        return await self._ended(call, code, workdir)
+        return await self._build_result(call, code, workdir)
 
-    async def _begin(
-        self, call: _Call, command: str, workdir: str, stdin: bytes, env: Mapping[str, str] | None
-    ) -> Process:
+    async def _start_process(
+        self, call: _RunningCommand, command: str, workdir: str, stdin: bytes, env: Mapping[str, str] | None
+    ) -> ContainerProcess:
         argv = ["sh", "-c", RUN, "wick-run", escaped(workdir), call.mark, str(len(stdin)), escaped(command)]
         try:
             return await self.start(argv, stdin=bool(stdin), env=env)
@@ -184,76 +184,79 @@ class Plain:
             await asyncio.shield(self.end(call.mark))
             raise
 
-    async def _ended(self, call: _Call, code: int, workdir: str) -> CommandResult:
+    async def _build_result(self, call: _RunningCommand, code: int, workdir: str) -> CommandResult:
         if code == 125 and call.outputs[2].to_text() == call.mark:
             raise BackendError(f"the folder {workdir!r} cannot be entered", "not_found")
         if (
             code in NO_SHELL
-            and (said := call.outputs[1].to_text() + call.outputs[2].to_text())
-            and "exec failed" in said
-        ):
-            raise BackendError(f"the engine could not run the command: {said[:300]}", "failed")
+            and (output := call.outputs[1].to_text() + call.outputs[2].to_text())
+            and "exec failed" in output:
+            raise BackendError(f"the engine could not run the command: {output[:300]}", "failed")
         if code <= 128:
             return call.result(code, "")
-        await self.end(call.mark, gently=False)  # if it was our own shell that was ended, nobody has swept
-        return call.result(code, _signal_sentence(code))
+        await self.end(call.mark, gently=False)  # if our own shell was killed, its children are left
+        return call.result(code, _describe_signal(code))
 
-    async def _stop(self, process: Process, call: _Call) -> CommandResult:
-        """The time limit is reached: end everything, and take the output that is still on its way."""
+    async def _stop_at_limit(self, process: ContainerProcess, call: _RunningCommand) -> CommandResult:
+        """End a command at its time limit, and collect its remaining output."""
         gone = await self.end(call.mark)
         with suppress(TimeoutError, EngineError, OSError):
             async with asyncio.timeout(constants.END_SECONDS):
-                await _listen(process, call)
+                await _collect_output(process, call)
         error = f"the command was stopped after {call.limit:g} s, its time limit; give it more time"
         error += ", or run it in the background"
         return call.result(TIME_LIMIT, error if gone else f"{error}; not everything that it started could be ended")
 
     async def end(self, mark: str, *, gently: bool = True) -> bool:
-        """End what carries the mark; whether it is known to be gone."""
+        """End the processes with a mark; return True if they are known to have ended."""
         try:
             async with asyncio.timeout(constants.END_SECONDS + 2):
                 if gently:
-                    await self._lifeline.signal("TERM", mark)
+                    await self._lifeline.send_signal("TERM", mark)
                     await asyncio.sleep(constants.COMMAND_GRACE_SECONDS)
-                return await (self._lifeline.end_all() if self._users == 1 else self._lifeline.signal("KILL", mark))
+                return await (
+                    self._lifeline.end_all() if self._active_count == 1 else self._lifeline.send_signal("KILL", mark)
+                )
         except (BackendError, OSError):
             return False
 
-    async def start(self, argv: Sequence[str], *, stdin: bool = False, env: Mapping[str, str] | None = None) -> Process:
-        """Start a process in the container, to talk with."""
+    async def start(
+        self, argv: Sequence[str], *, stdin: bool = False, env: Mapping[str, str] | None = None
+    ) -> ContainerProcess:
+        """Start an attached process in the container."""
         return await self._engine.exec(self._container, argv, stdin=stdin, env=env)
 
-    async def script(self, text: str, *args: str, stdin: bytes = b"", most: int = 0) -> tuple[int, bytes, bytes]:
-        """Run a script of ours: its exit code, and what it printed, at most that many bytes of it."""
+    async def run_script(self, text: str, *args: str, stdin: bytes = b"", most: int = 0) -> tuple[int, bytes, bytes]:
+        """Run an internal script; return its exit code, stdout and stderr, of at most `most` bytes."""
         process = await self.start(["sh", "-c", text, "wick", *args], stdin=bool(stdin))
-        feeding = asyncio.create_task(_feed(process, stdin))
-        said = {1: bytearray(), 2: bytearray()}
+        feeding = asyncio.create_task(_write_stdin(process, stdin))
+        output = {1: bytearray(), 2: bytearray()}
         try:
             while pieces := await process.read():
                 for stream, data in pieces:
-                    said.setdefault(stream, bytearray()).extend(data)
-                if max(map(len, said.values())) > (most or constants.ENGINE_ANSWER_BYTES):
+                    output.setdefault(stream, bytearray()).extend(data)
+                if max(map(len, output.values())) > (most or constants.ENGINE_ANSWER_BYTES):
                     raise BackendError("the container answered with more than was asked for", "too_large")
-            return await process.exit_code(), bytes(said[1]), bytes(said[2])
+            return await process.exit_code(), bytes(output[1]), bytes(output[2])
         finally:
             feeding.cancel()
             process.close()
             await asyncio.gather(feeding, return_exceptions=True)
 
-    # -- in the background ------------------------------------------------------------------------------------------
+    # -- background jobs --------------------------------------------------------------------------------------------
 
     async def job(self, command: str, *, workdir: str, env: Mapping[str, str] | None = None) -> JobInfo:
         if sum(job.running for job in self._jobs.values()) >= constants.JOBS_AT_ONCE:
             raise BackendError(
                 f"{constants.JOBS_AT_ONCE} commands run in the background already; end one first", "failed"
             )
-        job = _Job(command, self._mark())
-        async with self._beginning():
+        job = _ExecJob(command, self._new_mark())
+        async with self._begin_detached():
             argv = ["sh", "-c", RUN, "wick-run", escaped(workdir), job.mark, "0", escaped(command)]
             process = await self.start(argv, env=env)
         self._jobs[job.id] = job
         job.task = asyncio.create_task(job.follow(process), name=f"wick job {job.id}")
-        job.task.add_done_callback(lambda _: self._leave())
+        job.task.add_done_callback(lambda _: self._finish_command())
         for old in [one.id for one in self._jobs.values() if not one.running][: -constants.JOBS_KEPT]:
             del self._jobs[old]
         return job.describe()
@@ -261,68 +264,68 @@ class Plain:
     def jobs(self) -> list[JobInfo]:
         return [job.describe() for job in self._jobs.values()]
 
-    def has(self, id: str) -> bool:
+    def has_job(self, id: str) -> bool:
         return id in self._jobs
 
     def job_output(self, id: str, *, offset: int = 0) -> JobOutput:
-        return self._job(id).read_since(offset)
+        return self._find_job(id).read_since(offset)
 
     async def end_job(self, id: str) -> JobInfo:
-        job = self._job(id)
+        job = self._find_job(id)
         if job.running:
             await self.end(job.mark)
             await asyncio.wait([job.task] if job.task else [], timeout=constants.END_SECONDS)
         return job.describe()
 
-    def _job(self, id: str) -> _Job:
+    def _find_job(self, id: str) -> _ExecJob:
         if id not in self._jobs:
             raise BackendError(f"there is no command {id!r} in the background", "not_found")
         return self._jobs[id]
 
-    async def terminal(self, rows: int, columns: int, *, workdir: str, env: Mapping[str, str]) -> PlainTerminal:
-        mark = self._mark()
-        argv, told = ["sh", "-c", SHELL, "wick", escaped(workdir)], {"TERM": "xterm", **env, MARK: mark}
-        async with self._beginning():
-            process = await self._engine.exec(self._container, argv, stdin=True, tty=(rows, columns), env=told)
+    async def terminal(self, rows: int, columns: int, *, workdir: str, env: Mapping[str, str]) -> ExecTerminal:
+        mark = self._new_mark()
+        argv, full_env = ["sh", "-c", SHELL, "wick", escaped(workdir)], {"TERM": "xterm", **env, MARK: mark}
+        async with self._begin_detached():
+            process = await self._engine.exec(self._container, argv, stdin=True, tty=(rows, columns), env=full_env)
 
         async def end() -> None:
             await self.end(mark)
-            self._leave()
+            self._finish_command()
 
-        terminal = PlainTerminal(process, end)
+        terminal = ExecTerminal(process, end)
         self._terminals.add(terminal)
         return terminal
 
     async def close(self) -> None:
-        """End what runs in the background and in terminals: the lifeline does, when it is let go."""
+        """End background jobs and terminals by closing the lifeline."""
         self._closed = True
-        self.settle()
+        self.schedule_cleanup()
         for terminal in self._terminals:
-            terminal.let_go()
-        tasks = [task for task in (*(job.task for job in self._jobs.values()), self._tidying) if task]
+            terminal.close_connection()
+        tasks = [task for task in (*(job.task for job in self._jobs.values()), self._cleanup_task) if task]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._lifeline.close()
         self._jobs.clear()
-        self.tidy.set()
+        self.cleaned_up.set()
 
 
-class _Job(BackgroundCommand):
-    """A command in the background, and the last of what it has printed."""
+class _ExecJob(BackgroundCommand):
+    """A background command, with its buffered output."""
 
     def __init__(self, command: str, mark: str) -> None:
         super().__init__(secrets.token_hex(4), command)
         self.mark = mark
         self.task: asyncio.Task[None] | None = None
 
-    async def follow(self, process: Process) -> None:
+    async def follow(self, process: ContainerProcess) -> None:
         try:
-            while pieces := await _look(process):
+            while pieces := await _read_output(process):
                 for _, data in pieces:
                     self.output.add(data)
             self.exit_code = await process.exit_code()
-            self.error = _signal_sentence(self.exit_code) if self.exit_code > 128 else ""
+            self.error = _describe_signal(self.exit_code) if self.exit_code > 128 else ""
         except (BackendError, OSError) as error:
             self.error = f"how it ended is not known: {error}"
         finally:
@@ -330,10 +333,10 @@ class _Job(BackgroundCommand):
             process.close()
 
 
-class PlainTerminal:
-    """A shell in a terminal of the engine's."""
+class ExecTerminal:
+    """A shell in a terminal of the engine."""
 
-    def __init__(self, process: Process, end: Callable[[], Awaitable[object]]) -> None:
+    def __init__(self, process: ContainerProcess, end: Callable[[], Awaitable[object]]) -> None:
         self._process, self._end, self._closed = process, end, False
 
     async def read(self) -> bytes:
@@ -342,7 +345,7 @@ class PlainTerminal:
         return b""
 
     async def write(self, data: bytes) -> None:
-        with suppress(OSError):  # a shell that has ended reads nothing more
+        with suppress(OSError):  # the shell has ended
             self._process.write(data)
             await self._process.drain()
 
@@ -350,23 +353,23 @@ class PlainTerminal:
         with suppress(EngineError):
             await self._process.resize(rows, columns)
 
-    def let_go(self) -> None:
+    def close_connection(self) -> None:
         self._process.close()
 
     async def close(self) -> None:
-        self.let_go()
+        self.close_connection()
         if not self._closed:
             self._closed = True
             await self._end()
 
 
-async def _listen(process: Process, call: _Call) -> None:
-    while pieces := await _look(process):
-        call.take(pieces)
+async def _collect_output(process: ContainerProcess, call: _RunningCommand) -> None:
+    while pieces := await _read_output(process):
+        call.receive(pieces)
 
 
-async def _look(process: Process) -> list[tuple[int, bytes]]:
-    """The next output; none at the end, which is when the command has ended, whoever holds its output open."""
+async def _read_output(process: ContainerProcess) -> list[tuple[int, bytes]]:
+    """Return the next output; empty once the command has ended, even if a child has its output open."""
     patience = LOOK_SECONDS
     while True:
         try:
@@ -375,19 +378,19 @@ async def _look(process: Process) -> list[tuple[int, bytes]]:
         except TimeoutError:
             if patience == LAST_SECONDS:
                 return []
-            if not await process.running():  # its last words may have come while that was asked
+            if not await process.is_running():  # more output may have arrived during the request
                 patience = LAST_SECONDS
 
 
-async def _feed(process: Process, data: bytes) -> None:
-    with suppress(OSError):  # it does not read all of its input, as it may
+async def _write_stdin(process: ContainerProcess, data: bytes) -> None:
+    with suppress(OSError):  # a command need not read all of its stdin
         for at in range(0, len(data), constants.ENGINE_BUFFER_BYTES):
             process.write(data[at : at + constants.ENGINE_BUFFER_BYTES])
             await process.drain()
 
 
-def _signal_sentence(code: int) -> str:
-    """Best effort: to a shell, 137 is a command that was killed as well as one that exited with 137."""
+def _describe_signal(code: int) -> str:
+    """Describe the signal of an exit code above 128; a shell cannot tell 128 + signal from a plain exit code."""
     try:
         name = signal.Signals(code - 128).name
     except ValueError:

@@ -1,4 +1,4 @@
-"""Somebody inside a container who ends processes there: when told to, and when nobody is there any more to tell."""
+"""A script inside a container that ends processes: on request, and when the connection to wick is lost."""
 
 from __future__ import annotations
 
@@ -7,82 +7,82 @@ from contextvars import Context
 from typing import Literal
 
 from wick._internal.tasks import run_detached
-from wick.backends.containers.engine import Engine, Process
+from wick.backends.containers.engine import ContainerProcess, Engine
 from wick.backends.containers.shell_scripts import LIFELINE
 from wick.errors import BackendError
 
-ANSWER_SECONDS = 5.0  # for what takes milliseconds, unless somebody leaves it no processor
+ANSWER_SECONDS = 5.0  # usually milliseconds, unless commands use all CPU time
 
 
 class Lifeline:
-    """A script in a container. `name` is how the marks of all begin whom it may have to end."""
+    """The script in a container. `name` is the prefix of the marks of all processes that it may end."""
 
     def __init__(self, engine: Engine, container: str, name: str) -> None:
         self._engine, self._container, self._name = engine, container, name
-        self._process: Process | None = None
-        self._keeper: asyncio.Task[None] | None = None
-        self._asking = asyncio.Lock()
-        self._asked, self._said = 0, b""
+        self._process: ContainerProcess | None = None
+        self._holder: asyncio.Task[None] | None = None
+        self._lock = asyncio.Lock()
+        self._order_count, self._buffer = 0, b""
         self._closed = False
 
-    async def hold(self) -> None:
-        """See to it that it is there."""
-        if not self._lives:
-            async with self._asking:
-                await self._held()
+    async def ensure_running(self) -> None:
+        """Start the script if it does not run."""
+        if not self._is_running:
+            async with self._lock:
+                await self._ensure_process()
 
     @property
-    def _lives(self) -> bool:
-        return self._process is not None and not self._process.over  # a command may have ended it
+    def _is_running(self) -> bool:
+        return self._process is not None and not self._process.is_over  # a command may have killed it
 
-    async def _held(self) -> Process:
-        if not self._lives:
-            await self._let_go()
+    async def _ensure_process(self) -> ContainerProcess:
+        if not self._is_running:
+            await self._release_process()
             argv = ["sh", "-c", LIFELINE, "wick", self._name]
             process = await run_detached(self._engine.exec(self._container, argv, stdin=True))
             if self._closed:
                 process.close()
-                raise BackendError("the container was let go of meanwhile", "not_running")
-            self._process, self._said = process, b""
-            self._keeper = asyncio.create_task(_keep(process), name="a lifeline", context=Context())
+                raise BackendError("the container was released meanwhile", "not_running")
+            self._process, self._buffer = process, b""
+            self._holder = asyncio.create_task(_hold_process(process), name="a lifeline", context=Context())
         assert self._process is not None
         return self._process
 
-    async def signal(self, signal: Literal["TERM", "KILL"], mark: str) -> bool:
-        """Signal all that carry a mark; whether that was done."""
-        return await self._ask(f"{signal} {mark}")
+    async def send_signal(self, signal: Literal["TERM", "KILL"], mark: str) -> bool:
+        """Signal all processes with a mark; return True on success."""
+        return await self._send_order(f"{signal} {mark}")
 
     async def end_all(self) -> bool:
-        """End all that was begun; whether nobody is left."""
-        return await self._ask("all")
+        """End all marked processes; return True if none is left."""
+        return await self._send_order("all")
 
-    async def tidy(self) -> bool:
-        """Nothing runs that is known: end who is there all the same; whether nobody is left."""
-        return await self._ask("tidy")
+    async def end_orphans(self) -> bool:
+        """End processes that escaped their command, while no command runs; return True if none is left."""
+        return await self._send_order("tidy")
 
-    async def _ask(self, order: str) -> bool:
-        """Have something done. If it was ended meanwhile, the next one does it."""
-        async with self._asking:
+    async def _send_order(self, order: str) -> bool:
+        """Send an order to the script; restart the script once if it was killed."""
+        async with self._lock:
             for _ in range(2):
-                process = await self._held()
+                process = await self._ensure_process()
                 try:
                     async with asyncio.timeout(ANSWER_SECONDS):
-                        if answer := await self._answer(process, order):
+                        if answer := await self._read_reply(process, order):
                             return answer == b"0"
                 except TimeoutError:
                     return False
                 except OSError:
-                    await self._let_go()
+                    await self._release_process()
             return False
 
-    async def _answer(self, process: Process, order: str) -> bytes:
-        """What it says to this; there may be answers that nobody waited for. Nothing if it has ended."""
-        self._asked += 1
-        number = b"%d" % self._asked
+    async def _read_reply(self, process: ContainerProcess, order: str) -> bytes:
+        """Send an order and return its reply, skipping earlier replies; empty if the script has ended."""
+        self._order_count += 1
+        number = b"%d" % self._order_count
         process.write(b"%b %b\n" % (number, order.encode()))
         while pieces := await process.read():
-            self._said += b"".join(data for stream, data in pieces if stream == 1)
-            *lines, self._said = self._said.split(b"\n")
+            self._buffer += b"".join(data for stream, data in pieces if stream == 1)
+            *lines, self._buffer = self._buffer.split(b"\n")
             for line in lines:
                 asked, _, answer = line.partition(b" ")
                 if asked == number:
@@ -90,19 +90,19 @@ class Lifeline:
         return b""
 
     async def close(self) -> None:
-        """Let it go for good: it ends all that was begun, and itself."""
+        """Close the connection: the script ends all marked processes, and itself."""
         self._closed = True
-        await self._let_go()
+        await self._release_process()
 
-    async def _let_go(self) -> None:
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.gather(self._keeper, return_exceptions=True)
-        self._process = self._keeper = None
+    async def _release_process(self) -> None:
+        if self._holder is not None:
+            self._holder.cancel()
+            await asyncio.gather(self._holder, return_exceptions=True)
+        self._process = self._holder = None
 
 
-async def _keep(process: Process) -> None:
-    """Hold on to a process for as long as the event loop runs."""
+async def _hold_process(process: ContainerProcess) -> None:
+    """Hold a process until the task is cancelled or the event loop ends."""
     try:
         await asyncio.Event().wait()
     finally:

@@ -1,6 +1,6 @@
-"""The life of a backend's container: made when it is needed, found again, given a daemon, let go, removed.
+"""The lifecycle of a backend's container: created on demand, reused, given a daemon, and removed.
 
-What is connected belongs to an event loop, so each loop has a `Link` of its own to the one container.
+Connections belong to an event loop, so each loop has its own `ContainerLink` to the container.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from wick._internal.tasks import run_detached
 from wick._internal.worker_threads import run_in_thread
 from wick.backends.containers import socket_folder
 from wick.backends.containers.container import Container
-from wick.backends.containers.daemon_launch import Launched, NoDaemon, launch
+from wick.backends.containers.daemon_launch import DaemonUnavailable, LaunchedDaemon, launch_daemon
 from wick.backends.containers.engine import Engine
-from wick.backends.containers.exec_commands import Plain
+from wick.backends.containers.exec_commands import ExecRunner
 from wick.backends.containers.mount_guard import MountGuards
 from wick.backends.containers.shell_files import ShellFiles
-from wick.backends.containers.spec import Plan
+from wick.backends.containers.spec import ContainerSpec
 from wick.backends.daemon_client import Daemon
 from wick.errors import BackendError
 from wick.protocols import Status
@@ -30,42 +30,42 @@ from wick.wickd import zipapp
 
 
 @dataclass(slots=True, eq=False)
-class Link:
-    """What one event loop has of the container."""
+class ContainerLink:
+    """The connections of one event loop to the container."""
 
     guards: MountGuards
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    container: str = ""  # its id; another one has another daemon
+    container: str = ""  # its id; a new container has a new daemon
     env: dict[str, str] = field(default_factory=dict)
-    plain: Plain | None = None
+    exec_runner: ExecRunner | None = None
     files: ShellFiles | None = None
-    launched: Launched | None = None
-    why: str = ""  # there is no daemon
-    retry_at: float = 0.0  # when one is tried again
+    launched: LaunchedDaemon | None = None
+    no_daemon_reason: str = ""  # a message, if there is no daemon
+    retry_at: float = 0.0  # when to try the daemon again
     seen_at: float = float("-inf")  # when the container was last known to run
-    over: bool = False  # it was let go for good
+    is_over: bool = False  # the backend was stopped
 
     @property
     def daemon(self) -> Daemon | None:
         return self.launched.daemon if self.launched and self.launched.daemon.alive else None
 
 
-class Life:
-    """A container that is there when it is asked for, and the links of event loops to it."""
+class ContainerLifecycle:
+    """A container that is started on demand, and the links of event loops to it."""
 
-    def __init__(self, engine: Engine, plan: Plan, *, daemon: str, protect: Sequence[str], pull: bool) -> None:
-        self.engine, self.plan = engine, plan
+    def __init__(self, engine: Engine, plan: ContainerSpec, *, daemon: str, protect: Sequence[str], pull: bool) -> None:
+        self.engine, self.spec = engine, plan
         self.status = Status("idle")
-        self.begun = False  # whether there may be a container
+        self.may_exist = False  # True if a container may exist
         self.token = secrets.token_urlsafe(32)
-        self._how, self._protect, self._pull = daemon, tuple(protect), pull
+        self._daemon_transport, self._protect, self._pull = daemon, tuple(protect), pull
         # The folders of this host that commands can write; those of another machine cannot be watched from here.
-        self.watched = plan.shared_folders() if engine.address.local else []
-        self._links: WeakKeyDictionary[asyncio.AbstractEventLoop, Link] = WeakKeyDictionary()
+        self.watched = plan.shared_folders() if engine.address.is_local else []
+        self._links: WeakKeyDictionary[asyncio.AbstractEventLoop, ContainerLink] = WeakKeyDictionary()
 
     @property
-    def link(self) -> Link | None:
-        """The link of this event loop, if it has one."""
+    def link(self) -> ContainerLink | None:
+        """The link of the running event loop, if it has one."""
         return self._links.get(asyncio.get_running_loop())
 
     @property
@@ -73,15 +73,15 @@ class Life:
         return any(link.daemon is not None for link in self._links.values())
 
     async def end(self) -> None:
-        """Let go of the container, and remove it."""
+        """Release the connections, and remove the container."""
         link = self._links.pop(asyncio.get_running_loop(), None)
         try:
             if link is not None:
-                async with link.lock:  # whoever launches it now is waited for
-                    link.over = True
-                    await _let_go(link)
-            if self.begun:
-                await (await self._container()).remove()
+                async with link.lock:  # wait for a concurrent launch
+                    link.is_over = True
+                    await _release_link(link)
+            if self.may_exist:
+                await (await self._build_container()).remove()
         except BackendError as error:
             self.status = Status("error", str(error))
             raise
@@ -89,38 +89,38 @@ class Life:
             if link is not None:
                 await link.guards.close()
             await self.engine.close()
-        if self.plan.shared:
-            socket_folder.remove(self.plan.shared)
+        if self.spec.shared:
+            socket_folder.remove_folder(self.spec.shared)
         self.status = Status("idle")
 
-    async def ready(self) -> Link:
-        """This event loop's link to the running container, with a daemon if there can be one."""
+    async def ensure_ready(self) -> ContainerLink:
+        """Return this event loop's link to the running container, with a daemon if possible."""
         loop = asyncio.get_running_loop()
         link = self._links.get(loop)
         if link is None:
-            link = self._links[loop] = Link(MountGuards(self.watched, self.plan.workdir, self._protect))
+            link = self._links[loop] = ContainerLink(MountGuards(self.watched, self.spec.workdir, self._protect))
         if link.daemon is None:
             async with link.lock:
-                if link.over:
+                if link.is_over:
                     raise BackendError("the container was stopped meanwhile", "not_running")
                 if not self._is_fresh(link):
-                    await run_detached(self._launch(link))
+                    await run_detached(self._launch_container(link))
         return link
 
-    def _is_fresh(self, link: Link) -> bool:
-        """Whether somebody else has got the daemon, or the container was there a moment ago and no daemon is due."""
+    def _is_fresh(self, link: ContainerLink) -> bool:
+        """Return True if the link has a daemon, or the container was seen recently and no daemon retry is due."""
         now = asyncio.get_running_loop().time()
         if link.daemon is not None:
             return True
         return now < link.seen_at + constants.CONTAINER_FRESH_SECONDS and not self._wants_daemon(link)
 
-    async def _launch(self, link: Link) -> None:
+    async def _launch_container(self, link: ContainerLink) -> None:
         if self.status.state != "launched":
             self.status = Status("launching")
         try:
-            container, self.begun = await self._container(), True
-            found = await container.ensure()
-            await self._move_in(link, found)
+            container, self.may_exist = await self._build_container(), True
+            found = await container.ensure_running()
+            await self._adopt_container(link, found)
             if self._wants_daemon(link):
                 await self._start_daemon(link, container, found)
         except BackendError as error:
@@ -130,56 +130,56 @@ class Life:
             self.status = Status("idle" if self.status.state == "launching" else self.status.state)
             raise
         link.seen_at = asyncio.get_running_loop().time()
-        self.status = Status("launched", link.why)
+        self.status = Status("launched", link.no_daemon_reason)
 
-    async def _container(self) -> Container:
+    async def _build_container(self) -> Container:
         code = await run_in_thread(zipapp.build_zipapp, "wickd")
-        return Container(self.engine, self.plan, daemon=code, pull=self._pull)
+        return Container(self.engine, self.spec, daemon=code, pull=self._pull)
 
-    async def _move_in(self, link: Link, found: dict[str, Any]) -> None:
-        """Take the container as it is now; it may not be the one that was there before."""
+    async def _adopt_container(self, link: ContainerLink, found: dict[str, Any]) -> None:
+        """Reset the link if the container is a new one."""
         container = str(found["Id"])
         if link.container == container:
             return
-        await _let_go(link)
-        link.container, link.why, link.retry_at = container, "", 0.0
+        await _release_link(link)
+        link.container, link.no_daemon_reason, link.retry_at = container, "", 0.0
         link.env = dict(line.partition("=")[::2] for line in found["Config"].get("Env") or [])
-        link.plain = link.guards.plain = Plain(self.engine, container)
-        link.files = ShellFiles(link.plain, self.plan.workdir, self._protect)
+        link.exec_runner = link.guards.exec_runner = ExecRunner(self.engine, container)
+        link.files = ShellFiles(link.exec_runner, self.spec.workdir, self._protect)
 
-    def lost(self, link: Link, error: BackendError) -> None:
-        """The container, or its engine, is not there as it was a moment ago."""
+    def mark_lost(self, link: ContainerLink, error: BackendError) -> None:
+        """Record that the container or its engine was lost."""
         link.seen_at = float("-inf")
         self.status = Status("error", str(error))
 
-    def settle(self) -> None:
-        """The daemon is lost, and whoever got away from it is to be ended."""
-        if (link := self.link) and link.plain:
-            link.plain.settle()
+    def schedule_cleanup(self) -> None:
+        """Schedule a cleanup of the processes that a lost daemon left."""
+        if (link := self.link) and link.exec_runner:
+            link.exec_runner.schedule_cleanup()
 
-    def _wants_daemon(self, link: Link) -> bool:
-        return self._how != "none" and asyncio.get_running_loop().time() >= link.retry_at
+    def _wants_daemon(self, link: ContainerLink) -> bool:
+        return self._daemon_transport != "none" and asyncio.get_running_loop().time() >= link.retry_at
 
-    async def _start_daemon(self, link: Link, container: Container, found: dict[str, Any]) -> None:
-        """Start it, or note why there is none: commands then go through the engine's exec."""
+    async def _start_daemon(self, link: ContainerLink, container: Container, found: dict[str, Any]) -> None:
+        """Start the daemon, or record why there is none: commands then use the engine's exec."""
         if link.launched is not None:
             await link.launched.close()
             link.launched = None
-            self.settle()
+            self.schedule_cleanup()
         try:
-            link.launched = await launch(container, found, self._how, self.token)
-            link.why = ""
-        except NoDaemon as reason:
-            link.why = f"commands go through the engine's exec, for {reason}"
+            link.launched = await launch_daemon(container, found, self._daemon_transport, self.token)
+            link.no_daemon_reason = ""
+        except DaemonUnavailable as reason:
+            link.no_daemon_reason = f"commands go through the engine's exec, for {reason}"
             link.retry_at = (
                 float("inf") if reason.final else asyncio.get_running_loop().time() + constants.DAEMON_PAUSE_SECONDS
             )
 
 
-async def _let_go(link: Link) -> None:
-    """End the connection to a daemon, and what this loop follows in the background."""
+async def _release_link(link: ContainerLink) -> None:
+    """Close the connection to the daemon, and the background jobs of this loop."""
     if link.launched is not None:
         await link.launched.close()
-    if link.plain is not None:
-        await link.plain.close()
-    link.launched = link.plain = link.files = None
+    if link.exec_runner is not None:
+        await link.exec_runner.close()
+    link.launched = link.exec_runner = link.files = None

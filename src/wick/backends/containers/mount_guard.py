@@ -20,9 +20,9 @@ from typing import Any
 
 from wick import constants
 from wick._internal.worker_threads import run_in_thread
-from wick.backends.containers.exec_commands import Plain
-from wick.backends.daemon_client import on_host
-from wick.backends.workspace_guard import WorkspaceGuard, explain_moved, explain_stuck, to_its_end
+from wick.backends.containers.exec_commands import ExecRunner
+from wick.backends.daemon_client import get_host_daemon
+from wick.backends.workspace_guard import WorkspaceGuard, explain_moved, explain_stuck, run_to_completion
 from wick.errors import BackendError
 from wick.workspace.results import CommandResult, JobInfo
 
@@ -40,10 +40,10 @@ class MountGuard:
         """Have the folders watched. A folder that this host does not have is on another machine."""
         for source, target in self._owner.folders:
             if await self._owner.has_here(source):
-                daemon, show = await on_host(), self._owner.show_in(target)
+                daemon, show = await get_host_daemon(), self._owner.show_in(target)
                 guard = WorkspaceGuard(daemon, source, self._owner.protect, contained=True, show=show)
                 self._guards.append(guard)
-                await to_its_end(guard.begin())
+                await run_to_completion(guard.begin())
 
     async def end(self) -> None:
         """Settle the changes. Where processes may be left for a moment, a trailing guard continues."""
@@ -75,7 +75,7 @@ class MountGuards:
 
     def __init__(self, folders: Sequence[tuple[str, str]], workdir: str, protect: Sequence[str]) -> None:
         self.folders, self.protect, self._workdir = folders, protect, workdir
-        self.plain: Plain | None = None  # where processes may outlive their command for a moment
+        self.exec_runner: ExecRunner | None = None  # where processes may outlive their command for a moment
         self.open: set[MountGuard] = set()
         self._here: set[str] = set()  # folders that exist on this host
         self._jobs: dict[tuple[Hashable, str], MountGuard] = {}
@@ -108,7 +108,7 @@ class MountGuards:
         return guard
 
     @asynccontextmanager
-    async def held(self) -> AsyncIterator[MountGuard]:
+    async def guard_command(self) -> AsyncIterator[MountGuard]:
         """Watch the folders while a command runs."""
         guard = await self.begin()
         try:
@@ -156,8 +156,8 @@ class MountGuards:
 
     async def trail(self) -> None:
         """Without wickd in the container, a process can outlive its command for a moment: watch until it is ended."""
-        plain = self.plain
-        if plain is None or plain.tidy.is_set() or self._trailing or not self.folders:
+        plain = self.exec_runner
+        if plain is None or plain.cleaned_up.is_set() or self._trailing or not self.folders:
             return
         self._trailing = True
         try:
@@ -168,9 +168,9 @@ class MountGuards:
             self._trailing = False
             raise
 
-    async def _trail(self, plain: Plain, guard: MountGuard) -> None:
+    async def _trail(self, plain: ExecRunner, guard: MountGuard) -> None:
         try:
-            await plain.tidy.wait()
+            await plain.cleaned_up.wait()
         finally:
             self._trailing = False
             await guard.end_now()
@@ -181,7 +181,7 @@ class MountGuards:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """The container is gone: settle its last changes, and stop watching."""
+        """Settle the last changes of a removed container, and stop watching."""
         for task in [*self._tasks]:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -190,6 +190,6 @@ class MountGuards:
         self._jobs.clear()
         if self._here:
             with suppress(BackendError):
-                daemon = await on_host()
+                daemon = await get_host_daemon()
                 for source in self._here:
                     await daemon.unwatch(source)

@@ -20,7 +20,7 @@ from typing import Literal, NoReturn
 
 from wick import constants
 from wick._internal.worker_threads import run_in_thread
-from wick.backends.containers.exec_commands import Plain
+from wick.backends.containers.exec_commands import ExecRunner
 from wick.backends.containers.shell_protocol import BLOCK, SCRIPT, TREE_BYTES, Place, Talk
 from wick.backends.containers.shell_scripts import MARK, escaped
 from wick.backends.containers.shell_tree import Tree, TreeWalk, records
@@ -51,7 +51,7 @@ HELD_BYTES = 64_000_000  # of one file that is searched
 class ShellFiles:
     """The files of a workspace in a container; each method answers as a backend's method of that name does."""
 
-    def __init__(self, plain: Plain, root: str, protect: Sequence[str] = PROTECTED) -> None:
+    def __init__(self, plain: ExecRunner, root: str, protect: Sequence[str] = PROTECTED) -> None:
         self._plain, self._root, self._protected = plain, root, ProtectedNames(protect)
         self._editing = asyncio.Lock()
 

@@ -11,7 +11,7 @@ import os
 import re
 from dataclasses import dataclass
 
-from wick.backends.containers.engine import Process
+from wick.backends.containers.engine import ContainerProcess
 from wick.backends.containers.shell_scripts import DECODE
 from wick.errors import BackendError
 from wick.workspace.globs import HEAVY
@@ -203,7 +203,7 @@ class Place:
 class Talk:
     """One run of the script."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: ContainerProcess) -> None:
         self._process = process
         self._buffer, self._said = bytearray(), bytearray()
         self._over = False

@@ -1,6 +1,6 @@
-"""A folder that a container shares with this machine, for the daemon's socket.
+"""A folder shared by a container and this machine, for the daemon's socket.
 
-The container may write there, so nothing in it is trusted: what looks like the socket may be a link to another one.
+The container can write there, so its content is not trusted: the socket may be a link to another one.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from wick.errors import BackendError
 SOCKET = "wick-daemon.sock"
 
 
-def place(id: str) -> str:
-    """Where the folder of a container is; the same after a restart."""
+def folder_path(id: str) -> str:
+    """Return the path of a container's folder, which is stable across restarts."""
     return str(Path(tempfile.gettempdir()).resolve() / f"wick-{os.getuid()}" / id / "tmp")
 
 
-def make(path: str) -> None:
-    """Make it, in a folder that nobody else may enter."""
+def create_folder(path: str) -> None:
+    """Create the folder, below a folder with mode 0700."""
     ours = Path(path).parent.parent
     ours.mkdir(mode=0o700, exist_ok=True)
     found = ours.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise BackendError(f"{ours} is not a folder that only wick may enter; remove it", "denied")
     Path(path).mkdir(parents=True, exist_ok=True)
-    os.chmod(path, 0o1777)  # the container's user is another one than ours
+    os.chmod(path, 0o1777)  # the container's user differs from ours
 
 
-def remove(path: str) -> None:
-    """Remove it, and the folder that holds it if no other is left there."""
+def remove_folder(path: str) -> None:
+    """Remove the folder, and its parent if that is empty."""
     shutil.rmtree(Path(path).parent, ignore_errors=True)
     with suppress(OSError):
         Path(path).parent.parent.rmdir()
 
 
-def connect(path: str) -> socket.socket:
-    """A connection to the socket in the folder, if that is what is there; links are not followed."""
+def connect_socket(path: str) -> socket.socket:
+    """Connect to the socket in the folder without following links."""
     folder = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         found = os.open(SOCKET, os.O_PATH | os.O_NOFOLLOW, dir_fd=folder)

@@ -1,8 +1,8 @@
-"""Which container is wanted: what a config says, checked; and what that is in the engine's words.
+"""The specification of a container: a validated config, and the engine's request body for it.
 
-What confines a container is decided here and nowhere else: its user is not root, it has no capabilities and cannot get
-any, its memory, processes and processors are limited, it has no network unless it was given one, and no socket of an
-engine is ever mounted. It has wick's own seccomp profile; the engine's AppArmor profile stays on.
+This module alone decides the confinement of a container. Its user is not root, and it has no capabilities and cannot
+gain any. Its memory, processes and CPUs are limited. It has no network unless configured, and an engine's socket is
+never mounted. It has wick's own seccomp profile; the engine's AppArmor profile stays on.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from wick import constants
 from wick.backends.containers.seccomp_profile import profile
 from wick.errors import ConfigError
 
-UID = 1000  # who commands run as, where the image does not say
-PLACE = "/.wickd"  # where the daemon lies inside; only root may write there
+UID = 1000  # of commands, if the image has no user
+DAEMON_FOLDER = "/.wickd"  # of wickd in the container; writable by root only
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-PORT = 9090  # of the daemon, where it listens on one
+PORT = 9090  # of the daemon with the tcp transport
 NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}")
 SOCKETS = ("docker.sock", "podman/podman.sock", "containerd/containerd.sock", "crio/crio.sock")
 NO_NEW_PRIVILEGES = "no-new-privileges"
-FOREVER = ("sh", "-c", "while :; do sleep 86400; done")  # what the container itself does
-CPU_PERIOD = 100_000  # microseconds; a quota is a part of it, or several times it
-MEMORY = "rw,exec,nosuid,nodev,size="  # a folder in memory
+IDLE_COMMAND = ("sh", "-c", "while :; do sleep 86400; done")  # the main process of the container
+CPU_PERIOD = 100_000  # microseconds; the quota is a multiple of it
+TMPFS_OPTIONS = "rw,exec,nosuid,nodev,size="  # of a tmpfs
 UNITS = {"": 1, "b": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """What a container may use: bytes of memory, processes, processors, and bytes of /tmp (which is memory)."""
+class ContainerLimits:
+    """The limits of a container: bytes of memory, processes, CPUs, and bytes of /tmp (a tmpfs)."""
 
     memory: int = constants.CONTAINER_MEMORY
     pids: int = constants.CONTAINER_PIDS
@@ -41,11 +41,11 @@ class Limits:
     tmp: int = constants.CONTAINER_TMP_BYTES
 
     @classmethod
-    def read(cls, given: Mapping[str, float | str] | Limits | None) -> Limits:
-        """Limits as a config has them: `{"memory": "512m", "pids": 100}`."""
-        if isinstance(given, Limits):
+    def parse(cls, given: Mapping[str, float | str] | ContainerLimits | None) -> ContainerLimits:
+        """Parse the limits of a config: `{"memory": "512m", "pids": 100}`."""
+        if isinstance(given, ContainerLimits):
             return given
-        known = {"memory": _bytes, "tmp": _bytes, "pids": int, "cpus": float}
+        known = {"memory": _parse_bytes, "tmp": _parse_bytes, "pids": int, "cpus": float}
         if unknown := set(given or {}) - known.keys():
             raise ConfigError(f"there is no limit named {sorted(unknown)[0]!r}; the limits are {', '.join(known)}")
         try:
@@ -58,7 +58,7 @@ class Limits:
             raise ConfigError("a limit is a number above 0, or a size such as '512m'")
 
 
-def _bytes(value: float | str) -> int:
+def _parse_bytes(value: float | str) -> int:
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([bkmg]?)(?:i?b)?\s*", str(value).lower())
     if not found:
         raise ValueError(f"{value!r} is not a size")
@@ -66,8 +66,8 @@ def _bytes(value: float | str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """Which container is wanted."""
+class ContainerSpec:
+    """The specification of a container."""
 
     id: str
     image: str
@@ -76,12 +76,12 @@ class Plan:
     server: str = ""
     user: str = ""
     network: str = "none"
-    limits: Limits = field(default_factory=Limits)
+    limits: ContainerLimits = field(default_factory=ContainerLimits)
     env: Mapping[str, str] = field(default_factory=dict)
-    mounts: tuple[str, ...] = ()  # source:target[:ro]
+    binds: tuple[str, ...] = ()  # source:target[:ro]
     read_only: bool = False
     publish: bool = False  # the daemon's port, on loopback
-    shared: str = ""  # a folder of this machine that is the container's /tmp
+    shared: str = ""  # a folder of this machine, mounted as the container's /tmp
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.id):
@@ -90,7 +90,7 @@ class Plan:
             raise ConfigError("Docker needs the name of an image, such as python:3.12-slim")
         if not self.workdir.startswith("/") or posixpath.normpath(self.workdir) != self.workdir:
             raise ConfigError(f"workdir is an absolute path inside the container; this is {self.workdir!r}")
-        if self.workdir == "/" or _within(self.workdir, "/tmp") or _within(self.workdir, PLACE):
+        if self.workdir == "/" or _is_within(self.workdir, "/tmp") or _is_within(self.workdir, DAEMON_FOLDER):
             raise ConfigError(f"workdir cannot be {self.workdir!r}; choose a folder such as /workspace")
         if self.network == "host" or self.network.startswith(("container:", "ns:")) or not self.network:
             raise ConfigError(f"network {self.network!r} is not confined; use 'none', 'own', or the name of a network")
@@ -102,76 +102,76 @@ class Plan:
         return f"wick-{self.id}"
 
     @property
-    def bound(self) -> bool:
-        """Whether the workspace is a folder of the engine's machine: its owner and mode are not ours to change."""
-        return any(mount.startswith("/") and _within(self.workdir, mount.split(":")[1]) for mount in self.mounts)
+    def is_host_folder(self) -> bool:
+        """True if the workspace is a folder of the engine's machine, whose owner and mode must not change."""
+        return any(mount.startswith("/") and _is_within(self.workdir, mount.split(":")[1]) for mount in self.binds)
 
     @property
-    def mounted(self) -> bool:
-        """Whether the workspace outlives the container."""
-        return any(_within(self.workdir, mount.split(":")[1]) for mount in self.mounts)
+    def is_mounted(self) -> bool:
+        """True if the workspace is mounted and outlives the container."""
+        return any(_is_within(self.workdir, mount.split(":")[1]) for mount in self.binds)
 
     def shared_folders(self) -> list[tuple[str, str]]:
         """Return the folders of the engine's machine that commands may write as part of the workspace.
 
         Each is a pair of its path there and its path in the container.
         """
-        found = [(source, target) for source, target, *mode in (mount.split(":") for mount in self.mounts) if not mode]
+        found = [(source, target) for source, target, *mode in (mount.split(":") for mount in self.binds) if not mode]
         return [
             (source, target)
             for source, target in found
-            if source.startswith("/") and (_within(self.workdir, target) or _within(target, self.workdir))
+            if source.startswith("/") and (_is_within(self.workdir, target) or _is_within(target, self.workdir))
         ]
 
-    def says(self) -> str:
-        """What confines the container, for people."""
+    def describe(self) -> str:
+        """Describe the confinement of the container for the user."""
         network = {"none": "no network", "own": "a network of its own"}.get(self.network, f"the network {self.network}")
         who = "as root inside" if self.user.partition(":")[0] in ("0", "root") else "not as root"
         memory = f"{self.limits.memory / 1_000_000:g} MB of memory"
-        folders = [mount.partition(":")[0] for mount in self.mounts if mount.startswith("/")]
+        folders = [mount.partition(":")[0] for mount in self.binds if mount.startswith("/")]
         sharing = f"; it shares {', '.join(folders)} with the engine's machine" if folders else ""
         return (
             f"commands run in a container of {self.image}, {who}, without capabilities, with {network}, {memory} "
             f"and {self.limits.pids} processes{sharing}"
         )
 
-    def user_of(self, image: Mapping[str, Any]) -> str:
-        """Who commands run as: who was asked for, or the image's user if that is not root, or 1000."""
+    def resolve_user(self, image: Mapping[str, Any]) -> str:
+        """Return the user of commands: the configured one, or the image's user unless that is root, or 1000."""
         own = str((image.get("Config") or {}).get("User") or "")
         root = own.partition(":")[0] in ("", "0", "root")
         return self.user or (f"{UID}:{UID}" if root else own)
 
-    def body(self, image: Mapping[str, Any]) -> dict[str, Any]:
-        """What the engine is told to make."""
-        user = self.user_of(image)
+    def create_body(self, image: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the body of the engine's create request."""
+        user = self.resolve_user(image)
         body: dict[str, Any] = {
             "Image": self.image,
             "User": user,
             "WorkingDir": self.workdir,
-            "Env": [f"{name}={value}" for name, value in sorted(self._env(image).items())],
-            "Entrypoint": list(FOREVER),
+            "Env": [f"{name}={value}" for name, value in sorted(self._build_env(image).items())],
+            "Entrypoint": list(IDLE_COMMAND),
             "Cmd": [],
             "StopSignal": "SIGTERM",
-            "Healthcheck": {"Test": ["NONE"]},  # the image's would be about its own program
-            "HostConfig": self._host(user),
+            "Healthcheck": {"Test": ["NONE"]},  # that of the image would check the image's own program
+            "HostConfig": self._host_config(user),
         }
         if self.publish:
             body["ExposedPorts"] = {f"{PORT}/tcp": {}}
         if self.read_only:
-            body["Volumes"] = {PLACE: {}}  # goes with the container; the one place that can be filled
+            body["Volumes"] = {DAEMON_FOLDER: {}}  # removed with the container; the only writable place
         return body
 
-    def _numbers(self, user: str) -> tuple[int, int]:
+    def _user_numbers(self, user: str) -> tuple[int, int]:
         uid, _, gid = user.partition(":")
         if not uid.isdigit() or not (gid or uid).isdigit():
             raise ConfigError(f"a read-only container needs its user as numbers, as in user='1000:1000'; not {user!r}")
         return int(uid), int(gid or uid)
 
-    def _env(self, image: Mapping[str, Any]) -> dict[str, str]:
+    def _build_env(self, image: Mapping[str, Any]) -> dict[str, str]:
         own = dict(line.partition("=")[::2] for line in (image.get("Config") or {}).get("Env") or [])
         return {"PATH": PATH, "HOME": "/tmp", "LANG": "C.UTF-8"} | own | {k: str(v) for k, v in self.env.items()}
 
-    def _host(self, user: str) -> dict[str, Any]:
+    def _host_config(self, user: str) -> dict[str, Any]:
         host: dict[str, Any] = {
             "Init": True,
             "CapDrop": ["ALL"],
@@ -180,47 +180,47 @@ class Plan:
             "IpcMode": "private",
             "NetworkMode": self.name if self.network == "own" else self.network,
             "Memory": self.limits.memory,
-            "MemorySwap": self.limits.memory,  # none beyond the memory
+            "MemorySwap": self.limits.memory,  # no swap
             "PidsLimit": self.limits.pids,
             "CpuPeriod": CPU_PERIOD,
             "CpuQuota": int(self.limits.cpus * CPU_PERIOD),
             "ReadonlyRootfs": self.read_only,
-            "Binds": [*self.mounts, *([f"{self.shared}:/tmp"] if self.shared else [])],
+            "Binds": [*self.binds, *([f"{self.shared}:/tmp"] if self.shared else [])],
             "RestartPolicy": {"Name": "no"},
         }
-        host["Tmpfs"] = {} if self.shared else {"/tmp": f"mode=1777,{MEMORY}{self.limits.tmp}"}
-        if self.read_only and not self.mounted:
-            uid, gid = self._numbers(user)
-            host["Tmpfs"][self.workdir] = f"uid={uid},gid={gid},{MEMORY}{self.limits.tmp}"
+        host["Tmpfs"] = {} if self.shared else {"/tmp": f"mode=1777,{TMPFS_OPTIONS}{self.limits.tmp}"}
+        if self.read_only and not self.is_mounted:
+            uid, gid = self._user_numbers(user)
+            host["Tmpfs"][self.workdir] = f"uid={uid},gid={gid},{TMPFS_OPTIONS}{self.limits.tmp}"
         if self.publish:
             host["PortBindings"] = {f"{PORT}/tcp": [{"HostIp": "127.0.0.1", "HostPort": ""}]}
         return host
 
 
-def mounts(volumes: Mapping[str, str] | None, *, local: bool) -> tuple[str, ...]:
-    """Volumes as the engine wants them; one that would hand the engine itself to the container is refused."""
-    return tuple(_mount(source, target, local) for source, target in (volumes or {}).items())
+def build_mounts(volumes: Mapping[str, str] | None, *, local: bool) -> tuple[str, ...]:
+    """Return volumes as bind strings; raise if one contains an engine's socket."""
+    return tuple(_build_mount(source, target, local) for source, target in (volumes or {}).items())
 
 
-def _mount(source: str, target: str, local: bool) -> str:
+def _build_mount(source: str, target: str, local: bool) -> str:
     if not NAME.fullmatch(source):
         if not local and not source.startswith("/"):
             raise ConfigError(
                 f"volume {source!r} is on the engine's machine, so it is an absolute path there or a name"
             )
         source = os.path.realpath(source) if local else posixpath.normpath(source)
-        if any(_within(path, source) for path in _sockets(local)):
+        if any(_is_within(path, source) for path in _engine_sockets(local)):
             raise ConfigError(f"volume {source!r} holds an engine's socket, and with it the whole machine; mount less")
     inside, _, mode = target.partition(":")
-    if not inside.startswith("/") or mode not in ("", "ro", "rw") or ":" in source or _within(PLACE, inside):
+    if not inside.startswith("/") or mode not in ("", "ro", "rw") or ":" in source or _is_within(DAEMON_FOLDER, inside):
         raise ConfigError(f"volume {source!r} goes to an absolute path inside, with :ro if you like; not to {target!r}")
     return f"{source}:{posixpath.normpath(inside)}" + (":ro" if mode == "ro" else "")
 
 
-def _sockets(local: bool) -> list[str]:
+def _engine_sockets(local: bool) -> list[str]:
     there = [f"{folder}/{name}" for folder in ("/var/run", "/run") for name in SOCKETS]
     return there + ([os.path.realpath(path) for path in there] if local else [])
 
 
-def _within(path: str, folder: str) -> bool:
+def _is_within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")

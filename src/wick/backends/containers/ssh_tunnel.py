@@ -1,4 +1,4 @@
-"""An engine on another machine, reached through ssh: a unix socket here, whose connections come out there."""
+"""A tunnel to an engine on another machine: a local unix socket, forwarded by ssh."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from pathlib import Path
 
 from wick import constants
 
-# Nobody is here to type a password, and a machine that does not answer is not waited for.
+# Without password prompts, and with a timeout for unreachable machines.
 OPTIONS = ("-T", "-oBatchMode=yes", f"-oConnectTimeout={constants.CONNECT_SECONDS:.0f}", "-oServerAliveInterval=15")
 REMOTE = ("docker", "system", "dial-stdio")
 
 
-class Tunnel:
+class SshTunnel:
     """A unix socket; each connection to it is one `ssh … docker system dial-stdio`."""
 
     def __init__(self, where: tuple[str, ...]) -> None:
         self._command = ("ssh", *OPTIONS, *where, *REMOTE)
-        self._said = b""  # the last words of an ssh, for the error message
+        self._stderr = b""  # tail of ssh's stderr, for error messages
         self._tasks: set[asyncio.Task[None]] = set()
         self._folder = ""
         self._server: asyncio.AbstractServer | None = None
-        self._ending: set[asyncio.Task[None]] = set()  # each sees an ssh to its end, whoever is cancelled meanwhile
+        self._ending: set[asyncio.Task[None]] = set()  # each waits for an ssh process, independent of cancellation
 
     async def open(self) -> str:
-        """The socket's path; nobody else may enter its folder."""
+        """Start listening; return the socket's path, in a folder with mode 0700."""
         self._folder = tempfile.mkdtemp(prefix="wick-ssh-")
         path = str(Path(self._folder) / "engine.sock")
         self._server = await asyncio.start_unix_server(self._accept, path)
@@ -44,48 +44,48 @@ class Tunnel:
         await asyncio.gather(*self._ending)
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    async def complaint(self) -> str:
-        """What ssh said last, if it said anything; it may need a moment to say it."""
+    async def last_error(self) -> str:
+        """Return the tail of ssh's stderr, after a short wait for it."""
         for _ in range(20):
-            if self._said:
+            if self._stderr:
                 break
             await asyncio.sleep(0.05)
-        return " ".join(self._said.decode(errors="replace").split())[-300:]
+        return " ".join(self._stderr.decode(errors="replace").split())[-300:]
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
         try:
-            await self._carry(reader, writer)
-        except OSError as error:  # there is no ssh here
-            self._said = f"ssh cannot be started: {error.strerror}".encode()
+            await self._forward(reader, writer)
+        except OSError as error:  # ssh is not installed
+            self._stderr = f"ssh cannot be started: {error.strerror}".encode()
         except asyncio.CancelledError:
-            pass  # the tunnel is closed, and nobody waits for this task's word
+            pass  # the tunnel is closed; the task has no waiter
         finally:
             self._tasks.discard(task)
             writer.transport.abort()
 
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         ssh = await asyncio.create_subprocess_exec(*self._command, stdin=PIPE, stdout=PIPE, stderr=PIPE)
         assert ssh.stdin and ssh.stdout and ssh.stderr
-        there = asyncio.create_task(_pump(reader, ssh.stdin))
-        words = asyncio.create_task(self._listen(ssh.stderr))
+        there = asyncio.create_task(_copy_stream(reader, ssh.stdin))
+        words = asyncio.create_task(self._collect_stderr(ssh.stderr))
         try:
-            await _pump(ssh.stdout, writer)
+            await _copy_stream(ssh.stdout, writer)
         finally:
             there.cancel()
-            ending = asyncio.create_task(_end(ssh, there, words))
+            ending = asyncio.create_task(_end_ssh(ssh, there, words))
             self._ending.add(ending)
             ending.add_done_callback(self._ending.discard)
             await asyncio.shield(ending)
 
-    async def _listen(self, stderr: asyncio.StreamReader) -> None:
-        while said := await stderr.read(4_096):
-            self._said = (self._said + said)[-4_096:]
+    async def _collect_stderr(self, stderr: asyncio.StreamReader) -> None:
+        while data := await stderr.read(4_096):
+            self._stderr = (self._stderr + data)[-4_096:]
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _copy_stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     with suppress(OSError):
         while data := await reader.read(constants.ENGINE_BUFFER_BYTES):
             writer.write(data)
@@ -94,7 +94,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             writer.write_eof()
 
 
-async def _end(ssh: Process, *around: asyncio.Task[None]) -> None:
+async def _end_ssh(ssh: Process, *around: asyncio.Task[None]) -> None:
     with suppress(ProcessLookupError):
         ssh.terminate()
     try:

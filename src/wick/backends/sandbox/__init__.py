@@ -1,1 +1,1 @@
-"""What the local backend confines commands with: the sandboxes, their limits, and what is protected meanwhile."""
+"""Sandboxes of the local backend, with resource limits and protected paths."""

@@ -1,8 +1,8 @@
-"""What every sandbox of the local backend has: it says what it confines, and how to run a program inside.
+"""The interface of the local backend's sandboxes.
 
     command = sandbox.command(["sh", "-c", "make"], view)
 
-A sandbox that cannot be used here raises `NotThere` when it is looked for, with a sentence that says why.
+Detecting a sandbox that cannot be used here raises `SandboxUnavailable` with the reason.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from wick.protocols import Protection
 from wick.workspace.processes import DEFAULT_PATH, clean_environment
 
 
-class NotThere(Exception):
-    """A sandbox cannot be used; the text says why, and what to do."""
+class SandboxUnavailable(Exception):
+    """Raised if a sandbox cannot be used; the message has the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """What one command gets to see."""
+class SandboxView:
+    """The files, network and limits that one command gets."""
 
     workspace: str
     workdir: str
@@ -30,17 +30,17 @@ class View:
     network: bool = False
     readable: Sequence[str] = ()
     covers: Sequence[Cover] = ()
-    scratch: str = ""  # a folder for its temporary files, where it has no /tmp of its own
+    scratch: str = ""  # a folder for temporary files, if it has no private /tmp
     memory: int = 0
     terminal: bool = False
     read_only: bool = False
-    pinned: Sequence[str] = ()  # paths in the workspace that stay as they are
-    fixed: Sequence[str] = ()  # folders in the workspace that stay where they are
+    pinned: Sequence[str] = ()  # read-only paths in the workspace
+    fixed: Sequence[str] = ()  # folders in the workspace that cannot be moved or removed
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
-    """What wickd runs; `data` is what the descriptors lead to that `argv` speaks of."""
+class SandboxedCommand:
+    """A command as wickd runs it; `data` is the content of the descriptors that `argv` names."""
 
     argv: list[str]
     workdir: str
@@ -50,27 +50,27 @@ class Command:
 
 
 class Sandbox(Protocol):
-    """A way to confine commands."""
+    """A mechanism that confines commands."""
 
     @property
     def covers(self) -> bool:
-        """Whether it covers protected paths."""
+        """True if it mounts over protected paths."""
 
     @property
     def scratch(self) -> bool:
-        """Whether commands need a folder for their temporary files."""
+        """True if commands need a folder for temporary files."""
 
     @property
     def hides_signals(self) -> bool:
-        """Whether a signal that ended the command comes as an exit code."""
+        """True if a fatal signal is reported as an exit code."""
 
     def protection(self, network: bool, limits: str) -> Protection: ...
 
-    def command(self, argv: Sequence[str], view: View) -> Command: ...
+    def command(self, argv: Sequence[str], view: SandboxView) -> SandboxedCommand: ...
 
 
-def environment(home: str) -> dict[str, str]:
-    """What a confined command finds in its environment: nothing of wick's own."""
+def build_environment(home: str) -> dict[str, str]:
+    """Return the environment of a confined command, without wick's own variables."""
     return {
         "PATH": DEFAULT_PATH,
         "HOME": home,
@@ -83,7 +83,7 @@ def environment(home: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Unconfined:
-    """No sandbox: commands run as the user who runs wick. `asks` unless somebody said that this is wanted."""
+    """No sandbox: commands run as wick's user. `asks` unless it was chosen explicitly."""
 
     asks: bool
     why: str = ""
@@ -97,5 +97,5 @@ class Unconfined:
             says += f"; so each command needs the user's yes ({self.why})"
         return Protection("none", "nothing", says, asks=self.asks)
 
-    def command(self, argv: Sequence[str], view: View) -> Command:
-        return Command([*argv], view.workdir, {**clean_environment(), **view.env})
+    def command(self, argv: Sequence[str], view: SandboxView) -> SandboxedCommand:
+        return SandboxedCommand([*argv], view.workdir, {**clean_environment(), **view.env})

@@ -1,14 +1,14 @@
-"""The sandbox of the local backend on Linux: bubblewrap, with a profile that starts from nothing.
+"""The sandbox on Linux: bubblewrap, with a deny-by-default profile.
 
-    sandbox = find()                    the bubblewrap of this system, tried out; NotThere says why it cannot be used
+    sandbox = find_bubblewrap()         the tested bubblewrap of this system, or SandboxUnavailable with the reason
     sandbox.command(["sh", "-c", "ls"], view)
 
-A command has namespaces of its own (users, processes, IPC, host name, control groups, and the network unless it is
-given), no rights beyond those of a plain user, and a file system with the system's programs, its workspace, a private
-/tmp and nothing else. `seccomp` takes away the system calls that have broken out of such a place before.
+A command has its own namespaces (users, processes, IPC, host name, control groups, and the network unless it is
+allowed), no capabilities, and a file system with only the system's programs, its workspace and a private /tmp.
+`seccomp` denies the system calls of known sandbox escapes.
 
-The profile goes to bubblewrap through a descriptor: an environment variable never stands in a list of processes, and
-bubblewrap itself starts with an empty environment, as LD_PRELOAD would otherwise run code outside.
+The profile is passed to bubblewrap through a descriptor, so that environment variables never appear in a process
+list. bubblewrap itself starts with an empty environment, as LD_PRELOAD would otherwise run code outside.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from functools import cache
 from glob import glob
 
 from wick.backends.sandbox import seccomp
-from wick.backends.sandbox.base import Command, NotThere, View, environment
+from wick.backends.sandbox.base import SandboxedCommand, SandboxUnavailable, SandboxView, build_environment
 from wick.backends.sandbox.protected_paths import Cover
 from wick.protocols import Protection
 from wick.workspace.processes import DEFAULT_PATH, create_data_file
 
 TRIAL_SECONDS = 10.0
-USER = 1000  # who a command is, whoever runs wick: programs that refuse to be root work, and `tar` keeps no owners
+USER = 1000  # the uid of commands: never root, so that programs that refuse root work and `tar` sets no owners
 HOME = "/tmp"
 
-# What programs need of /etc. No passwords, no keys, no tokens of package managers.
+# The parts of /etc that programs need, without passwords, keys and tokens of package managers.
 ETC = ("ld.so.cache", "alternatives")
 ETC_WITH_NETWORK = (
     "resolv.conf",
@@ -46,10 +46,10 @@ ETC_WITH_NETWORK = (
 
 @dataclass(frozen=True, slots=True)
 class Bubblewrap:
-    """A bubblewrap that works here, and what it can do."""
+    """A working bubblewrap, and its supported options."""
 
     program: str
-    options: tuple[str, ...]  # of those that not every version has, those that work
+    options: tuple[str, ...]  # the working ones of those that not every version has
     covers: bool = True
     scratch: bool = False
     hides_signals: bool = True
@@ -57,42 +57,48 @@ class Bubblewrap:
     def protection(self, network: bool, limits: str) -> Protection:
         reach = "the host's network, with what listens on it" if network else "no network"
         says = f"commands run in bubblewrap: {reach}, no files but the workspace and the system's programs, {limits}"
-        if seccomp.program(os.uname().machine) is None:
+        if seccomp.build_filter(os.uname().machine) is None:
             says += f"; system calls are not filtered, as there is no filter for {os.uname().machine}"
         return Protection("strong", "bubblewrap", says)
 
-    def command(self, argv: Sequence[str], view: View) -> Command:
-        data = [b"\0".join(map(os.fsencode, self._profile(view))) + b"\0"]
+    def command(self, argv: Sequence[str], view: SandboxView) -> SandboxedCommand:
+        data = [b"\0".join(map(os.fsencode, self._build_profile(view))) + b"\0"]
         late = []
-        for option, path, content in self._files(view):
+        for option, path, content in self._data_options(view):
             late += [option, f"%fd{len(data)}%", *path]
             data.append(content)
-        return Command([self.program, "--args", "%fd0%", *late, "--remount-ro", "/", "--", *argv], "/", {}, data)
+        return SandboxedCommand(
+            [self.program, "--args", "%fd0%", *late, "--remount-ro", "/", "--", *argv], "/", {}, data
+        )
 
-    def _files(self, view: View) -> Iterator[tuple[str, list[str], bytes]]:
-        """Options that name a descriptor; these cannot stand in the profile."""
-        for path, content in MADE_UP.items():
+    def _data_options(self, view: SandboxView) -> Iterator[tuple[str, list[str], bytes]]:
+        """Yield the options with a descriptor, which cannot be part of the profile."""
+        for path, content in GENERATED_FILES.items():
             yield "--file", [path], content
         for cover in view.covers:
             if cover.how == "copy":
                 yield "--ro-bind-data", [f"{view.workspace}/{cover.path}"], cover.content
-        if rules := seccomp.program(os.uname().machine):
+        if rules := seccomp.build_filter(os.uname().machine):
             yield "--seccomp", [], rules
 
-    def _profile(self, view: View) -> list[str]:
+    def _build_profile(self, view: SandboxView) -> list[str]:
         return [
-            *self._isolation(view),
-            *_system(),
-            *_etc(view.network),
-            *self._folders(view),
-            *_bound(view.readable),
+            *self._isolation_options(view),
+            *_system_mounts(),
+            *_etc_mounts(view.network),
+            *self._folder_options(view),
+            *_bind_read_only(view.readable),
             *("--ro-bind" if view.read_only else "--bind", view.workspace, view.workspace),
-            *(part for cover in view.covers for part in _covered(f"{view.workspace}/{cover.path}", cover)),
+            *(part for cover in view.covers for part in _cover_options(f"{view.workspace}/{cover.path}", cover)),
             *("--chdir", view.workdir),
-            *(part for name, value in {**environment(HOME), **view.env}.items() for part in ("--setenv", name, value)),
+            *(
+                part
+                for name, value in {**build_environment(HOME), **view.env}.items()
+                for part in ("--setenv", name, value)
+            ),
         ]
 
-    def _isolation(self, view: View) -> list[str]:
+    def _isolation_options(self, view: SandboxView) -> list[str]:
         return [
             "--unshare-all",
             "--unshare-user",
@@ -103,26 +109,26 @@ class Bubblewrap:
             *("--uid", str(USER), "--gid", str(USER)),
         ]
 
-    def _folders(self, view: View) -> list[str]:
+    def _folder_options(self, view: SandboxView) -> list[str]:
         size = ["--size", str(view.memory)] if view.memory and "--size" in self.options else []
         return [
             # Read-only: where wick is root, a command could otherwise write /proc/sys, which is root's everywhere.
-            *("--proc", "/proc", *_no_keys(), "--remount-ro", "/proc"),
+            *("--proc", "/proc", *_hide_keys(), "--remount-ro", "/proc"),
             *("--dev", "/dev", *size, "--tmpfs", "/dev/shm", "--remount-ro", "/dev"),
             *(*size, "--tmpfs", "/tmp"),
         ]
 
 
-# Files that are made up for the sandbox, so that the host's users and names stay its own.
-MADE_UP = {
+# Generated files, so that the sandbox does not see the host's users and groups.
+GENERATED_FILES = {
     "/etc/passwd": f"wick:x:{USER}:{USER}::{HOME}:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n".encode(),
     "/etc/group": f"wick:x:{USER}:\nnogroup:x:65534:\n".encode(),
 }
 
 
 @cache
-def _system() -> list[str]:
-    """The system's programs and libraries."""
+def _system_mounts() -> list[str]:
+    """Return the mounts of the system's programs and libraries."""
     found = ["--ro-bind", "/usr", "/usr"]
     for path in ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"):
         if os.path.islink(path):
@@ -133,25 +139,25 @@ def _system() -> list[str]:
 
 
 @cache
-def _etc(network: bool) -> list[str]:
+def _etc_mounts(network: bool) -> list[str]:
     names = [*ETC, *sorted(glob("java-*", root_dir="/etc")), *(ETC_WITH_NETWORK if network else ())]
-    found = _bound([path for path in (f"/etc/{name}" for name in names) if os.path.exists(path)])
+    found = _bind_read_only([path for path in (f"/etc/{name}" for name in names) if os.path.exists(path)])
     if os.path.islink("/etc/localtime"):
         return [*found, "--symlink", os.readlink("/etc/localtime"), "/etc/localtime"]
     return found
 
 
 @cache
-def _no_keys() -> list[str]:
-    """The kernel lists the keys of a user there, by their names, whatever namespace asks."""
+def _hide_keys() -> list[str]:
+    """Return the mount over /proc/keys, which lists the user's keys in every namespace."""
     return ["--ro-bind", "/dev/null", "/proc/keys"] if os.path.exists("/proc/keys") else []
 
 
-def _bound(paths: Sequence[str]) -> list[str]:
+def _bind_read_only(paths: Sequence[str]) -> list[str]:
     return [part for path in paths for part in ("--ro-bind", path, path)]
 
 
-def _covered(path: str, cover: Cover) -> list[str]:
+def _cover_options(path: str, cover: Cover) -> list[str]:
     if cover.how == "show":
         return ["--ro-bind", path, path]
     if cover.how == "keep":
@@ -161,27 +167,29 @@ def _covered(path: str, cover: Cover) -> list[str]:
     return []
 
 
-# -- finding it -----------------------------------------------------------------------------------------------------
+# -- detection ------------------------------------------------------------------------------------------------------
 
 
 @cache
-def find() -> Bubblewrap:
-    """The bubblewrap of this system, with the options that work here: found by trying, once."""
+def find_bubblewrap() -> Bubblewrap:
+    """Return the bubblewrap of this system with the options that work here, detected by a trial run."""
     program = shutil.which("bwrap", path=DEFAULT_PATH) or shutil.which("bwrap")
-    if program is None or not os.path.isabs(program):  # the folder we happen to be in may be a workspace
-        raise NotThere("bubblewrap is not installed; install it with: apt install bubblewrap (or dnf, pacman, apk)")
+    if program is None or not os.path.isabs(program):  # the current folder may be a workspace
+        raise SandboxUnavailable(
+            "bubblewrap is not installed; install it with: apt install bubblewrap (or dnf, pacman, apk)"
+        )
     why = ""
     for options in (("--disable-userns", "--size"), ("--size",), ()):
         sandbox = Bubblewrap(program, options)
-        why = _trial(sandbox)
+        why = _try_sandbox(sandbox)
         if not why:
             return sandbox
-    raise NotThere(f"bubblewrap is installed but cannot be used here: {why}")
+    raise SandboxUnavailable(f"bubblewrap is installed but cannot be used here: {why}")
 
 
-def _trial(sandbox: Bubblewrap) -> str:
-    """Run `true` in the sandbox; gives the complaint if that fails."""
-    command = sandbox.command(["true"], View("/tmp", "/tmp", memory=1_000_000))
+def _try_sandbox(sandbox: Bubblewrap) -> str:
+    """Run `true` in the sandbox; return the error if that fails."""
+    command = sandbox.command(["true"], SandboxView("/tmp", "/tmp", memory=1_000_000))
     files = [create_data_file(data) for data in command.data]
     argv = command.argv
     for index, file in enumerate(files):

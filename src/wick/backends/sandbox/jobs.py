@@ -14,15 +14,15 @@ from wick.workspace.results import JobInfo, JobOutput
 
 @dataclass(slots=True)
 class StartedJob:
-    """A job, as it was when it was last looked at."""
+    """A job with its last known state."""
 
     daemon: Daemon
-    id: str  # by which the daemon knows it
+    id: str  # the daemon's id
     launch: Launch
     job: JobInfo
 
     async def update(self, found: JobInfo | None) -> JobInfo:
-        """Take over what the daemon says; None if there is nobody to ask any more."""
+        """Apply the daemon's state of the job; None if the daemon is lost."""
         if not self.job["running"]:
             return self.job
         if found is None:
@@ -34,12 +34,12 @@ class StartedJob:
             }
         if not found["running"]:
             await self.launch.end()
-            found = {**found, "error": self._explained(found)}
+            found = {**found, "error": self._explain_error(found)}
         self.job = {**found, "id": self.job["id"]}
         return self.job
 
-    def _explained(self, found: JobInfo) -> str:
-        return explain_moved(self.launch.explained(found["exit_code"], found["error"]), self.launch.moved)
+    def _explain_error(self, found: JobInfo) -> str:
+        return explain_moved(self.launch.explain_error(found["exit_code"], found["error"]), self.launch.moved)
 
     async def output(self, offset: int) -> JobOutput:
         if not self.daemon.alive:
@@ -47,7 +47,7 @@ class StartedJob:
         return {**await self.daemon.job_output(self.id, offset=offset), "id": self.job["id"]}
 
     async def end(self) -> JobInfo:
-        """End it, if it still runs; a daemon that does not know it any more has ended it."""
+        """End the job if it runs; a job unknown to the daemon has ended."""
         found = None
         if self.job["running"] and self.daemon.alive:
             with suppress(BackendError):

@@ -1,9 +1,9 @@
-"""The sandbox where bubblewrap cannot be used but the kernel has Landlock: files are confined, much else is not.
+"""The Landlock sandbox, for kernels with Landlock where bubblewrap cannot be used. It confines mainly files.
 
-A command sees which files there are and which processes run; what it cannot do is open a file outside, look into other
-processes, or (where the kernel is new enough) connect by TCP. UDP, sockets that have a path, and the protected paths of
-the workspace stay open to it. So this sandbox calls itself weak. Landlock takes no rights away from root, who could
-make a disk's device and open that; `setpriv` takes them. `seccomp` takes away the same system calls as in bubblewrap.
+A command can list files and processes. It cannot open files outside the workspace, inspect other processes, or (on
+newer kernels) connect by TCP. UDP, unix sockets and the protected paths of the workspace stay accessible, so this
+sandbox is weak. Landlock does not restrict root's capabilities, such as creating device nodes; `setpriv` drops them.
+`seccomp` denies the same system calls as in bubblewrap.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wick.backends.sandbox import seccomp
-from wick.backends.sandbox.base import Command, NotThere, View, environment
+from wick.backends.sandbox.base import SandboxedCommand, SandboxUnavailable, SandboxView, build_environment
 from wick.protocols import Protection
 from wick.workspace.processes import DEFAULT_PATH, landlock_version
 
-TCP, SCOPES = 4, 6  # the versions since which there are rules for TCP, and for abstract sockets and signals
+TCP, SCOPES = 4, 6  # the ABI versions with rules for TCP, and for abstract sockets and signals
 
 READABLE = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/dev/urandom", "/dev/random"),
@@ -31,10 +31,10 @@ WRITABLE = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/ptmx", "/de
 
 @dataclass(frozen=True, slots=True)
 class Landlock:
-    """Landlock as the kernel has it."""
+    """The kernel's Landlock."""
 
     version: int
-    without_rights: tuple[str, ...] = ()  # a program that runs another without root's rights
+    without_rights: tuple[str, ...] = ()  # argv prefix that drops root's capabilities
     covers: bool = False
     scratch: bool = True
     hides_signals: bool = False
@@ -47,13 +47,13 @@ class Landlock:
         )
         return Protection("weak", "landlock", says)
 
-    def command(self, argv: Sequence[str], view: View) -> Command:
+    def command(self, argv: Sequence[str], view: SandboxView) -> SandboxedCommand:
         readable = [*READABLE, *(READABLE_WITH_NETWORK if view.network else ()), *view.readable]
         writable = [*WRITABLE, view.workspace, view.scratch]
         pinned = [f"{view.workspace}/{path}" for path in view.pinned]
         fixed = [f"{view.workspace}/{path}" for path in view.fixed]
         machine = os.uname().machine
-        filters = {"filter": seccomp.program(machine), "filter_shared": seccomp.program_without_ipc(machine)}
+        filters = {"filter": seccomp.build_filter(machine), "filter_shared": seccomp.build_filter_without_ipc(machine)}
         calls = {name: b64encode(program or b"").decode() for name, program in filters.items()}
         rules = {
             "read": readable,
@@ -63,21 +63,21 @@ class Landlock:
             "fixed": fixed,
             **calls,
         }
-        return Command(
-            [*self.without_rights, *argv], view.workdir, {**environment(view.scratch), **view.env}, landlock=rules
+        return SandboxedCommand(
+            [*self.without_rights, *argv], view.workdir, {**build_environment(view.scratch), **view.env}, landlock=rules
         )
 
 
-def find() -> Landlock:
-    """Landlock, if the kernel has it."""
+def find_landlock() -> Landlock:
+    """Return the Landlock sandbox; raise SandboxUnavailable if the kernel has none."""
     version = landlock_version()
     if not version:
-        raise NotThere("the kernel has no Landlock; install bubblewrap with: apt install bubblewrap")
+        raise SandboxUnavailable("the kernel has no Landlock; install bubblewrap with: apt install bubblewrap")
     if os.geteuid() != 0:
         return Landlock(version)
     setpriv = shutil.which("setpriv", path=DEFAULT_PATH)
     if setpriv is None:
-        raise NotThere(
+        raise SandboxUnavailable(
             "Landlock does not hold root without setpriv; install it (util-linux), or run wick as another user"
         )
     return Landlock(version, (setpriv, "--bounding-set=-all", "--inh-caps=-all", "--"))

@@ -1,12 +1,12 @@
-"""What is done around one command of the local backend: limits, protected paths, and what became of them.
+"""Preparation and cleanup of one command of the local backend: limits, protected paths, and its result.
 
-    launch = Launch(place, ["sh", "-c", "make"], daemon, workdir="src")
-    await launch.begin()                     has the workspace watched, makes a control group
+    launch = Launch(workspace, ["sh", "-c", "make"], daemon, workdir="src")
+    await launch.begin()                     starts the workspace guard, creates a control group
     await daemon.run(**launch.options)
-    await launch.end()                       settles what the command planted, removes the group
-    launch.told(executed)
+    await launch.end()                       neutralises planted files, removes the group
+    launch.complete_result(executed)
 
-Both take a few system calls, which are made in a thread.
+Blocking system calls run in a worker thread.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from typing import Any, TypedDict
 from wick._internal.worker_threads import run_in_thread
 from wick.backends.daemon_client import Daemon
 from wick.backends.sandbox import cgroups, protected_paths
-from wick.backends.sandbox.base import Command, Sandbox, View
-from wick.backends.sandbox.pinned_paths import pinned_covers
-from wick.backends.sandbox.quota import Quota, Room
-from wick.backends.workspace_guard import WorkspaceGuard, explain_stuck, to_its_end
+from wick.backends.sandbox.base import Sandbox, SandboxedCommand, SandboxView
+from wick.backends.sandbox.pinned_paths import plan_pinned_covers
+from wick.backends.sandbox.quota import DiskSpace, Quota
+from wick.backends.workspace_guard import WorkspaceGuard, explain_stuck, run_to_completion
 from wick.errors import BackendError
 from wick.workspace.processes import describe_exit
 from wick.workspace.results import CommandResult
@@ -36,14 +36,13 @@ from wick.workspace.workspace import Workspace
 
 Identity = tuple[int, int]
 
-# Signals that end programs which did not ask for it. A program in bubblewrap that one of them ended has this and 128
-# as its exit code.
+# Fatal signals. bubblewrap reports a program that one of them ended by the exit code 128 + signal.
 TIME_LIMIT = 124  # exit code
-DEADLY = (4, 5, 6, 7, 8, 9, 11, 15, 24, 25, 31)
+DEADLY_SIGNALS = (4, 5, 6, 7, 8, 9, 11, 15, 24, 25, 31)
 
 
-class Place:
-    """A workspace that is open, and how commands are started in it."""
+class SandboxedWorkspace:
+    """An open workspace, and the options of its commands."""
 
     def __init__(
         self,
@@ -62,21 +61,21 @@ class Place:
         self.tree, self.files = RootedFolder(folder), Workspace(folder, protect, pinned=pinned, fixed=fixed)
         self.sandbox, self.network, self.limits, self.env = sandbox, network, limits or {}, env or {}
         self.readable, self.protect, self.pinned, self.fixed = readable, protect, pinned, fixed
-        self.room = Room(self.tree.path, quota or Quota())
+        self.disk_space = DiskSpace(self.tree.path, quota or Quota())
         self.scratch = tempfile.mkdtemp(prefix="wick-") if sandbox.scratch else ""
-        self.close = weakref.finalize(self, _close, self.tree, self.files, self.scratch)
+        self.close = weakref.finalize(self, _close_workspace, self.tree, self.files, self.scratch)
 
     def check(self) -> None:
-        """A command gets the folder by its path, so that still has to lead to the one that is open."""
+        """Raise if the path of the workspace no longer leads to the open folder: commands get it by path."""
         try:
             there = os.stat(self.tree.path)
         except OSError:
             there = None
         if there is None or (there.st_dev, there.st_ino) != _identity(self.tree):
-            raise _gone(self.tree)
+            raise _missing_workspace_error(self.tree)
 
-    def inside(self, path: str) -> tuple[str, ...]:
-        """The names that really lead to a folder of the workspace."""
+    def resolve_folder(self, path: str) -> tuple[str, ...]:
+        """Return the resolved names of a folder in the workspace."""
         if "\0" in path:
             raise BackendError(f"{path!r} is no folder, as it has a NUL in it", "invalid")
         inside = self.tree.relative_path(path or ".")
@@ -101,15 +100,15 @@ _FOLDER_ERRORS = {
 }
 
 
-def _close(tree: RootedFolder, files: Workspace, scratch: str) -> None:
+def _close_workspace(tree: RootedFolder, files: Workspace, scratch: str) -> None:
     tree.close()
     files.close()
     if scratch:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-class Options(TypedDict):
-    """What wickd is told."""
+class LaunchOptions(TypedDict):
+    """The arguments of a wickd command request."""
 
     argv: list[str]
     workdir: str
@@ -122,11 +121,11 @@ class Options(TypedDict):
 
 
 class Launch:
-    """One command, from before it starts until after it has ended."""
+    """One command, from its preparation to its cleanup."""
 
     def __init__(
         self,
-        place: Place,
+        place: SandboxedWorkspace,
         argv: Sequence[str],
         daemon: Daemon,
         *,
@@ -135,52 +134,52 @@ class Launch:
         terminal: bool = False,
         read_only: bool = False,
     ) -> None:
-        self._place, self._argv, self.daemon, self._workdir = place, argv, daemon, workdir
+        self._workspace, self._argv, self.daemon, self._workdir = place, argv, daemon, workdir
         self._terminal, self._read_only = terminal, read_only
         self._env = {**place.env, **(env or {})}
-        self._before: protected_paths.Entries = {}
-        self._group: cgroups.Group | None = None
-        self._command: Command | None = None
-        self._at_work_in: Identity | None = None
-        self._file_bytes = 0  # the most that one file may have; 0: no limit
+        self._protected_entries: protected_paths.Entries = {}
+        self._group: cgroups.ControlGroup | None = None
+        self._command: SandboxedCommand | None = None
+        self._registered_in: Identity | None = None
+        self._file_bytes = 0  # maximum size of a file; 0: no limit
         self._guard = WorkspaceGuard(daemon, place.tree.path, place.protect, arm=not read_only)
-        self._reached = ""  # a limit, as a sentence
+        self._reached_limit = ""  # a sentence about the reached limit
 
     async def begin(self) -> None:
-        """Get everything ready. A launch that has begun needs an `end`."""
-        await to_its_end(run_in_thread(self._place.check, "command"))
-        await to_its_end(self._watch())
-        await to_its_end(run_in_thread(self._prepare, "command"))
+        """Prepare the command. Each `begin` needs an `end`."""
+        await run_to_completion(run_in_thread(self._workspace.check, "command"))
+        await run_to_completion(self._begin_guard())
+        await run_to_completion(run_in_thread(self._prepare, "command"))
 
-    async def _watch(self) -> None:
-        self._before = await self._guard.begin()
+    async def _begin_guard(self) -> None:
+        self._protected_entries = await self._guard.begin()
 
     @property
     def guard(self) -> str:
-        """The name by which wickd knows that the workspace is watched for this command."""
+        """The name of the workspace guard in wickd."""
         return self._guard.name
 
     @property
     def moved(self) -> list[str]:
-        """Protected paths that appeared, and have another name now."""
+        """Protected paths that appeared and were renamed."""
         return self._guard.moved
 
     def _prepare(self) -> None:
-        place = self._place
-        workdir = "/".join([place.tree.path.rstrip("/"), *place.inside(self._workdir)])
-        self._file_bytes = 0 if self._read_only else place.room.check()
-        self._at_work_in = _identity(place.tree)
-        firm = _enter(self._at_work_in, self._before)
-        entries = self._before
-        if self._read_only:  # a command that cannot write may see all that is no secret
+        place = self._workspace
+        workdir = "/".join([place.tree.path.rstrip("/"), *place.resolve_folder(self._workdir)])
+        self._file_bytes = 0 if self._read_only else place.disk_space.check()
+        self._registered_in = _identity(place.tree)
+        firm = _register_command(self._registered_in, self._protected_entries)
+        entries = self._protected_entries
+        if self._read_only:  # a read-only command may read everything but secrets
             entries = {path: entry for path, entry in entries.items() if entry.secret}
-        covers = protected_paths.covers(place.tree, entries, firm) if place.sandbox.covers else []
+        covers = protected_paths.plan_covers(place.tree, entries, firm) if place.sandbox.covers else []
         if not self._read_only:
-            covers += pinned_covers(place.tree, place.pinned, place.fixed, covers)
-            covers.sort(key=lambda cover: cover.path.count("/"))  # a mount hides those below it that came before
-        self._group = cgroups.make(place.limits)
+            covers += plan_pinned_covers(place.tree, place.pinned, place.fixed, covers)
+            covers.sort(key=lambda cover: cover.path.count("/"))  # parents first: a mount hides earlier mounts below it
+        self._group = cgroups.create_group(place.limits)
         mounted = {(cover.path, cover.how) for cover in covers}
-        view = View(
+        view = SandboxView(
             workspace=place.tree.path,
             workdir=workdir,
             env=self._env,
@@ -197,106 +196,106 @@ class Launch:
         self._command = place.sandbox.command(self._argv, view)
 
     @property
-    def options(self) -> Options:
+    def options(self) -> LaunchOptions:
         assert self._command is not None
         command, group = self._command, self._group
-        limits = _rlimits(self._place.limits, group.limits if group else {})
+        limits = _remaining_rlimits(self._workspace.limits, group.limits if group else {})
         if self._file_bytes and limits:
             limits["file_size"] = min(limits.get("file_size", self._file_bytes), self._file_bytes)
-        joins = group.join if group else []
+        joins = group.join_files if group else []
         if limits or self._terminal or command.landlock or all(file.endswith("/tasks") for file in joins):
-            argv, left = [*([] if limits else _joining([], self._file_bytes)), *command.argv], joins
-        else:  # wickd can then spawn it, which takes half the time of a fork
-            argv, left = [*_joining(joins, self._file_bytes), *command.argv], []
+            argv, left = [*([] if limits else _join_prefix([], self._file_bytes)), *command.argv], joins
+        else:  # wickd can use posix_spawn, which is twice as fast as fork
+            argv, left = [*_join_prefix(joins, self._file_bytes), *command.argv], []
         return {
             "argv": argv,
             "workdir": command.workdir,
             "env": command.env,
             "data": command.data,
             "landlock": command.landlock,
-            "disk": None if self._read_only else self._place.room.limits(self._place.scratch),
+            "disk": None if self._read_only else self._workspace.disk_space.watch_limits(self._workspace.scratch),
             "limits": limits,
             "cgroup": left,
         }
 
     async def end(self) -> None:
-        """Settle what the command left; to end twice changes nothing."""
+        """End the guard and release the control group; a second call changes nothing."""
         await self._guard.end()
-        await to_its_end(run_in_thread(self._tidy, "command"))
+        await run_to_completion(run_in_thread(self._clean_up, "command"))
 
-    def _tidy(self) -> None:
-        workspace, self._at_work_in = self._at_work_in, None
+    def _clean_up(self) -> None:
+        workspace, self._registered_in = self._registered_in, None
         if self._group:
-            self._reached = self._reached or self._group.reached()
+            self._reached_limit = self._reached_limit or self._group.describe_reached_limit()
             self._group.release()
             self._group = None
         if workspace is not None:
-            _leave(workspace)
+            _unregister_command(workspace)
 
-    def told(self, executed: CommandResult) -> CommandResult:
-        """How the command ended, with what wick knows of it."""
-        error = self.explained(executed["exit_code"], executed["error"])
+    def complete_result(self, executed: CommandResult) -> CommandResult:
+        """Return the result of the command with the explained error and the moved paths."""
+        error = self.explain_error(executed["exit_code"], executed["error"])
         return {**executed, "error": error, "moved": self.moved}
 
-    def explained(self, exit_code: int, error: str) -> str:
-        """Why the command ended as it did, and what is left to do."""
-        if self._reached:
-            error = f"{self._reached}; {error}" if exit_code == TIME_LIMIT else self._reached
-        return explain_stuck(error or self._signal(exit_code), self._guard.stuck)
+    def explain_error(self, exit_code: int, error: str) -> str:
+        """Return the error of the command with the reached limit and the remaining plants."""
+        if self._reached_limit:
+            error = f"{self._reached_limit}; {error}" if exit_code == TIME_LIMIT else self._reached_limit
+        return explain_stuck(error or self._explain_signal(exit_code), self._guard.stuck)
 
-    def _signal(self, exit_code: int) -> str:
-        if self._place.sandbox.hides_signals and exit_code - 128 in DEADLY:
+    def _explain_signal(self, exit_code: int) -> str:
+        if self._workspace.sandbox.hides_signals and exit_code - 128 in DEADLY_SIGNALS:
             return describe_exit(exit_code - 128)[1]
         return ""
 
 
-# -- commands at work -----------------------------------------------------------------------------------------------
+# -- running commands -----------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
-class _Work:
-    """The commands at work in one workspace, and the protected paths that were there before the first of them."""
+class _ActiveCommands:
+    """The number of running commands in a workspace, and the protected paths from before the first of them."""
 
     firm: frozenset[Identity]
     count: int = 0
 
 
-_at_work: dict[Identity, _Work] = {}
+_active: dict[Identity, _ActiveCommands] = {}
 _lock = Lock()
 
 
 def _identity(tree: RootedFolder) -> Identity:
     try:
         info = os.fstat(tree.fd)
-    except OSError:  # somebody has stopped it just now
-        raise _gone(tree) from None
+    except OSError:  # the backend was stopped concurrently
+        raise _missing_workspace_error(tree) from None
     return info.st_dev, info.st_ino
 
 
-def _gone(tree: RootedFolder) -> BackendError:
+def _missing_workspace_error(tree: RootedFolder) -> BackendError:
     return BackendError(f"the workspace {tree.path} is not there any more; stop the backend", "not_running")
 
 
-def _enter(workspace: Identity, entries: protected_paths.Entries) -> frozenset[Identity]:
+def _register_command(workspace: Identity, entries: protected_paths.Entries) -> frozenset[Identity]:
     with _lock:
-        work = _at_work.setdefault(workspace, _Work(frozenset(entry.identity for entry in entries.values())))
+        work = _active.setdefault(workspace, _ActiveCommands(frozenset(entry.identity for entry in entries.values())))
         work.count += 1
         return work.firm
 
 
-def _leave(workspace: Identity) -> None:
+def _unregister_command(workspace: Identity) -> None:
     with _lock:
-        work = _at_work[workspace]
+        work = _active[workspace]
         work.count -= 1
         if not work.count:
-            del _at_work[workspace]
+            del _active[workspace]
 
 
 # -- limits ---------------------------------------------------------------------------------------------------------
 
 
-def _joining(files: Sequence[str], file_bytes: int = 0) -> list[str]:
-    """A program that joins control groups, limits the size of files and becomes another."""
+def _join_prefix(files: Sequence[str], file_bytes: int = 0) -> list[str]:
+    """Return an argv prefix that joins control groups, limits the file size and executes the command."""
     if not files and not file_bytes:
         return []
     steps = [f'echo 0 >"${number}"' for number in range(1, len(files) + 1)]
@@ -304,21 +303,21 @@ def _joining(files: Sequence[str], file_bytes: int = 0) -> list[str]:
     return ["/bin/sh", "-c", f'{" && ".join(steps)} && shift {len(files)} && exec "$@"', "sh", *files]
 
 
-def _rlimits(limits: Mapping[str, float], grouped: Mapping[str, float]) -> dict[str, float]:
-    """What is left for each process to be limited by itself."""
+def _remaining_rlimits(limits: Mapping[str, float], grouped: Mapping[str, float]) -> dict[str, float]:
+    """Return the limits that the control group does not enforce, as rlimits per process."""
     left = {name: limit for name, limit in limits.items() if limit and name not in grouped}
-    if "pids" in left:  # the kernel counts all processes of the user, not only these
-        left["pids"] += _processes_of_user()
+    if "pids" in left:  # RLIMIT_NPROC counts all processes of the user
+        left["pids"] += _count_user_processes()
     return left
 
 
-def _processes_of_user() -> int:
+def _count_user_processes() -> int:
     user, count = os.getuid(), 0
     try:
         with os.scandir("/proc") as entries:
             for entry in entries:
                 if entry.name.isdigit() and entry.stat().st_uid == user:
                     count += len(os.listdir(f"/proc/{entry.name}/task"))
-    except OSError:  # one of them ended meanwhile, or there is no /proc
+    except OSError:  # a process ended meanwhile, or there is no /proc
         return count + 100
     return count

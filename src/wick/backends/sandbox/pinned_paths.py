@@ -1,4 +1,4 @@
-"""Mounts over pinned files, so that a command reads them and cannot change them, or what leads to them."""
+"""Mounts over pinned paths, so that a command can read them but not change them or their parents."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from wick.workspace.rooted_folder import RootedFolder
 _COVERED = ("show", "hide", "copy")
 
 
-def pinned_covers(
+def plan_pinned_covers(
     tree: RootedFolder, pinned: Sequence[str], fixed: Sequence[str], others: Sequence[Cover]
 ) -> list[Cover]:
     """Return the mounts for pinned paths and fixed folders, from the top down; `others` are those made before them.
 
-    A path is mounted by its name on the host. Every command has these mounts, so none can have exchanged a folder on
-    the way; file tools refuse to.
+    A path is mounted by its name on the host. Every command has these mounts, so no command can have replaced a parent
+    folder, and file tools refuse to.
     """
     covered = {cover.path for cover in others if cover.how in _COVERED}
     found: dict[str, Cover] = {}
     for path in (*fixed, *pinned):
-        above = list(_above(path))
+        above = list(_parent_folders(path))
         if covered.intersection([*above, path]):
             continue
         if not os.path.lexists(f"{tree.path}/{path}"):
@@ -35,7 +35,7 @@ def pinned_covers(
     return sorted(found.values(), key=lambda cover: cover.path.count("/"))
 
 
-def _above(path: str) -> Iterator[str]:
-    """The folders that lead to a path."""
+def _parent_folders(path: str) -> Iterator[str]:
+    """Return the parent folders of a path, from the top."""
     names = path.split("/")
     return ("/".join(names[:depth]) for depth in range(1, len(names)))

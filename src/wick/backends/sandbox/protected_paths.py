@@ -1,9 +1,9 @@
-"""Mounts over the protected paths of a workspace, so that a command does not write them, nor read secrets.
+"""Mounts over the protected paths of a workspace, so that a command cannot write them, nor read secrets.
 
-    covers(tree, entries, firm)               what to mount over the entries of wick.workspace.auto_executed
+    plan_covers(tree, entries, firm)          the mounts over the entries of wick.workspace.auto_executed
 
-What does not exist cannot be mounted over. A watcher follows the workspace while a command runs, and neutralises what
-it plants: see wick.wickd.watcher.
+A missing path cannot be mounted over. A watcher follows the workspace while a command runs, and neutralises the files
+that it plants; see wick.wickd.watcher.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from wick.errors import BackendError
 from wick.workspace.auto_executed import ProtectedEntry
 from wick.workspace.rooted_folder import RootedFolder
 
-COPY_BYTES = 64_000  # the largest file that is copied
+COPY_BYTES = 64_000  # maximum size of a copied file
 COPIES = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """What is mounted over a path: itself, read-only or so that it stays; something empty; a copy; or nothing."""
+    """The mount over a path: itself, read-only or writable but fixed; an empty file or folder; a copy; or none."""
 
     path: str
     how: Literal["show", "keep", "leave", "hide", "copy"]
@@ -35,26 +35,26 @@ class Cover:
 Entries = Mapping[str, ProtectedEntry]
 
 
-def covers(tree: RootedFolder, entries: Entries, firm: Collection[tuple[int, int]]) -> list[Cover]:
-    """What to mount over the protected paths.
+def plan_covers(tree: RootedFolder, entries: Entries, firm: Collection[tuple[int, int]]) -> list[Cover]:
+    """Return the mounts over the protected paths.
 
-    A path is looked up on the host when it is mounted. A command that is at work in the same workspace could put a
-    link into it at the right moment, and make it lead out. So only what is `firm` is shown: it was there before any
-    command began that is at work now, and the mounts of each of those keep it, and the `.git` that leads to it, where
-    they are. Of the rest, a folder is hidden and a file is copied. More mounts than a sandbox can have are refused.
+    A path is resolved on the host when it is mounted. A concurrent command in the same workspace could replace a
+    folder of it by a link that leads out. So only `firm` entries are shown: they existed before every running command
+    started, and the mounts of those commands fix them and their parent `.git` in place. Of the others, a folder is
+    hidden and a file is copied. More mounts than a sandbox supports are refused.
     """
     found: list[Cover] = []
-    gone: set[str] = set()  # folders that are hidden, and all that is in them with them
+    gone: set[str] = set()  # hidden folders; their contents need no mounts
     for entry in sorted(entries.values(), key=lambda entry: entry.path.count("/")):
         if entry.type == "link" or any(folder in gone for folder in _folders_above(entry.path)):
             continue
-        cover = _cover(tree, entry, _is_firm(entry, entries, firm))
+        cover = _plan_cover(tree, entry, _is_firm(entry, entries, firm))
         if cover.how == "copy" and sum(one.how == "copy" for one in found) == COPIES:
             cover = Cover(entry.path, "hide")
         if cover.how == "hide" and cover.folder:
             gone.add(entry.path)
         found.append(cover)
-    check_number(found)
+    check_mount_count(found)
     return found
 
 
@@ -63,8 +63,8 @@ def _folders_above(path: str) -> list[str]:
     return ["/".join(parts[:depth]) for depth in range(1, len(parts))]
 
 
-def check_number(covers: Collection[Cover]) -> None:
-    """Refuse a command where some protected paths would be left without a mount."""
+def check_mount_count(covers: Collection[Cover]) -> None:
+    """Raise if there are more protected paths than mounts."""
     mounted = [cover.path for cover in covers if cover.how != "leave"]
     if len(mounted) > constants.PROTECTED_MOUNTS:
         some = ", ".join(sorted(mounted)[:3])
@@ -82,7 +82,7 @@ def _is_firm(entry: ProtectedEntry, entries: Entries, firm: Collection[tuple[int
     return entry.identity in firm and above in entries and _is_firm(entries[above], entries, firm)
 
 
-def _cover(tree: RootedFolder, entry: ProtectedEntry, firm: bool) -> Cover:
+def _plan_cover(tree: RootedFolder, entry: ProtectedEntry, firm: bool) -> Cover:
     folder = entry.type == "dir"
     if entry.leads:
         return Cover(entry.path, "keep" if firm else "leave", folder)
@@ -91,12 +91,12 @@ def _cover(tree: RootedFolder, entry: ProtectedEntry, firm: bool) -> Cover:
     if folder or entry.secret or entry.type == "other":
         return Cover(entry.path, "hide", folder)
     try:
-        return Cover(entry.path, "copy", content=_content(tree, entry.path))
+        return Cover(entry.path, "copy", content=_read_content(tree, entry.path))
     except (OSError, ValueError):
         return Cover(entry.path, "hide")
 
 
-def _content(tree: RootedFolder, path: str) -> bytes:
+def _read_content(tree: RootedFolder, path: str) -> bytes:
     with open(tree.open_folder(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
         data = file.read(COPY_BYTES + 1)
     if len(data) > COPY_BYTES:

@@ -1,4 +1,4 @@
-"""The room that a workspace has on its disk: checked before a file is written or a command begins."""
+"""Disk quota of a workspace: checked before a file is written or a command starts."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from wick.errors import BackendError
 from wick.workspace.disk_usage import DiskUsage, free_bytes, free_room, total_bytes
 
-COUNT_SECONDS = 30.0  # after which a workspace is counted again, if anything on its disk has changed
-RESERVE_PART, QUOTA_PART = 10, 4  # of a small disk, a tenth is reserved, and a workspace gets a fourth
+COUNT_SECONDS = 30.0  # after which usage is counted again, if the free space has changed
+RESERVE_PART, QUOTA_PART = 10, 4  # on a small disk, reserve at most 1/10, and use at most 1/4
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What a workspace may take: `disk` bytes of its own, while `reserve` bytes of its disk stay free; 0: no limit."""
+    """The quota of a workspace: at most `disk` bytes, with `reserve` bytes of its disk left free; 0: no limit."""
 
     disk: int = 0
     reserve: int = 0
@@ -25,8 +25,8 @@ class Quota:
         return bool(self.disk or self.reserve)
 
 
-class Room:
-    """How much room a workspace has. Counting is rare: the free space of the disk says when it may have changed."""
+class DiskSpace:
+    """The disk space of a workspace. Usage is counted rarely: changed free space triggers a recount."""
 
     def __init__(self, folder: str, quota: Quota) -> None:
         total = total_bytes(folder) if quota else 0
@@ -37,7 +37,7 @@ class Room:
         self._is_counted = False
 
     def check(self, wanted: int = 0) -> int:
-        """Raise a BackendError if there is no room for so many bytes; return how many there are room for."""
+        """Raise a BackendError if so many bytes do not fit; return how many bytes fit."""
         if not (self.disk or self.reserve):
             return 0
         free = free_bytes(self._folder)
@@ -47,19 +47,19 @@ class Room:
             )
         room = free - self.reserve
         if self.disk:
-            used = self._counted(free_room(self._folder), wanted)
+            used = self._count_used(free_room(self._folder), wanted)
             if used + wanted > self.disk:
-                said = f"the workspace has {used} of its {self.disk} bytes (quotas.disk)"
-                raise BackendError(f"{said}; delete files, which the file tools still do", "no_space")
+                problem = f"the workspace has {used} of its {self.disk} bytes (quotas.disk)"
+                raise BackendError(f"{problem}; delete files, which the file tools still do", "no_space")
             room = min(room, self.disk - used)
         return max(room, 1)
 
-    def note(self, written: int) -> None:
-        """Count a file that was written."""
+    def add_written(self, written: int) -> None:
+        """Add a written file to the usage."""
         with self._lock:
             self._used += written
 
-    def _counted(self, free: int, wanted: int) -> int:
+    def _count_used(self, free: int, wanted: int) -> int:
         with self._lock:
             drop, old = max(self._free - free, 0), time.monotonic() - self._at > COUNT_SECONDS and free != self._free
             if (
@@ -74,8 +74,8 @@ class Room:
                 self._used, self._free, self._at, self._is_counted = usage.bytes, free, time.monotonic(), True
             return self._used
 
-    def limits(self, scratch: str) -> dict[str, Any] | None:
-        """Return what wickd watches while a command runs."""
+    def watch_limits(self, scratch: str) -> dict[str, Any] | None:
+        """Return the limits that wickd enforces while a command runs, or None."""
         if not (self.disk or self.reserve):
             return None
         paths = [self._folder, *([scratch] if scratch else [])]

@@ -1,4 +1,4 @@
-"""A search of the local backend: by ripgrep in the sandbox where there is one, else by RE2 in a thread."""
+"""Grep of the local backend: by ripgrep in the sandbox if available, else by RE2 in a worker thread."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from wick.workspace.grep import LineSearch, RipgrepParser, ripgrep_command
 from wick.workspace.results import CommandResult, GrepResult
 from wick.workspace.workspace import Workspace
 
-OUTPUT_BYTES = 32_000_000  # that ripgrep prints before it is stopped
+OUTPUT_BYTES = 32_000_000  # of output, after which ripgrep is stopped
 TIME_LIMIT = 124  # exit code
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What is searched for, and where."""
+class GrepRequest:
+    """The arguments of a grep."""
 
     pattern: str
     path: str
@@ -26,7 +26,7 @@ class Asked:
     everything: bool
     links: bool = True
 
-    def walk(self, files: Workspace) -> GrepResult:
+    def search_files(self, files: Workspace) -> GrepResult:
         return files.grep(
             self.pattern,
             self.path,
@@ -36,12 +36,12 @@ class Asked:
             links=self.links,
         )
 
-    def by_ripgrep(self, files: Workspace) -> tuple[list[str], Reading] | None:
-        """The command, and who reads what it prints; None for a single file, which needs no ripgrep.
+    def build_ripgrep(self, files: Workspace) -> tuple[list[str], RipgrepOutput] | None:
+        """Return the ripgrep command and its output parser; None for a single file, which needs no ripgrep.
 
-        A pattern that RE2 does not know is refused in the same words.
+        A pattern that RE2 rejects raises the same error as without ripgrep.
         """
-        with suppress(MissingExtra):  # then ripgrep's own word counts
+        with suppress(MissingExtra):  # without RE2, ripgrep validates the pattern
             LineSearch(self.pattern, ignore_case=self.ignore_case)
         folder = files.resolve(self.path, links=self.links)
         if files.stat(folder)["type"] != "dir":
@@ -54,35 +54,35 @@ class Asked:
             ignore_case=self.ignore_case,
             everything=self.everything,
         )
-        return argv, Reading(RipgrepParser(keep))
+        return argv, RipgrepOutput(RipgrepParser(keep))
 
 
-class _Enough(Exception):
-    """There is more than anybody reads."""
+class _OutputLimitReached(Exception):
+    """Raised if the output exceeds its limit."""
 
 
-class Reading:
-    """What ripgrep prints. It is kept as it comes, and taken apart in a thread: that looks at files again."""
+class RipgrepOutput:
+    """The buffered output of ripgrep. It is parsed in a worker thread, as that accesses files."""
 
     def __init__(self, reader: RipgrepParser) -> None:
         self._reader = reader
         self._printed = bytearray()
 
-    def take(self, name: str, data: bytes) -> None:
+    def receive(self, name: str, data: bytes) -> None:
         if name == "stdout":
             self._printed += data
         if len(self._printed) > OUTPUT_BYTES:
-            raise _Enough
+            raise _OutputLimitReached
 
-    async def enough_of(self, run: Callable[[], Awaitable[CommandResult]]) -> CommandResult | None:
-        """How ripgrep ended; None if it had more to say than is read."""
+    async def run_limited(self, run: Callable[[], Awaitable[CommandResult]]) -> CommandResult | None:
+        """Run ripgrep; return None if the output limit was reached."""
         try:
             return await run()
-        except _Enough:
+        except _OutputLimitReached:
             return None
 
-    def result(self, executed: CommandResult | None) -> GrepResult | None:
-        """The matches; None if ripgrep does not know the pattern."""
+    def parse_matches(self, executed: CommandResult | None) -> GrepResult | None:
+        """Return the matches; None if ripgrep rejects the pattern."""
         self._reader.feed(bytes(self._printed))
         if executed is None or executed["exit_code"] == TIME_LIMIT:
             return {**self._reader.result(), "truncated": True}

@@ -1,7 +1,7 @@
-"""The sandbox on macOS: `sandbox-exec`, with a profile that starts from nothing.
+"""The sandbox on macOS: `sandbox-exec`, with a deny-by-default profile.
 
-It confines files and the network. Processes of the same user can still be seen, there are no control groups, and
-Apple calls the program deprecated while its own parts go on using it.
+It confines files and the network. Processes of the same user stay visible, and there are no control groups. Apple
+has deprecated the program, but still uses it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wick.backends.sandbox.base import Command, NotThere, View, environment
+from wick.backends.sandbox.base import SandboxedCommand, SandboxUnavailable, SandboxView, build_environment
 from wick.protocols import Protection
 
 PROGRAM = "/usr/bin/sandbox-exec"
@@ -44,10 +44,10 @@ NETWORK = """\
 
 @dataclass(frozen=True, slots=True)
 class Seatbelt:
-    """`sandbox-exec`, which has no other name."""
+    """The `sandbox-exec` program."""
 
     program: str = PROGRAM
-    covers: bool = True  # not mounts, but rules that do the same
+    covers: bool = True  # by rules instead of mounts
     scratch: bool = True
     hides_signals: bool = False
 
@@ -59,37 +59,37 @@ class Seatbelt:
         )
         return Protection("weak", "sandbox-exec", says)
 
-    def command(self, argv: Sequence[str], view: View) -> Command:
-        wrapped = [self.program, "-p", profile(view), *argv]
-        return Command(wrapped, view.workdir, {**environment(view.scratch), **view.env})
+    def command(self, argv: Sequence[str], view: SandboxView) -> SandboxedCommand:
+        wrapped = [self.program, "-p", build_profile(view), *argv]
+        return SandboxedCommand(wrapped, view.workdir, {**build_environment(view.scratch), **view.env})
 
 
-def profile(view: View) -> str:
-    """The rules for one command; a later rule outweighs an earlier one."""
+def build_profile(view: SandboxView) -> str:
+    """Return the rules for one command; later rules take precedence."""
     rules = [
         RULES,
-        _allow("file-read*", [*READABLE, *view.readable]),
-        _allow("file-read* file-write*", [*WRITABLE, view.workspace, view.scratch]),
+        _allow_rule("file-read*", [*READABLE, *view.readable]),
+        _allow_rule("file-read* file-write*", [*WRITABLE, view.workspace, view.scratch]),
         NETWORK if view.network else "",
     ]
     for cover in view.covers:
         if cover.how not in ("keep", "leave"):
             denied = "file-read* file-write*" if cover.how == "hide" else "file-write*"
-            rules.append(f"(deny {denied} (subpath {_quoted(f'{view.workspace}/{cover.path}')}))\n")
+            rules.append(f"(deny {denied} (subpath {_quote_path(f'{view.workspace}/{cover.path}')}))\n")
     return "".join(rules)
 
 
-def _allow(what: str, paths: Sequence[str]) -> str:
-    return f"(allow {what} {' '.join(f'(subpath {_quoted(path)})' for path in paths if path)})\n"
+def _allow_rule(what: str, paths: Sequence[str]) -> str:
+    return f"(allow {what} {' '.join(f'(subpath {_quote_path(path)})' for path in paths if path)})\n"
 
 
-def _quoted(path: str) -> str:
+def _quote_path(path: str) -> str:
     escaped = path.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
-def find() -> Seatbelt:
-    """`sandbox-exec`, on macOS."""
+def find_sandbox_exec() -> Seatbelt:
+    """Return the `sandbox-exec` sandbox; raise SandboxUnavailable on other systems."""
     if sys.platform != "darwin" or not os.access(PROGRAM, os.X_OK):
-        raise NotThere("sandbox-exec is a part of macOS, and this is none")
+        raise SandboxUnavailable("sandbox-exec is part of macOS, and this is another system")
     return Seatbelt()

@@ -1,10 +1,9 @@
-"""The system calls that a sandboxed command may not make, as a filter that the kernel runs (seccomp, classic BPF).
+"""The seccomp filter of sandboxed commands, in classic BPF.
 
-    program("x86_64")    the filter's bytes for bubblewrap's --seccomp; none where the machine's kind is not known
+    build_filter("x86_64")    the filter's bytes for bubblewrap's --seccomp; None for an unknown architecture
 
-Most calls are refused with EPERM, as if the right were missing. What a program can do without gets ENOSYS, so that
-it goes the older way: clone3 and openat2 hide their flags behind a pointer, where no filter can look, and a call
-newer than this list has not been thought about.
+Most calls are denied with EPERM, like a missing permission. ENOSYS makes a program fall back to an older call:
+for clone3 and openat2, whose flags are behind a pointer that no filter can read, and for calls newer than this list.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ EPERM, ENOSYS, EAFNOSUPPORT = 1, 38, 97
 
 ALLOW, ERRNO, KILL = 0x7FFF0000, 0x00050000, 0x80000000
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-NEWEST = 466  # the last call that has been looked at; the x32 calls of x86-64 have far larger numbers
+NEWEST = 466  # the last reviewed call; the x32 calls of x86-64 have far larger numbers
 
 # Denied by name; the number on x86-64 and on arm64, where it exists.
 DENIED: dict[str, tuple[int | None, int | None]] = {
@@ -113,13 +112,13 @@ SHARED: dict[str, tuple[int | None, int | None]] = {
 # Calls that are denied with some arguments.
 CLONE, IOCTL, SOCKET, PERSONALITY = (56, 220), (16, 29), (41, 198), (135, 92)
 NEW_NAMESPACES = 0x7E020000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
-TIOCSTI, TIOCLINUX = 0x5412, 0x541C  # typing into a terminal on somebody's behalf
+TIOCSTI, TIOCLINUX = 0x5412, 0x541C  # inject input into a terminal
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
-PERSONALITIES = (0x0, 0x0008, 0x20000, 0x20008, 0xFFFFFFFF)  # plain Linux, 32 bits, uname 2.6; and asking
+PERSONALITIES = (0x0, 0x0008, 0x20000, 0x20008, 0xFFFFFFFF)  # plain Linux, 32 bits, uname 2.6, and the query
 SETUID_OR_SETGID = 0o6000
 
-# Calls that may not give a file these bits, and which argument has its mode: where wick runs as root,
-# a file with them would be root's program for everybody on the host.
+# Calls that may not set these bits, and the index of their mode argument: where wick runs as root,
+# such a file would be a setuid root program on the host.
 MODES: dict[str, tuple[int | None, int | None, int]] = {
     "chmod": (90, None, 1),
     "fchmod": (91, 52, 1),
@@ -135,7 +134,7 @@ MODES: dict[str, tuple[int | None, int | None, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One step of a filter: an operation, where to jump if it is true or not, and its constant."""
+    """One BPF instruction: an opcode, its jump offsets if true or false, and its constant."""
 
     code: int
     value: int
@@ -146,112 +145,120 @@ class Instruction:
         return struct.pack("=HBBI", self.code, self.true, self.false, self.value)
 
 
-def load(offset: int) -> Instruction:
-    return Instruction(0x20, offset)  # a 32-bit word of what the kernel tells about the call
+def load_word(offset: int) -> Instruction:
+    return Instruction(0x20, offset)  # a 32-bit word of struct seccomp_data
 
 
-def equal(value: int, true: int = 0, false: int = 0) -> Instruction:
+def jump_if_equal(value: int, true: int = 0, false: int = 0) -> Instruction:
     return Instruction(0x15, value, true, false)
 
 
-def greater(value: int, true: int = 0, false: int = 0) -> Instruction:
+def jump_if_greater(value: int, true: int = 0, false: int = 0) -> Instruction:
     return Instruction(0x25, value, true, false)
 
 
-def has_bits(value: int, true: int = 0, false: int = 0) -> Instruction:
+def jump_if_bits(value: int, true: int = 0, false: int = 0) -> Instruction:
     return Instruction(0x45, value, true, false)
 
 
-def answer(value: int) -> Instruction:
+def return_action(value: int) -> Instruction:
     return Instruction(0x06, value)
 
 
-def skip(count: int) -> Instruction:
+def jump(count: int) -> Instruction:
     return Instruction(0x05, count)
 
 
-def refuse(errno: int) -> Instruction:
-    return answer(ERRNO | errno)
+def return_errno(errno: int) -> Instruction:
+    return return_action(ERRNO | errno)
 
 
-def argument(index: int) -> Instruction:
-    """The lower half of an argument; the kernel looks at no more of those that are asked about here."""
-    return load(16 + 8 * index)
+def load_argument(index: int) -> Instruction:
+    """Load the lower half of an argument; the kernel ignores the upper half of those checked here."""
+    return load_word(16 + 8 * index)
 
 
 @cache
-def program(machine: str) -> bytes | None:
-    """The filter for a kind of machine, as `os.uname().machine` names it."""
+def build_filter(machine: str) -> bytes | None:
+    """Return the filter for an architecture as in `os.uname().machine`, or None."""
     if machine not in ARCHITECTURES:
         return None
-    return b"".join(map(bytes, instructions(machine)))
+    return b"".join(map(bytes, build_instructions(machine)))
 
 
 @cache
-def program_without_ipc(machine: str) -> bytes | None:
+def build_filter_without_ipc(machine: str) -> bytes | None:
     """Return a filter that denies the calls of SHARED, for commands that share the host's IPC namespace."""
     if machine not in ARCHITECTURES:
         return None
     column = list(ARCHITECTURES).index(machine)
-    denied = {numbers[column]: [refuse(EPERM)] for numbers in SHARED.values()}
+    denied = {numbers[column]: [return_errno(EPERM)] for numbers in SHARED.values()}
     cases = sorted((number, case) for number, case in denied.items() if number is not None)
-    return b"".join(map(bytes, [load(0), *_by_number(cases)]))
+    return b"".join(map(bytes, [load_word(0), *_dispatch_by_number(cases)]))
 
 
-def instructions(machine: str) -> list[Instruction]:
+def build_instructions(machine: str) -> list[Instruction]:
     return [
-        load(4),
-        equal(ARCHITECTURES[machine], true=1),
-        answer(KILL),
-        load(0),
-        greater(NEWEST, false=1),
-        refuse(ENOSYS),
-        *_by_number(sorted(_cases(machine).items())),
+        load_word(4),
+        jump_if_equal(ARCHITECTURES[machine], true=1),
+        return_action(KILL),
+        load_word(0),
+        jump_if_greater(NEWEST, false=1),
+        return_errno(ENOSYS),
+        *_dispatch_by_number(sorted(_build_cases(machine).items())),
     ]
 
 
-def _cases(machine: str) -> dict[int, list[Instruction]]:
-    """What has the last word about a call, by its number."""
+def _build_cases(machine: str) -> dict[int, list[Instruction]]:
+    """Return the instructions for each filtered call, by its number."""
     column = list(ARCHITECTURES).index(machine)
     cases = {
-        **{numbers[column]: [refuse(EPERM)] for numbers in DENIED.values()},
-        **{numbers[column]: [refuse(ENOSYS)] for numbers in MISSING.values()},
-        **{numbers[column]: _with_bits(numbers[2], SETUID_OR_SETGID) for numbers in MODES.values()},
-        CLONE[column]: _with_bits(0, NEW_NAMESPACES),
-        IOCTL[column]: [argument(1), equal(TIOCSTI, true=1), equal(TIOCLINUX, false=1), refuse(EPERM), answer(ALLOW)],
-        PERSONALITY[column]: _without_value(0, PERSONALITIES),
+        **{numbers[column]: [return_errno(EPERM)] for numbers in DENIED.values()},
+        **{numbers[column]: [return_errno(ENOSYS)] for numbers in MISSING.values()},
+        **{numbers[column]: _deny_bits(numbers[2], SETUID_OR_SETGID) for numbers in MODES.values()},
+        CLONE[column]: _deny_bits(0, NEW_NAMESPACES),
+        IOCTL[column]: [
+            load_argument(1),
+            jump_if_equal(TIOCSTI, true=1),
+            jump_if_equal(TIOCLINUX, false=1),
+            return_errno(EPERM),
+            return_action(ALLOW),
+        ],
+        PERSONALITY[column]: _deny_other_values(0, PERSONALITIES),
         SOCKET[column]: _FAMILIES,
     }
     return {number: case for number, case in cases.items() if number is not None}
 
 
-def _by_number(cases: Sequence[tuple[int, list[Instruction]]]) -> list[Instruction]:
-    """Find a call's case by halving: the kernel tries every number when it loads a filter, so that is soon felt."""
+def _dispatch_by_number(cases: Sequence[tuple[int, list[Instruction]]]) -> list[Instruction]:
+    """Return a binary search over call numbers: the kernel evaluates every number when it loads a filter."""
     if len(cases) <= 3:
-        return [step for number, case in cases for step in (equal(number, false=len(case)), *case)] + [answer(ALLOW)]
+        return [step for number, case in cases for step in (jump_if_equal(number, false=len(case)), *case)] + [
+            return_action(ALLOW)
+        ]
     middle = len(cases) // 2
-    lower, upper = _by_number(cases[:middle]), _by_number(cases[middle:])
-    return [greater(cases[middle][0] - 1, false=1), skip(len(lower)), *lower, *upper]
+    lower, upper = _dispatch_by_number(cases[:middle]), _dispatch_by_number(cases[middle:])
+    return [jump_if_greater(cases[middle][0] - 1, false=1), jump(len(lower)), *lower, *upper]
 
 
-def _with_bits(index: int, bits: int) -> list[Instruction]:
-    return [argument(index), has_bits(bits, false=1), refuse(EPERM), answer(ALLOW)]
+def _deny_bits(index: int, bits: int) -> list[Instruction]:
+    return [load_argument(index), jump_if_bits(bits, false=1), return_errno(EPERM), return_action(ALLOW)]
 
 
-def _without_value(index: int, values: Sequence[int]) -> list[Instruction]:
-    tests = [equal(value, true=len(values) - place) for place, value in enumerate(values)]
-    return [argument(index), *tests, refuse(EPERM), answer(ALLOW)]
+def _deny_other_values(index: int, values: Sequence[int]) -> list[Instruction]:
+    tests = [jump_if_equal(value, true=len(values) - place) for place, value in enumerate(values)]
+    return [load_argument(index), *tests, return_errno(EPERM), return_action(ALLOW)]
 
 
-# Sockets are for files, for the internet, and for asking about routes; not vsock, packet, bluetooth, …
+# Allowed are unix and internet sockets and route netlink; not vsock, packet, bluetooth, …
 _FAMILIES = [
-    argument(0),
-    equal(AF_UNIX, true=5),
-    equal(AF_INET, true=4),
-    equal(AF_INET6, true=3),
-    equal(AF_NETLINK, false=3),
-    argument(2),
-    equal(0, false=1),
-    answer(ALLOW),
-    refuse(EAFNOSUPPORT),
+    load_argument(0),
+    jump_if_equal(AF_UNIX, true=5),
+    jump_if_equal(AF_INET, true=4),
+    jump_if_equal(AF_INET6, true=3),
+    jump_if_equal(AF_NETLINK, false=3),
+    load_argument(2),
+    jump_if_equal(0, false=1),
+    return_action(ALLOW),
+    return_errno(EAFNOSUPPORT),
 ]

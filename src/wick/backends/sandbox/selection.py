@@ -1,39 +1,39 @@
-"""The sandboxes that there are, from the strongest to the weakest."""
+"""Selection of a sandbox, from the strongest to the weakest."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from wick.backends.sandbox import bubblewrap, landlock, seatbelt
-from wick.backends.sandbox.base import NotThere, Sandbox, Unconfined
+from wick.backends.sandbox.base import Sandbox, SandboxUnavailable, Unconfined
 from wick.errors import ConfigError
 
 SANDBOXES: dict[str, Callable[[], Sandbox]] = {
-    "bubblewrap": bubblewrap.find,
-    "sandbox-exec": seatbelt.find,
-    "landlock": landlock.find,
+    "bubblewrap": bubblewrap.find_bubblewrap,
+    "sandbox-exec": seatbelt.find_sandbox_exec,
+    "landlock": landlock.find_landlock,
 }
 
 
-def choose(name: str) -> Sandbox:
-    """A sandbox by its name, or with `auto` the strongest that works here."""
+def choose_sandbox(name: str) -> Sandbox:
+    """Return a sandbox by its name, or with `auto` the strongest that works here."""
     if name == "none":
         return Unconfined(asks=False)
     if name == "auto":
-        return _strongest()
+        return _choose_strongest()
     if name not in SANDBOXES:
         raise ConfigError(f"there is no sandbox {name!r}; give one of auto, {', '.join(SANDBOXES)}, none")
     try:
         return SANDBOXES[name]()
-    except NotThere as error:
+    except SandboxUnavailable as error:
         raise ConfigError(f"the sandbox {name!r} cannot be used: {error}") from None
 
 
-def _strongest() -> Sandbox:
+def _choose_strongest() -> Sandbox:
     reasons = []
     for find in SANDBOXES.values():
         try:
             return find()
-        except NotThere as error:
+        except SandboxUnavailable as error:
             reasons.append(str(error))
     return Unconfined(asks=True, why="; ".join(reasons))

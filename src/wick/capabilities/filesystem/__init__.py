@@ -27,7 +27,7 @@ from wick.hooks import Hook, after, guard
 from wick.messages import ToolResult
 from wick.operations import Run, ToolUse
 from wick.protocols import Backend
-from wick.stores.large_results import cut, keep, kept
+from wick.stores.large_results import load_large_text, store_large_text, truncate_text
 from wick.tools import Tool, tool
 from wick.workspace.results import CommandResult, FileLines
 from wick.workspace.text import read_lines
@@ -188,7 +188,7 @@ class Filesystem(Capability):
         try:
             return await place.backend.lines(path, offset=offset, limit=limit, **strict)
         except BackendError as error:
-            text = await kept(run.thread, place.key(path)) if error.code == "not_found" else None
+            text = await load_large_text(run.thread, place.key(path)) if error.code == "not_found" else None
             if text is None:
                 raise
             data = text.encode()
@@ -240,7 +240,7 @@ class Filesystem(Capability):
         if len(text) <= self._result_chars:
             return
         whole = _streams(result.data) if self._is_ours(use) and result.data and not result.error else text
-        short = f"{cut(text)}\n\n({await self._keep(use, whole)})"
+        short = f"{truncate_text(text)}\n\n({await self._keep(use, whole)})"
         if result.error:
             result.error = short
         else:
@@ -260,7 +260,7 @@ class Filesystem(Capability):
                     f"the whole result is in {path}; read it with read_file, offset and limit, or search it with grep"
                 )
         path = f"{RESULTS}/{_safe(use)}-{_own(use)}.txt"
-        if await keep(use.run.thread, use.run.id, path, text):
+        if await store_large_text(use.run.thread, use.run.id, path, text):
             return f"the whole result is kept as {path}; read it with read_file, offset and limit"
         return "the rest could not be kept; ask for less"
 

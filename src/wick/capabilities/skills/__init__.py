@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from wick._internal.prompt_text import fence_text, to_one_line
 from wick._internal.worker_threads import run_in_thread
-from wick.backends.files import Folder, data_of, files_in
+from wick.backends.files import HostFolder, files_for_thread, read_bytes
 from wick.capabilities.skills.catalog import FILE, Catalogue, Place, Problem, Skill, names_of, read_of, slug, unpacked
 from wick.capability import Capability
 from wick.constants import FILE_READ_BYTES, SKILLS
@@ -120,9 +120,9 @@ class Skills(Capability):
     async def _bring(self, skill: Skill, thread: Thread) -> None:
         if not skill.borrowed or self.backend is None:
             return
-        files, folder = files_in(self.backend, thread), posixpath.dirname(skill.path)
+        files, folder = files_for_thread(self.backend, thread), posixpath.dirname(skill.path)
         for name in await names_of(skill):
-            data, size = await data_of(skill.files, f"{skill.folder}/{name}", FILE_READ_BYTES)
+            data, size = await read_bytes(skill.files, f"{skill.folder}/{name}", FILE_READ_BYTES)
             if size > len(data):
                 raise BackendError(f"{name} is too large to be copied", "too_large")
             await files.write(f"{folder}/{name}", data)
@@ -159,9 +159,9 @@ class Skills(Capability):
     def _places(self, thread: Thread | None) -> list[Place]:
         folders = [*self.host, *([str(SHIPPED)] if self.shipped else [])]
         if self.backend is None:
-            return [Place(Folder(path), ".") for path in (*self.paths, *folders)]
-        files = files_in(self.backend, thread)
-        return [Place(files, path) for path in self.paths] + [Place(Folder(path), ".", True) for path in folders]
+            return [Place(HostFolder(path), ".") for path in (*self.paths, *folders)]
+        files = files_for_thread(self.backend, thread)
+        return [Place(files, path) for path in self.paths] + [Place(HostFolder(path), ".", True) for path in folders]
 
     # -- another one --------------------------------------------------------------------------------------------------
 

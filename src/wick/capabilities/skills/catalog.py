@@ -17,7 +17,7 @@ from wick._internal import front_matter
 from wick._internal.prompt_text import to_one_line
 from wick._internal.worker_threads import run_in_thread
 from wick._internal.zip_archives import unpack
-from wick.backends.files import Files, Folder, data_of
+from wick.backends.files import HostFolder, WorkspaceFiles, read_bytes
 from wick.constants import (
     ARCHIVE_ENTRIES,
     FRONT_MATTER_BYTES,
@@ -40,7 +40,7 @@ class Skill:
     description: str
     path: str
     meta: Mapping[str, Any]
-    files: Files  # where it is
+    files: WorkspaceFiles  # where it is
     folder: str  # there
     borrowed: bool = False  # it is on this machine, and `path` in the workspace, where it is put when it is read
     enabled: bool = True
@@ -83,7 +83,7 @@ class Catalogue:
 class Place:
     """A folder with skills in it."""
 
-    files: Files
+    files: WorkspaceFiles
     path: str
     borrowed: bool = False
 
@@ -107,7 +107,7 @@ class Place:
         return Problem(to_one_line(self._shown(path), 500), to_one_line(str(reason), 500))
 
     async def skill(self, file: str) -> Skill:
-        data, _ = await data_of(self.files, file, FRONT_MATTER_BYTES + 100)
+        data, _ = await read_bytes(self.files, file, FRONT_MATTER_BYTES + 100)
         name, description, meta = await run_in_thread(lambda: described(data.decode(errors="replace")), "skill")
         path = f"{BROUGHT}/{slug(name)}/{FILE}" if self.borrowed else self._shown(file)
         if to_one_line(path, len(path)) != path:
@@ -120,7 +120,7 @@ class Place:
 
     def _shown(self, file: str) -> str:
         """A path as the operator writes them: in full, or as seen from the workspace."""
-        full = isinstance(self.files, Folder) or self.path.startswith("/")
+        full = isinstance(self.files, HostFolder) or self.path.startswith("/")
         return posixpath.normpath(posixpath.join(self.files.workdir, file) if full else file)
 
     async def put(self, target: str, contents: Mapping[str, bytes], *, replace: bool) -> None:
@@ -204,7 +204,7 @@ async def read_of(skill: Skill, name: str) -> tuple[str, str]:
     """A file of a skill, and a note if there is more of it."""
     if name.startswith("/") or ".." in name.split("/"):
         raise BackendError(f"{name!r} is not one of its files; name one as seen from its folder", "invalid")
-    data, size = await data_of(skill.files, posixpath.join(skill.folder, name), SKILL_BYTES)
+    data, size = await read_bytes(skill.files, posixpath.join(skill.folder, name), SKILL_BYTES)
     more = f"\n\n... (truncated {size - len(data)} bytes) ..." if size > len(data) else ""
     return data.decode(errors="replace").removeprefix("\ufeff").strip(), more
 

@@ -176,14 +176,14 @@ def _program_version(path: str) -> str:
 def confinement() -> Iterator[Check]:
     """Each sandbox, and what really confines the commands of an agent in a folder."""
     from wick.backends.local import Local  # which needs the core, and that may be what is missing
-    from wick.backends.sandbox.base import NotThere
+    from wick.backends.sandbox.base import SandboxUnavailable
     from wick.backends.sandbox.selection import SANDBOXES
 
     for name in SANDBOXES_OF.get(sys.platform, ()):
         try:
             SANDBOXES[name]()
             yield Check("sandbox", name, "ok", "it works here")
-        except NotThere as error:
+        except SandboxUnavailable as error:
             yield Check("sandbox", name, "missing", str(error))
     with tempfile.TemporaryDirectory(prefix="wick-doctor-") as folder:
         found = Local(folder).protection
@@ -206,7 +206,7 @@ async def _engine() -> Check:
     except WickError as error:
         return Check("sandbox", "docker engine", "missing", str(error), "set DOCKER_HOST to where an engine is")
     try:
-        said = await found.ask("GET", "/version")
+        said = await found.request("GET", "/version")
         names = [str(part.get("Name", "")) for part in said.get("Components", ())]
         kind = "Podman" if any("podman" in name.lower() for name in names) else "Docker"
         return Check("sandbox", "docker engine", "ok", f"{kind} {said.get('Version', '')} at {found.address.url}")

@@ -14,7 +14,7 @@ from wick.cli.host.protocol import Approval, Choice, ThreadDetail, ThreadInfo
 from wick.errors import StoreError
 from wick.protocols import Store, Summary
 from wick.stores.held_thread import hold
-from wick.stores.markdown_export import as_markdown
+from wick.stores.markdown_export import export_markdown
 from wick.threads import Thread
 
 PAGE = 200
@@ -87,7 +87,7 @@ class Shelf:
     async def export(self, id: str, format: Literal["json", "markdown"] = "json") -> str:
         """All of a thread: its log as JSON, or what was said as Markdown."""
         head, thread = await self.store.head(LOCAL, id), await self.sessions.load(id)
-        return json.dumps(thread.to_json()) if format == "json" else as_markdown(head.title or id, thread)
+        return json.dumps(thread.to_json()) if format == "json" else export_markdown(head.title or id, thread)
 
     async def delete(self, id: str) -> None:
         """Delete a thread, with those of its subagents."""

@@ -28,7 +28,7 @@ from wick.hook_programs.runner import Runner
 from wick.messages import Message
 from wick.operations import Operation, Run, ToolUse
 from wick.permissions.rules import Subject, met
-from wick.stores.large_results import keep
+from wick.stores.large_results import store_large_text
 from wick.threads import Thread
 
 logger = logging.getLogger(__name__)
@@ -187,7 +187,7 @@ class Session:
         work = self.work(run)
         work.kept += 1
         path = f".results/hook-{event}-{run.id}-{work.kept}.txt"
-        kept = await keep(run.thread, run.id, path, text)
+        kept = await store_large_text(run.thread, run.id, path, text)
         where = f"the whole text is kept as {path}; read it with read_file" if kept else "the rest could not be kept"
         return f"{text[: constants.HOOK_PREVIEW_CHARS]}\n\n... ({where}) ..."
 

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from wick.server.records import Row, added
-from wick.stores.postgres_pool import Connection, Homes
+from wick.stores.postgres_pool import Connection, LoopPools
 
 CONNECTIONS = 5
 WAIT_SECONDS = 10.0
@@ -33,7 +33,7 @@ class PostgresRecords:
     """Records in a table of a Postgres database, which is made when it is first used."""
 
     def __init__(self, conninfo: str, *, schema: str) -> None:
-        self._homes = Homes(conninfo, schema, CONNECTIONS, WAIT_SECONDS)
+        self._homes = LoopPools(conninfo, schema, CONNECTIONS, WAIT_SECONDS)
         self._made = False
 
     async def put(

@@ -14,15 +14,15 @@ import orjson
 
 from wick._internal.worker_threads import run_in_thread
 from wick.server.records import Row, added
-from wick.stores.sqlite_file import File, Readers, Schema
-from wick.stores.sqlite_writer import Transaction, Writer
-from wick.stores.watchers import Watchers
+from wick.stores.sqlite_file import SqliteFile, SqliteReaders, SqliteSchema
+from wick.stores.sqlite_writer import SqliteWriter, Transaction
+from wick.stores.watchers import ThreadWatchers
 
 T = TypeVar("T")
 
 BUSY_SECONDS = 5.0
 SWEEP_SECONDS = 60.0
-SCHEMA = Schema(
+SCHEMA = SqliteSchema(
     application=0x7769636D,
     table="records",
     steps=(
@@ -42,10 +42,10 @@ class SqliteRecords:
     """Records in one file, which is made when it is first used."""
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
-        self._file = File(path.absolute(), BUSY_SECONDS, SCHEMA)
+        self._file = SqliteFile(path.absolute(), BUSY_SECONDS, SCHEMA)
         self._clock = clock
-        self._readers = Readers(self._file)
-        self._writer: Writer | None = None
+        self._readers = SqliteReaders(self._file)
+        self._writer: SqliteWriter | None = None
         self._starting = Lock()
 
     async def put(
@@ -118,9 +118,11 @@ class SqliteRecords:
     async def _write(self, work: Callable[[Transaction], T]) -> T:
         with self._starting:
             if self._writer is None:
-                self._writer = Writer(self._file, Watchers(), self._readers.idle, self._sweep, SWEEP_SECONDS)
+                self._writer = SqliteWriter(
+                    self._file, ThreadWatchers(), self._readers.idle, self._sweep, SWEEP_SECONDS
+                )
             writer = self._writer
-        return await writer.do(work)
+        return await writer.run(work)
 
     def _sweep(self, do: Transaction) -> None:
         do.db.execute("DELETE FROM records WHERE until > 0 AND until <= ?", (self._clock(),))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pydantic import BaseModel, Field
 from starlette.requests import Request
 
-from wick.backends.files import Folder
+from wick.backends.files import HostFolder
 from wick.capabilities.skills import Skills
 from wick.capabilities.skills.catalog import BROUGHT, FILE, Catalogue, Skill, slug
 from wick.constants import ARCHIVE_BYTES
@@ -116,6 +116,6 @@ def _listed(found: Catalogue) -> SkillList:
 
 
 def _info(skill: Skill) -> SkillInfo:
-    here = isinstance(skill.files, Folder)  # on this machine, whose folders are nobody's business
+    here = isinstance(skill.files, HostFolder)  # on this machine, whose folders are nobody's business
     path = f"{BROUGHT}/{slug(skill.name)}/{FILE}" if here else skill.path
     return SkillInfo(name=skill.name, description=skill.description, path=path, enabled=skill.enabled)

@@ -31,7 +31,7 @@ from wick.server.schemas import (
     whole,
 )
 from wick.server.strict_models import Strict
-from wick.stores.markdown_export import as_markdown
+from wick.stores.markdown_export import export_markdown
 from wick.threads import SCHEMA, Thread
 
 router = Router(prefix="/threads", tags=["threads"])
@@ -223,7 +223,7 @@ async def export(
         if format == "json":
             log = await run_in_thread(lambda: _log(thread), "export")
             return await put_by(Response(log, media_type="application/json", headers=headers))
-        text = await run_in_thread(lambda: as_markdown(head.title or id, thread), "export")
+        text = await run_in_thread(lambda: export_markdown(head.title or id, thread), "export")
         return await put_by(Response(text, media_type="text/markdown; charset=utf-8", headers=headers))
 
 

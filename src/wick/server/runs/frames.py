@@ -33,7 +33,7 @@ from wick.events import (
     UserMessage,
 )
 from wick.server.errors import ApiError
-from wick.stores.rows import text_of
+from wick.stores.rows import message_text
 from wick.threads import split_reply_row
 
 Place = tuple[int, float]  # an entry, and which of its frames; the last one is at infinity
@@ -139,7 +139,7 @@ class Telling:
         return [UserMessage(message=message)]
 
     def _reply(self, message: Any) -> list[Event]:
-        self.text, self.why = text_of(message), {}
+        self.text, self.why = message_text(message), {}
         calls = message.get("tool_calls", ())
         starts = [ToolStart(name=call["name"], call_id=call["id"], args=call["args"]) for call in calls]
         message, about = split_reply_row(message)
@@ -148,7 +148,7 @@ class Telling:
         return [ChatModelEnd(name=told.get("model", ""), message=dict(message), usage=usage), *starts]
 
     def _result(self, message: Any) -> Event:
-        call, text = message["tool_call_id"], text_of(message)
+        call, text = message["tool_call_id"], message_text(message)
         output, error = ("", text) if message.get("failed") else (text, "")
         why = self.why.pop(call, [])
         return ToolEnd(name=message.get("name", ""), call_id=call, output=output, error=error, why=why)

@@ -172,7 +172,7 @@ class Hub:
     def _saved(self) -> int:
         """How many entries are saved."""
         self.kept_by(self.thread.writer)
-        return min(self._kept.written, len(self.thread.entries)) if self._kept is not None else self._told
+        return min(self._kept.last_written, len(self.thread.entries)) if self._kept is not None else self._told
 
     def _ends(self, entry: Entry) -> bool:
         """Whether an entry ends the run for good."""

@@ -83,7 +83,7 @@ async def test_a_server_that_is_gone_and_comes_back(own: Server) -> None:
 
 def waits(store: Postgres, seconds: float) -> None:
     """From here on the store waits so long for its server."""
-    pool = store._homes.here()[0].pool
+    pool = store._pools.get_current()[0].pool
     assert pool is not None
     pool.timeout = pool.reconnect_timeout = seconds
 

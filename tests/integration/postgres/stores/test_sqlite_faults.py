@@ -247,8 +247,8 @@ def test_a_process_that_forks(tmp_path: Path) -> None:
 
 
 def _connection(store: Sqlite) -> Any:
-    assert store._writer is not None and store._writer._link is not None
-    return store._writer._link.db
+    assert store._writer is not None and store._writer._connection is not None
+    return store._writer._connection.db
 
 
 async def test_many_who_wait_while_it_is_locked_are_all_told(tmp_path: Path) -> None:

@@ -11,22 +11,22 @@ import pytest
 from sandboxed import needs_bubblewrap
 from wick.backends.local import Local
 from wick.backends.sandbox import bubblewrap, selection
-from wick.backends.sandbox.base import NotThere, View
-from wick.backends.sandbox.bubblewrap import Bubblewrap, find
+from wick.backends.sandbox.base import SandboxUnavailable, SandboxView
+from wick.backends.sandbox.bubblewrap import Bubblewrap, find_bubblewrap
 from wick.backends.sandbox.protected_paths import Cover
 
 pytestmark = needs_bubblewrap
-VIEW = View("/srv/project", "/srv/project/src", {"COLOR": "a b"}, memory=5_000)
+VIEW = SandboxView("/srv/project", "/srv/project/src", {"COLOR": "a b"}, memory=5_000)
 
 
 @pytest.fixture
 def anew() -> Iterator[None]:
-    find.cache_clear()
+    find_bubblewrap.cache_clear()
     yield
-    find.cache_clear()
+    find_bubblewrap.cache_clear()
 
 
-def profile(view: View = VIEW, options: tuple[str, ...] = ("--disable-userns", "--size")) -> list[str]:
+def profile(view: SandboxView = VIEW, options: tuple[str, ...] = ("--disable-userns", "--size")) -> list[str]:
     command = Bubblewrap("bwrap", options).command(["sh", "-c", "true"], view)
     assert command.argv[:3] == ["bwrap", "--args", "%fd0%"] and command.argv[-3:] == ["sh", "-c", "true"]
     assert command.env == {} and command.workdir == "/"
@@ -57,12 +57,12 @@ def test_only_the_workspace_can_be_written() -> None:
 
 
 def test_a_network_brings_what_it_needs() -> None:
-    flags = profile(View("/srv/project", "/srv/project", network=True))
+    flags = profile(SandboxView("/srv/project", "/srv/project", network=True))
     assert "--share-net" in flags and ["/etc/resolv.conf", "/etc/resolv.conf"] in options_of(flags, "--ro-bind", 2)
 
 
 def test_a_terminal_keeps_its_session() -> None:
-    assert "--new-session" not in profile(View("/srv/project", "/srv/project", terminal=True))
+    assert "--new-session" not in profile(SandboxView("/srv/project", "/srv/project", terminal=True))
 
 
 def test_covers_become_mounts() -> None:
@@ -74,7 +74,7 @@ def test_covers_become_mounts() -> None:
         Cover("a/.git", "leave", True),
         Cover("a/.git/config", "copy", content=b"[core]\n"),
     ]
-    view = View("/srv/project", "/srv/project", covers=covers)
+    view = SandboxView("/srv/project", "/srv/project", covers=covers)
     flags = profile(view)
     assert ["/srv/project/.git", "/srv/project/.git"] in options_of(flags, "--bind", 2)
     assert ["/srv/project/.git/hooks", "/srv/project/.git/hooks"] in options_of(flags, "--ro-bind", 2)
@@ -88,7 +88,7 @@ def test_covers_become_mounts() -> None:
 
 async def test_an_older_version_does_with_less(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {"--disable-userns", "--size"}.isdisjoint(profile(options=()))
-    old = Bubblewrap(find().program, ())
+    old = Bubblewrap(find_bubblewrap().program, ())
     monkeypatch.setitem(selection.SANDBOXES, "bubblewrap", lambda: old)
     backend = Local(tmp_path / "workspace")
     result = await backend.execute("unshare -r true; cat /proc/self/status | grep NoNewPrivs")
@@ -98,8 +98,8 @@ async def test_an_older_version_does_with_less(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.usefixtures("anew")
 def test_what_works_is_found_by_trying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = find()
-    assert os.path.basename(found.program) == "bwrap" and find() is found
+    found = find_bubblewrap()
+    assert os.path.basename(found.program) == "bwrap" and find_bubblewrap() is found
 
 
 @pytest.mark.usefixtures("anew")
@@ -116,8 +116,8 @@ def test_one_that_does_not_work_says_why(
     (tmp_path / "bwrap").write_text(f"#!/bin/sh\n{script}\n")
     (tmp_path / "bwrap").chmod(0o755)
     monkeypatch.setattr(bubblewrap, "DEFAULT_PATH", str(tmp_path))
-    with pytest.raises(NotThere, match=sentence):
-        find()
+    with pytest.raises(SandboxUnavailable, match=sentence):
+        find_bubblewrap()
 
 
 @pytest.mark.usefixtures("anew")
@@ -126,8 +126,8 @@ def test_one_that_hangs_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "bwrap").chmod(0o755)
     monkeypatch.setattr(bubblewrap, "DEFAULT_PATH", str(tmp_path))
     monkeypatch.setattr(bubblewrap, "TRIAL_SECONDS", 0.1)
-    with pytest.raises(NotThere, match="timed out"):
-        find()
+    with pytest.raises(SandboxUnavailable, match="timed out"):
+        find_bubblewrap()
 
 
 @pytest.mark.usefixtures("anew")
@@ -139,13 +139,13 @@ def test_one_in_the_folder_that_we_happen_to_be_in_is_not_taken(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", ".:")
     monkeypatch.setattr(bubblewrap, "DEFAULT_PATH", "/nowhere")
-    with pytest.raises(NotThere, match="not installed"):
-        find()
+    with pytest.raises(SandboxUnavailable, match="not installed"):
+        find_bubblewrap()
     assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.usefixtures("anew")
 def test_one_that_is_not_installed_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bubblewrap.shutil, "which", lambda *_, **__: None)
-    with pytest.raises(NotThere, match="apt install bubblewrap"):
-        find()
+    with pytest.raises(SandboxUnavailable, match="apt install bubblewrap"):
+        find_bubblewrap()

@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 
 from wick.backends.sandbox import cgroups
-from wick.backends.sandbox.cgroups import Controller, Group, amount, controllers, find, make
+from wick.backends.sandbox.cgroups import (
+    ControlGroup,
+    Controller,
+    create_group,
+    detect_controllers,
+    format_bytes,
+    get_controllers,
+)
 
 MB = 1_000_000
 EATER = "data = []\nwhile True: data.append(bytearray(10_000_000))"
@@ -19,15 +26,15 @@ EATER = "data = []\nwhile True: data.append(bytearray(10_000_000))"
 
 @pytest.fixture
 def real() -> None:
-    if controllers().keys() != {"memory", "pids"}:
+    if get_controllers().keys() != {"memory", "pids"}:
         pytest.skip("control groups cannot be made here: run the tests as root")
 
 
-def joined(group: Group, *argv: str) -> subprocess.CompletedProcess[str]:
+def joined(group: ControlGroup, *argv: str) -> subprocess.CompletedProcess[str]:
     """A program that is in a group from its first moment on."""
 
     def join() -> None:
-        for path in group.join:
+        for path in group.join_files:
             Path(path).write_text("0")
 
     return subprocess.run(argv, preexec_fn=join, capture_output=True, text=True, timeout=30, check=False)
@@ -35,40 +42,40 @@ def joined(group: Group, *argv: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.usefixtures("real")
 def test_a_group_that_was_not_used_leaves_nothing() -> None:
-    group = make({"memory": 64 * MB, "pids": 10})
-    assert group is not None and len(group.controllers) == 2
-    assert all(map(os.path.exists, group.join))
-    assert group.reached() == ""
+    group = create_group({"memory": 64 * MB, "pids": 10})
+    assert group is not None and len(group.used) == 2
+    assert all(map(os.path.exists, group.join_files))
+    assert group.describe_reached_limit() == ""
     group.remove()
     assert not any(map(os.path.exists, group.folders))
     group.remove()
-    assert group.reached() == ""
+    assert group.describe_reached_limit() == ""
 
 
 @pytest.mark.usefixtures("real")
 def test_memory_is_limited() -> None:
-    group = make({"memory": 64 * MB})
+    group = create_group({"memory": 64 * MB})
     assert group is not None
     done = joined(group, "/usr/bin/env", "python3", "-c", EATER)
     assert done.returncode == -signal.SIGKILL
-    assert group.reached() == "the command reached its memory limit of 64 MB and was ended"
+    assert group.describe_reached_limit() == "the command reached its memory limit of 64 MB and was ended"
     group.remove()
 
 
 @pytest.mark.usefixtures("real")
 def test_processes_are_limited() -> None:
-    group = make({"pids": 5, "files": 9})
+    group = create_group({"pids": 5, "files": 9})
     assert group is not None and group.limits == {"pids": 5}
     done = joined(group, "/bin/sh", "-c", "for i in 1 2 3 4 5 6 7 8; do sleep 60 >/dev/null 2>&1 & done; wait")
     assert done.returncode != 0
-    assert group.reached() == "the command reached its limit of 5 processes"
+    assert group.describe_reached_limit() == "the command reached its limit of 5 processes"
     while os.path.exists(group.folders[0]):
         group.remove()
 
 
 @pytest.mark.usefixtures("real")
 def test_removing_a_group_kills_what_is_in_it() -> None:
-    group = make({"pids": 5})
+    group = create_group({"pids": 5})
     assert group is not None
     with subprocess.Popen(["sleep", "600"]) as sleeper:
         Path(group.folders[0], "cgroup.procs").write_text(str(sleeper.pid))
@@ -79,7 +86,7 @@ def test_removing_a_group_kills_what_is_in_it() -> None:
     assert not os.path.exists(group.folders[0])
 
 
-def group_gone(group: Group, sleeper: subprocess.Popen[bytes]) -> bool:
+def group_gone(group: ControlGroup, sleeper: subprocess.Popen[bytes]) -> bool:
     group.remove()
     sleeper.poll()
     return not os.path.exists(group.folders[0])
@@ -89,24 +96,24 @@ def group_gone(group: Group, sleeper: subprocess.Popen[bytes]) -> bool:
 def test_groups_of_dead_processes_are_swept() -> None:
     with subprocess.Popen(["true"]) as dead:
         pass
-    folder = controllers()["pids"].folder
+    folder = get_controllers()["pids"].folder
     old, own = f"{folder}/wick-{dead.pid}-1", f"{folder}/wick-{os.getpid()}-77"
     os.mkdir(old)
     os.mkdir(own)
-    controllers.cache_clear()
-    assert controllers()
+    get_controllers.cache_clear()
+    assert get_controllers()
     assert not os.path.exists(old) and os.path.exists(own)
     os.rmdir(own)
 
 
 def test_without_limits_or_controllers_there_is_no_group() -> None:
-    assert make({}) is None
-    assert make({"cpu": 5}) is None
-    assert make({"memory": 5}, {}) is None
+    assert create_group({}) is None
+    assert create_group({"cpu": 5}) is None
+    assert create_group({"memory": 5}, {}) is None
 
 
 def test_a_group_that_cannot_be_made_is_none(tmp_path: Path) -> None:
-    assert make({"pids": 5}, {"pids": Controller("pids", 2, str(tmp_path / "gone"))}) is None
+    assert create_group({"pids": 5}, {"pids": Controller("pids", 2, str(tmp_path / "gone"))}) is None
 
 
 @pytest.mark.parametrize(
@@ -114,7 +121,7 @@ def test_a_group_that_cannot_be_made_is_none(tmp_path: Path) -> None:
     [(512 * MB, "512 MB"), (2_000 * MB, "2 GB"), (1_500 * MB, "1.5 GB"), (5_000, "5 kB"), (12, "12 bytes")],
 )
 def test_amounts_are_written_as_people_write_them(size: int, text: str) -> None:
-    assert amount(size) == text
+    assert format_bytes(size) == text
 
 
 # -- the second version, whose files are imitated: a kernel has a controller in one version only ----------------------
@@ -149,19 +156,19 @@ def unified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_version_2_uses_the_nearest_group_that_gives_its_controllers_on(unified: Path) -> None:
     mounts = f"proc /proc proc rw 0 0\ncgroup2 {unified} cgroup2 rw,nosuid 0 0\n"
-    found = find(mounts, "0::/app/wick\n")
+    found = detect_controllers(mounts, "0::/app/wick\n")
     assert found == {name: Controller(name, 2, f"{unified}/app") for name in ("memory", "pids")}
-    assert find(mounts, "0::/\n") == {}
+    assert detect_controllers(mounts, "0::/\n") == {}
 
-    group = make({"memory": 64 * MB, "pids": 7}, found)
+    group = create_group({"memory": 64 * MB, "pids": 7}, found)
     assert group is not None
     (folder,) = map(Path, group.folders)
-    assert group.join == [f"{folder}/cgroup.procs"]
+    assert group.join_files == [f"{folder}/cgroup.procs"]
     assert (folder / "memory.max").read_text() == "64000000" and (folder / "pids.max").read_text()[:1] == "7"
     assert (folder / "memory.swap.max").read_text()[:1] == "0"
-    assert group.reached() == ""
+    assert group.describe_reached_limit() == ""
     (folder / "memory.events").write_text("oom 1\noom_kill 1\n")
-    assert "memory limit of 64 MB" in group.reached()
+    assert "memory limit of 64 MB" in group.describe_reached_limit()
     group.remove()
     assert not folder.exists()
 
@@ -170,39 +177,40 @@ def test_version_1_uses_the_own_group_of_each_controller(tmp_path: Path) -> None
     for path in ("memory/mine", "pids"):
         (tmp_path / path).mkdir(parents=True)
     mounts = "".join(f"cgroup {tmp_path}/{name} cgroup rw,relatime,{name} 0 0\n" for name in ("memory", "pids"))
-    assert find(mounts, "4:memory:/mine\n3:pids:/\n0::/\n") == {}, "nothing there can be written"
-    assert find("", "") == {}
+    assert detect_controllers(mounts, "4:memory:/mine\n3:pids:/\n0::/\n") == {}, "nothing there can be written"
+    assert detect_controllers("", "") == {}
 
 
 def test_an_empty_group_is_kept_for_the_next_command_and_counts_anew() -> None:
-    if not cgroups.controllers():
+    if not cgroups.get_controllers():
         pytest.skip("no control group can be made here; run the tests as root")
-    cgroups.forget()
+    cgroups.remove_idle_groups()
     limits = {"memory": 64_000_000, "pids": 8}
-    first = cgroups.make(limits)
+    first = cgroups.create_group(limits)
     assert first is not None
     first.release()
-    assert [group.name for group in cgroups.kept()] == [first.name]
-    other = cgroups.make({"memory": 32_000_000, "pids": 8})
+    assert [group.name for group in cgroups.list_idle_groups()] == [first.name]
+    other = cgroups.create_group({"memory": 32_000_000, "pids": 8})
     assert other is not None and other.name != first.name
     other.remove()
-    second = cgroups.make(limits)
-    assert second is not None and second.name == first.name and cgroups.kept() == [] and second.reached() == ""
-    cgroups.forget()
+    second = cgroups.create_group(limits)
+    assert second is not None and second.name == first.name
+    assert cgroups.list_idle_groups() == [] and second.describe_reached_limit() == ""
+    cgroups.remove_idle_groups()
     second.remove()
     assert not any(map(os.path.exists, second.folders))
 
 
 def test_a_group_with_somebody_in_it_is_not_kept() -> None:
-    group = cgroups.make({"pids": 8})
+    group = cgroups.create_group({"pids": 8})
     if group is None:
         pytest.skip("no control group can be made here; run the tests as root")
     sleeper = subprocess.Popen(["sleep", "600"])
     try:
-        for file in group.join:
+        for file in group.join_files:
             Path(file).write_text(str(sleeper.pid))
         group.release()
-        assert group.name not in {kept.name for kept in cgroups.kept()}
+        assert group.name not in {kept.name for kept in cgroups.list_idle_groups()}
         assert sleeper.wait(50) == -9
     finally:
         sleeper.kill()

@@ -9,12 +9,12 @@ import pytest
 
 from sandboxed import refused
 from wick import Thread
-from wick.backends.files import Folder, data_of, files_in
+from wick.backends.files import HostFolder, files_for_thread, read_bytes
 from wick.backends.state import State
 
 
 async def test_a_folder_is_read_and_written(tmp_path: Path) -> None:
-    folder = Folder(tmp_path)
+    folder = HostFolder(tmp_path)
     await folder.write("a/b.md", "hello")
     assert (await folder.glob("**/*.md"))["files"] == ["a/b.md"]
     assert (await folder.read("a/b.md"))["content"] == "hello"
@@ -24,7 +24,7 @@ async def test_a_folder_is_read_and_written(tmp_path: Path) -> None:
 
 
 async def test_no_descriptor_stays_open(tmp_path: Path) -> None:
-    folder, before = Folder(tmp_path), len(os.listdir("/dev/fd"))
+    folder, before = HostFolder(tmp_path), len(os.listdir("/dev/fd"))
     for _ in range(20):
         await folder.write("a", "x")
         await refused("not_found", folder.read("b"))
@@ -35,32 +35,32 @@ async def test_a_path_does_not_lead_out(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("s")
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "link").symlink_to("../secret")
-    folder = Folder(tmp_path / "in")
+    folder = HostFolder(tmp_path / "in")
     await refused("escapes", folder.read("../secret"))
     await refused("escapes", folder.read("link"))
     await refused("escapes", folder.write("/etc/passwd", "x"))
 
 
 async def test_one_that_is_not_there(tmp_path: Path) -> None:
-    assert "cannot be opened" in await refused("not_found", Folder(tmp_path / "no").read("x"))
+    assert "cannot be opened" in await refused("not_found", HostFolder(tmp_path / "no").read("x"))
 
 
 async def test_home_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert Folder("~/x").workdir == str(tmp_path / "x")
+    assert HostFolder("~/x").workdir == str(tmp_path / "x")
 
 
 @pytest.mark.parametrize("data", [b"hello", "grün".encode(), b"\xff\0\x01", b""])
 async def test_data(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "a").write_bytes(data)
-    assert await data_of(Folder(tmp_path), "a", 100) == (data, len(data))
-    assert await data_of(Folder(tmp_path), "a", 3) == (data[:3], len(data))
+    assert await read_bytes(HostFolder(tmp_path), "a", 100) == (data, len(data))
+    assert await read_bytes(HostFolder(tmp_path), "a", 3) == (data[:3], len(data))
 
 
 async def test_files_that_are_kept_in_a_conversation() -> None:
     backend, thread = State(), Thread()
     await backend.of(thread).write("a", "x")
-    assert await data_of(files_in(backend, thread), "a", 9) == (b"x", 1)
-    await refused("not_found", files_in(backend, Thread()).read("a"))
+    assert await read_bytes(files_for_thread(backend, thread), "a", 9) == (b"x", 1)
+    await refused("not_found", files_for_thread(backend, Thread()).read("a"))
     own = State({"a": "y"})
-    assert files_in(own, thread) is own and files_in(own, None) is own
+    assert files_for_thread(own, thread) is own and files_for_thread(own, None) is own

@@ -29,7 +29,7 @@ from sandboxed import (
 from wick import constants
 from wick.backends.local import Local
 from wick.backends.sandbox import landlock, selection
-from wick.backends.sandbox.base import NotThere
+from wick.backends.sandbox.base import SandboxUnavailable
 from wick.errors import ConfigError
 from wick.protocols import Backend
 
@@ -125,7 +125,7 @@ async def test_the_strongest_sandbox_is_chosen_and_says_what_it_does(local: Make
 
 async def test_without_any_sandbox_every_command_asks(local: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     def not_there() -> Any:
-        raise NotThere("it is not installed; install it")
+        raise SandboxUnavailable("it is not installed; install it")
 
     monkeypatch.setattr(selection, "SANDBOXES", dict.fromkeys(selection.SANDBOXES, not_there))
     backend = local(sandbox="auto")
@@ -150,7 +150,7 @@ async def test_an_operator_can_do_without(local: Make, folder: Path, monkeypatch
 
 
 async def test_landlock_confines_files_and_calls_itself_weak(local: Make, tmp_path: Path) -> None:
-    version = landlock.find().version
+    version = landlock.find_landlock().version
     (tmp_path / "beside").write_text("secret")
     backend = local(sandbox="landlock")
     assert backend.protection.level == "weak" and "see other processes" in backend.protection.says
@@ -186,7 +186,7 @@ async def test_landlock_holds_root_and_what_others_remember(
 
 
 async def test_landlock_keeps_commands_off_the_network(local: Make) -> None:
-    if landlock.find().version < landlock.TCP:
+    if landlock.find_landlock().version < landlock.TCP:
         pytest.skip("this kernel's Landlock knows no network: use Linux 6.7 or newer")
     server = socket.create_server(("127.0.0.1", 0))
     port = server.getsockname()[1]
@@ -475,5 +475,5 @@ async def test_a_terminal_is_in_the_sandbox(local: Make, folder: Path) -> None:
 async def test_a_command_that_comes_as_the_workspace_is_let_go_of_is_told_so(local: Make) -> None:
     backend = local()
     await backend.start()
-    (await backend._ready()).tree.close()
+    (await backend._ensure_workspace()).tree.close()
     assert "not there any more" in await refused("not_running", backend.execute("echo here"))

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from wick import constants
-from wick.backends.sandbox.protected_paths import COPIES, Cover, covers
+from wick.backends.sandbox.protected_paths import COPIES, Cover, plan_covers
 from wick.errors import BackendError
 from wick.workspace import auto_executed
 from wick.workspace.auto_executed import ProtectedEntry, ProtectedIndex, WatchedFolder, filter_git_config
@@ -117,7 +117,7 @@ def test_odd_patterns_do_no_harm(tree: RootedFolder, patterns: tuple[str, ...]) 
 def planned(tree: RootedFolder, firm: bool = True) -> dict[str, str]:
     entries = scan(tree, PROTECTED)
     identities = {entry.identity for entry in entries.values()} if firm else set()
-    return {cover.path: cover.how for cover in covers(tree, entries, identities)}
+    return {cover.path: cover.how for cover in plan_covers(tree, entries, identities)}
 
 
 def test_what_is_firm_is_shown_and_the_rest_is_hidden_or_copied(tree: RootedFolder) -> None:
@@ -149,19 +149,19 @@ def test_what_is_in_a_hidden_folder_is_hidden_with_it(tree: RootedFolder) -> Non
 def test_a_copy_holds_what_the_file_holds_unless_that_is_much(tree: RootedFolder) -> None:
     fill(tree, "a/.git/config", text=CONFIG)
     fill(tree, "b/.git/config", text="x" * 100_000)
-    made = {cover.path: cover for cover in covers(tree, scan(tree, PROTECTED), set())}
+    made = {cover.path: cover for cover in plan_covers(tree, scan(tree, PROTECTED), set())}
     assert made["a/.git/config"] == Cover("a/.git/config", "copy", content=CONFIG.encode())
     assert made["b/.git/config"] == Cover("b/.git/config", "hide")
 
 
 def test_more_than_a_command_can_have_is_refused(tree: RootedFolder) -> None:
     fill(tree, *(f"{number}/.git/config" for number in range(COPIES + 10)))
-    made = covers(tree, scan(tree, PROTECTED), set())
+    made = plan_covers(tree, scan(tree, PROTECTED), set())
     assert sum(cover.how == "copy" for cover in made) == COPIES
     assert sum(cover.how == "hide" for cover in made) == 10
     fill(tree, *(f"{number}/.env" for number in range(constants.PROTECTED_MOUNTS)))
     with pytest.raises(BackendError, match=f"has {constants.PROTECTED_MOUNTS + COPIES + 10} protected paths"):
-        covers(tree, scan(tree, PROTECTED), set())
+        plan_covers(tree, scan(tree, PROTECTED), set())
 
 
 def test_links_are_not_covered_but_put_back(tree: RootedFolder) -> None:

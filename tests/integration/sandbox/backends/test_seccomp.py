@@ -29,8 +29,8 @@ from wick.backends.sandbox.seccomp import (
     MODES,
     NEWEST,
     SHARED,
-    program,
-    program_without_ipc,
+    build_filter,
+    build_filter_without_ipc,
 )
 
 MACHINES = list(ARCHITECTURES)
@@ -41,7 +41,7 @@ HEADERS = [Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"), Path("/usr/inc
 def verdict(machine: str, number: int, *args: int, arch: int | None = None, code: bytes | None = None) -> int:
     """What a kernel that runs the filter answers to a call."""
     told = struct.pack("=IIQ6Q", number, ARCHITECTURES[machine] if arch is None else arch, 0, *_six(args))
-    code = program(machine) if code is None else code
+    code = build_filter(machine) if code is None else code
     assert code is not None and len(code) % 8 == 0
     at = word = 0
     while True:
@@ -134,7 +134,7 @@ def test_terminals_and_personalities(machine: str) -> None:
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_without_a_namespace_of_its_own_a_command_makes_nothing_that_outlives_it(machine: str) -> None:
-    code = program_without_ipc(machine)
+    code = build_filter_without_ipc(machine)
     denied = {numbers[MACHINES.index(machine)] for numbers in SHARED.values()}
     for call in range(NEWEST + 1):
         assert verdict(machine, call, code=code) == (ERRNO | EPERM if call in denied else ALLOW), call
@@ -146,7 +146,7 @@ def test_the_kernel_takes_that_filter() -> None:
 import ctypes
 from wick.workspace.processes import _NO_NEW_PRIVS, _install_seccomp, prctl
 prctl(_NO_NEW_PRIVS, 1)
-_install_seccomp(bytes.fromhex({(program_without_ipc(os.uname().machine) or b"").hex()!r}))
+_install_seccomp(bytes.fromhex({(build_filter_without_ipc(os.uname().machine) or b"").hex()!r}))
 libc = ctypes.CDLL("librt.so.1", use_errno=True)
 for result in (libc.shmget(0, 4096, 0o600), libc.semget(0, 1, 0o600), libc.msgget(0, 0o600),
                libc.mq_open(b"/wick-test", 0o102, 0o600, None)):
@@ -166,12 +166,12 @@ def test_containers_may_make_no_call_that_is_denied_here() -> None:
 
 
 def test_there_is_no_filter_for_a_machine_that_nobody_wrote_one_for() -> None:
-    assert program("riscv64") is None
+    assert build_filter("riscv64") is None
 
 
 def test_a_filter_is_as_short_as_the_kernel_wants_it() -> None:
     for machine in MACHINES:
-        steps = seccomp.instructions(machine)
+        steps = seccomp.build_instructions(machine)
         assert len(steps) < 4096
         assert all(step.true < 256 and step.false < 256 for step in steps)
 

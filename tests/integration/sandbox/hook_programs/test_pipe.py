@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from wick import constants
-from wick.backends.daemon_client import on_host
+from wick.backends.daemon_client import get_host_daemon
 from wick.errors import BackendError
 from wick.hook_programs.pipe import Pipe
 
@@ -161,7 +161,7 @@ async def test_a_program_that_is_not_there(sh: Open) -> None:
 async def test_it_ends_with_the_process_that_runs_it(sh: Open) -> None:
     opened = await sh(f"echo $$; {ECHO}")
     program = int(await opened.line())
-    os.kill((await (await on_host()).ping())["pid"], signal.SIGKILL)
+    os.kill((await (await get_host_daemon()).ping())["pid"], signal.SIGKILL)
     assert await opened.ended() == "ended with the process that ran it"
     async with asyncio.timeout(20):
         while runs(program):
@@ -170,7 +170,7 @@ async def test_it_ends_with_the_process_that_runs_it(sh: Open) -> None:
 
 @pytest.mark.parametrize("turns", [1, 2, 4, 8, 16])
 async def test_cancelling_its_start_leaves_nothing(sh: Open, tmp_path: Path, turns: int) -> None:
-    await on_host()
+    await get_host_daemon()
     starting = asyncio.ensure_future(sh(f"echo $$ >pid; {ECHO}"))
     for _ in range(turns):
         await asyncio.sleep(0)
@@ -181,6 +181,6 @@ async def test_cancelling_its_start_leaves_nothing(sh: Open, tmp_path: Path, tur
         await asyncio.wait([starting])
         assert starting.cancelled()
     async with asyncio.timeout(20):
-        while any(job["running"] for job in await (await on_host()).jobs()):
+        while any(job["running"] for job in await (await get_host_daemon()).jobs()):
             await asyncio.sleep(0.02)
     assert os.listdir(tmp_path / "tmp") == []

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from executables.warm_kit import FAILURES, Kept, Make, gone, problem, runs
-from wick.backends.sandbox.selection import choose
+from wick.backends.sandbox.selection import choose_sandbox
 from wick.hook_programs.worker import Failed
 
 # -- calls ----------------------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ async def test_it_gets_a_clean_environment_and_its_folder(program: Make, monkeyp
 
 
 async def test_it_runs_in_the_sandbox(program: Make) -> None:
-    if choose("auto").protection(False, "").asks:
+    if choose_sandbox("auto").protection(False, "").asks:
         pytest.skip("there is no sandbox here: install bubblewrap")
     body = f"def answer(call): return {{'sees': os.path.exists({str(Path(__file__))!r}), 'runs': True}}"
     kept = program(body)
