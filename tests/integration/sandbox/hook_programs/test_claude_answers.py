@@ -14,8 +14,8 @@ from wick import Agent, FunctionModel, Message, Result, Scripted, Thread, consta
 from wick.backends.local import Local
 from wick.capabilities.filesystem import Filesystem
 from wick.capabilities.summarization import Summarization
-from wick.hook_programs.answers import Unfit
-from wick.hook_programs.claude.answers import checked
+from wick.hook_programs.answers import InvalidAnswer
+from wick.hook_programs.claude.answers import validate_answer
 
 
 async def used(folder: Path, hooks: Any, model: Scripted | None = None, **options: Any) -> Result:
@@ -101,13 +101,15 @@ async def test_an_answer_for_another_event_is_a_failure(tmp_path: Path) -> None:
     ],
 )
 def test_what_does_not_fit_the_schema_is_no_answer(answer: Json) -> None:
-    with pytest.raises(Unfit, match="answered with JSON that does not fit"):
-        checked(answer, "PreToolUse")
+    with pytest.raises(InvalidAnswer, match="answered with JSON that does not fit"):
+        validate_answer(answer, "PreToolUse")
 
 
 def test_null_and_fields_of_other_versions_say_nothing() -> None:
-    answer = checked({"reason": None, "decision": None, "somethingNew": [1], "hookSpecificOutput": None}, "Stop")
-    assert answer.reason is None and answer.goes_on
+    answer = validate_answer(
+        {"reason": None, "decision": None, "somethingNew": [1], "hookSpecificOutput": None}, "Stop"
+    )
+    assert answer.reason is None and answer.continues
 
 
 # -- exit codes and text --------------------------------------------------------------------------------------------

@@ -211,7 +211,7 @@ def test_without_anything_configured_nothing_is_started(monkeypatch: pytest.Monk
     def never(*_: Any) -> None:
         raise AssertionError("something was run")
 
-    monkeypatch.setattr("wick.hook_programs.discovery.blocking", never)
+    monkeypatch.setattr("wick.hook_programs.discovery.run_blocking", never)
     monkeypatch.setattr("wick.hook_programs.runner.on_host", never)
     for made in (Executables(), Executables([tmp_path / "no"], folder=tmp_path, home=tmp_path, trust=tmp_path / "t")):
         assert made.hooks() == [] and made.tools() == [] and made.listed() == [] and made.programs() == []

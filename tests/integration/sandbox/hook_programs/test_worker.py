@@ -15,7 +15,7 @@ import pytest
 
 from executables.warm_kit import FAILURES, Kept, Make, gone, problem, runs
 from wick.backends.sandbox.selection import choose
-from wick.hook_programs.worker import Failed
+from wick.hook_programs.worker import ProgramFailed
 
 # -- calls ----------------------------------------------------------------------------------------------------------
 
@@ -242,7 +242,7 @@ async def test_a_process_that_somebody_else_ended_is_started_again(program: Make
     async with asyncio.timeout(20):
         while runs(kept.starts[0]):
             await asyncio.sleep(0.01)
-    with suppress(Failed):  # who asks before that was noticed hears of it
+    with suppress(ProgramFailed):  # who asks before that was noticed hears of it
         await serving.ask({"event": "x"}, timeout=20)
     assert await serving.ask({"event": "x"}, timeout=20) == {}
     assert len(kept.starts) == 2
@@ -278,7 +278,7 @@ def answer(call):
         try:
             assert await serving.ask({"event": "x", "n": n}, timeout=20) == {"said": n}
             answered += 1
-        except Failed as failure:
+        except ProgramFailed as failure:
             assert str(failure)
             failed += 1
 
