@@ -220,10 +220,10 @@ class HookedProgram:
             return self._handle_failure(run, problem)
         if decision is not None:
             return Block(
-                getattr(decision, "reason", "") or "it needs the user's agreement, and nobody can be asked here"
+                getattr(decision, "reason", "") or "it needs the user's agreement, which cannot be requested here"
             )
         if fingerprint(copy) != fingerprint(run.fork(input=[message])):
-            return Block("it wants to change what was said, which is not possible while a run goes on")
+            return Block("it wants to change a message, which is not possible during a run")
         return None
 
 

@@ -112,7 +112,7 @@ class Trust:
                 for path, row in new.items():
                     rows[path] = {**rows.get(path, {}), "type": row}
         except (OSError, ConfigError) as error:
-            logger.warning("what the hook programs hook cannot be remembered: %s", error)
+            logger.warning("the types of hook programs cannot be stored: %s", error)
 
     # -- the file ---------------------------------------------------------------------------------------------------
 
@@ -142,7 +142,7 @@ class Trust:
     def _update_rows(self) -> Iterator[dict[str, Row]]:
         """Read the rows under the lock, yield them for changes, and write them."""
         if self.path is None:
-            raise ConfigError("nothing can be trusted, for nobody knows where your home is; set HOME to its whole path")
+            raise ConfigError("nothing can be trusted without a home folder; set HOME to an absolute path")
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = os.open(f"{self.path}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
@@ -173,7 +173,7 @@ def _lock_file(lock: int, path: Path) -> None:
             return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > until:
-                raise ConfigError(f"somebody else has been changing {path} for {LOCK_SECONDS:g} s; try again") from None
+                raise ConfigError(f"another process has locked {path} for {LOCK_SECONDS:g} s; try again") from None
             time.sleep(0.01)
 
 
@@ -273,7 +273,7 @@ def make_check(path: Path_, known: str = "", folder: Callable[[], str] = lambda:
         try:
             about = os.stat(path)
         except OSError:
-            return "stands no longer where it was"
+            return "no longer exists"
         if not stat.S_ISREG(about.st_mode) or not os.access(path, os.X_OK):
             return "is not executable any more"
         if known and not same():
@@ -327,7 +327,7 @@ def _read_text(path: Path) -> str:
 def make_folder_check(folder: Path_, known: Mapping[Path, str]) -> Callable[[], str]:
     """Return a check of the files beside a program, which gives the rest of a sentence; `known` has their hashes."""
     watched: dict[Path, Callable[[], bool]] = {}
-    apart: dict[Path, bool] = {}  # by name: what the trusted files say of it does not change
+    apart: dict[Path, bool] = {}  # cached, as the content of trusted files does not change
 
     def check() -> str:
         try:

@@ -136,8 +136,8 @@ class _Process:
     def _check_replaced(self) -> None:
         """Retire the process if its file was replaced or removed since it started."""
         if (there := _file_identity(self._argv[0])) is None:
-            self._retire("stands no longer where it was")
-            raise ProgramFailed("stands no longer where it was")
+            self._retire("no longer exists")
+            raise ProgramFailed("no longer exists")
         if there != self._file:
             self._retire("was replaced by another file meanwhile")
 

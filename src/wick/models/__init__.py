@@ -11,7 +11,7 @@ from wick.protocols import Model
 
 def check_model(spec: str | Mapping[str, Any]) -> None:
     """Raise ConfigError for an unknown provider, model or key, without creating the model."""
-    from wick.models.registry import check_spec  # loads what only a name needs
+    from wick.models.registry import check_spec  # imported late, as only names need it
 
     check_spec(spec)
 
@@ -22,7 +22,7 @@ def resolve(spec: str | Mapping[str, Any] | Model) -> Model:
     Missing keys and addresses are read from the environment. `auto` chooses an available model.
     """
     if isinstance(spec, str | Mapping):
-        from wick.models.registry import create_model  # loads what only a name needs
+        from wick.models.registry import create_model  # imported late, as only names need it
 
         return create_model(spec)
     if isinstance(spec, type) or not hasattr(spec, "stream"):

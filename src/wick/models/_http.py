@@ -217,7 +217,7 @@ def _plain(connection: Connection) -> Connection | _InflatingReader:
     if coding in ("", "identity"):
         return connection
     if coding not in ("gzip", "x-gzip", "deflate"):
-        raise Broken(f"it is compressed as {coding[:QUOTED_BYTES]!r}, which nobody asked for")
+        raise Broken(f"it is compressed as {coding[:QUOTED_BYTES]!r}, which was not requested")
     return _InflatingReader(connection)
 
 

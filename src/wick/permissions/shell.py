@@ -372,7 +372,7 @@ class _Reader:
         elif name in _SPECIAL:
             _SPECIAL[name](self, words)
         elif name in COMMANDED:
-            self.hide(f"{name} may run what is not seen here")
+            self.hide(f"{name} may run programs that are not visible here")
         elif name in DATABASES:
             self._check_database(name, words)
         else:
@@ -445,7 +445,7 @@ class _Reader:
 
     def check_find(self, words: Words) -> None:
         if any(not word.fixed and (not word.glob or word.text[0] in "*?[-") for word in words[1:]):
-            self.hide("what find is told is not plain")  # a file may be named -exec
+            self.hide("the arguments of find are not plain")  # a file may be named -exec
         starts = list[str]()
         for word in words[1:]:
             if word.text.startswith(("-", "(", "!")):
@@ -459,7 +459,7 @@ class _Reader:
                 continue
             end = next((end for end in range(at + 1, len(words)) if _ends_exec(words, end)), None)
             if end is None:
-                return self._add_candidates(words, "what find runs has no end")
+                return self._add_candidates(words, "the command of find has no end")
             if words[at].text.endswith("dir"):
                 self.lost = self.lost or not inside
             plain = inside and words[at + 1 : at + 2] and "{}" not in words[at + 1].text
@@ -514,7 +514,7 @@ class _Reader:
 
     def _check_interpreter(self, language: str, how: Interpreter, words: Words, row: SimpleCommand | None) -> None:
         """Check the code, the script file or the stdin that an interpreter runs."""
-        at, silent, reason = 1, False, f"{language} may run what is not seen here"
+        at, silent, reason = 1, False, f"{language} may run programs that are not visible here"
         if language == "perl" and any("|" in word.text for word in words[1:]):  # it runs files of such names
             return self.hide(reason)
         while at < len(words) and words[at].text.startswith("-") and words[at].text != "-":
@@ -572,10 +572,10 @@ class _Reader:
         while at < len(words) and words[at].text.startswith("-") and len(words[at].text) > 1:
             text = words[at].text
             if not re.match(r"-[Fv]|--version$|--csv$", text):
-                return self.hide("awk may run what is not seen here")
+                return self.hide("awk may run programs that are not visible here")
             at += 2 if text in ("-F", "-v") else 1
         if at < len(words) and not (words[at].fixed and is_plain_awk(words[at].text)):
-            self.hide("awk may run what is not seen here")
+            self.hide("awk may run programs that are not visible here")
 
     def check_sed(self, words: Words) -> None:
         scripts, rest, at = list[Word](), list[Word](), 1
@@ -591,13 +591,13 @@ class _Reader:
             ) and (len(text) > 1):
                 pass
             elif text.startswith("-") and len(text) > 1:
-                return self.hide("sed may run what is not seen here")
+                return self.hide("sed may run programs that are not visible here")
             else:
                 rest.append(words[at])
             at += 1
         scripts = scripts or rest[:1]
         if not all(word.fixed and is_plain_sed(word.text) for word in scripts):
-            self.hide("sed may run what is not seen here")
+            self.hide("sed may run programs that are not visible here")
 
     def check_git(self, words: Words) -> None:
         if reason := explain_git(words):
@@ -651,7 +651,7 @@ class _Reader:
         )
         risky |= tokens & {"-cmd", "-init", "--init", "--cmd"}
         if risky or dotted or "\\" in text or not given or any(not word.fixed for word in words[2:]):
-            self.hide(f"{name} may run what is not seen here")
+            self.hide(f"{name} may run programs that are not visible here")
 
     # -- builtins and variables -------------------------------------------------------------------------------------
 
@@ -671,22 +671,22 @@ class _Reader:
                 elif name not in ("export", "readonly") and re.fullmatch(r"[A-Z_][A-Z0-9_]*", word.text):
                     self._check_assignment(word.text, None)
         if name in (".", "source") and len(words) == 2 and words[1].fixed and words[1].text.endswith("/bin/activate"):
-            self.opaque.append(f"{name} may run what is not seen here")
+            self.opaque.append(f"{name} may run programs that are not visible here")
             self.files.append(words[1].text)
         elif name in CODE:
-            self.opaque.append(f"{name} may run what is not seen here")
+            self.opaque.append(f"{name} may run programs that are not visible here")
             if name in ("eval", "mapfile", "readarray", "alias"):
                 self._add_code(words[1:])
             if name != "eval":
-                self.hide(f"{name} may run what is not seen here")
+                self.hide(f"{name} may run programs that are not visible here")
             self.fed = self.fed or name in (".", "source")
         elif name in CHANGES:
-            self.opaque.append(f"{name} changes what commands mean")
+            self.opaque.append(f"{name} changes the meaning of commands")
             if name == "trap":
                 for word in words[1:]:
                     self._add_code((word,))
             if name == "set" and any(re.match(r"-\w*H|\+|histexpand|history", text) for text in texts):
-                self.hide("set changes what commands mean")
+                self.hide("set changes the meaning of commands")
         elif (
             (name == "test" and any(text in ("-v", "-R") or "[" in text for text in texts))
             or (name == "printf" and any(text.startswith("-v") or _COUNTS.search(text) for text in texts))

@@ -136,7 +136,7 @@ VERBS = frozenset(
     "brew bun bundle cargo composer conda deno docker dotnet gem go gradle helm just kubectl make mix mvn nix npm"
     " nx pipenv pnpm podman poetry rails rake rustup systemctl task terraform turbo uv wick yarn".split()
 )
-# Options that name a program to run: a letter, or a long name, which may be shortened. `""` stands for every word.
+# Options that name a program to run: a letter, or a long name, which may be shortened. `""` matches every word.
 RUNNING_OPTIONS = {
     "sort": ("--compress-program",),
     "split": ("--filter",),

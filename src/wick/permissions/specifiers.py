@@ -292,7 +292,7 @@ class FilePattern:
 
     def __init__(self, text: str) -> None:
         if text.startswith("~"):
-            raise ConfigError("it begins with ~, and whose home that is nobody knows; write the path")
+            raise ConfigError("~ is not expanded in rules; write the whole path")
         self.absolute = text.startswith("/")
         try:
             self.exact, self.folded = Glob(text), Glob(_fold_name(text))

@@ -160,7 +160,7 @@ def test_a_check_without_a_hash_asks_whether_it_is_there(file: Path) -> None:
     file.chmod(0o600)
     assert check() == "is not executable any more"
     file.unlink()
-    assert check() == "stands no longer where it was"
+    assert check() == "no longer exists"
 
 
 # -- what lies beside a program -------------------------------------------------------------------------------------
@@ -277,10 +277,10 @@ def test_who_waits_long_for_somebody_else_is_told(
     trust.trust([file])
     with open(f"{trust.path}.lock") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(ConfigError, match="somebody else has been changing"):
+        with pytest.raises(ConfigError, match="another process has locked"):
             trust.forget([file])
         trust.record_types({file: {"points": ["turn_end"]}})  # what can be asked again need not be kept
-    assert "cannot be remembered" in caplog.text and trust.is_trusted(file) and trust.last_type(file) is None
+    assert "cannot be stored" in caplog.text and trust.is_trusted(file) and trust.last_type(file) is None
 
 
 def test_without_a_home_nothing_is_trusted_and_no_folder_of_that_name_is_one(
@@ -292,7 +292,7 @@ def test_without_a_home_nothing_is_trusted_and_no_folder_of_that_name_is_one(
     trust = Trust()
     assert expand_home("~/.wick") is None and trust.trust_state(file) == "untrusted" and trust.files() == {}
     trust.record_types({file: {"points": ["turn_end"]}})
-    with pytest.raises(ConfigError, match="set HOME to its whole path"):
+    with pytest.raises(ConfigError, match="set HOME to an absolute path"):
         trust.trust([file])
 
 

@@ -289,7 +289,7 @@ async def test_what_comes_compressed_is_read_all_the_same(pack: Callable[[bytes]
 
 async def test_another_compression_is_refused_in_a_sentence() -> None:
     async with serving(saying(STREAM + b"content-encoding: br\r\n" + sized(SAID))) as port:
-        with pytest.raises(ModelError, match="compressed as 'br', which nobody asked for"):
+        with pytest.raises(ModelError, match="compressed as 'br', which was not requested"):
             await ask(port)
 
 

@@ -159,7 +159,7 @@ class _Judgement(BaseModel):
 
 async def _call_prompt(entry: HookHandler, payload: bytes, runner: Runner, run: Run | None) -> HandlerResult:
     if run is None:
-        raise InvalidAnswer(f"cannot be asked at {entry.event}, when no run goes on")
+        raise InvalidAnswer(f"cannot be asked at {entry.event}, outside of a run")
     told = fenced("event", payload.decode())
     text = entry.prompt.replace(ARGUMENTS, told) if ARGUMENTS in entry.prompt else f"{entry.prompt}\n\n{told}"
     async with asyncio.timeout(entry.seconds):

@@ -191,7 +191,7 @@ class HookSession:
         work.stored_texts += 1
         path = f".results/hook-{event}-{run.id}-{work.stored_texts}.txt"
         kept = await keep(run.thread, run.id, path, text)
-        where = f"the whole text is kept as {path}; read it with read_file" if kept else "the rest could not be kept"
+        where = f"the whole text is in {path}; read it with read_file" if kept else "the rest could not be stored"
         return f"{text[: constants.HOOK_PREVIEW_CHARS]}\n\n... ({where}) ..."
 
     # -- the end of conversations -----------------------------------------------------------------------------------
@@ -217,9 +217,7 @@ class HookSession:
             await transcript.remove()
         for one in said:
             if one.problem:
-                logger.warning(
-                    "the hook program %s %s; the conversation has ended all the same", one.entry.name, one.problem
-                )
+                logger.warning("the hook program %s %s; the conversation has ended anyway", one.entry.name, one.problem)
 
     async def close(self) -> None:
         """Send SessionEnd for every conversation."""

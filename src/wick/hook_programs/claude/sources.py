@@ -161,7 +161,7 @@ def _make_check(path: Path, trust: Trust) -> Callable[[], str]:
             return UNTRUSTED
         if same():
             return ""
-        return CHANGED if path.exists() else f"needs {path}, which stands no longer where it was"
+        return CHANGED if path.exists() else f"needs {path}, which no longer exists"
 
     return check
 

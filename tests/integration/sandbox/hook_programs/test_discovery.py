@@ -237,7 +237,7 @@ def test_a_directory_with_very_many_files_is_none(programs: Programs, monkeypatc
 def test_what_cannot_be_remembered_is_no_reason_to_stop(programs: Programs, caplog: pytest.LogCaptureFixture) -> None:
     programs.sh("good", TURN)
     made = programs.executables(trust="/proc/no/trust.json")
-    assert names(made) == ["good"] and "cannot be remembered" in caplog.text
+    assert names(made) == ["good"] and "cannot be stored" in caplog.text
 
 
 LOADS = '[ "$1" = hook ] && echo before_tool_call && exit; cat >/dev/null; . "$(dirname "$0")/lib"\n'

@@ -220,7 +220,7 @@ async def test_a_file_that_is_gone_or_another_is_noticed_at_the_next_call(progra
     kept.path.write_text(kept.path.read_text().replace("'version': 1", "'version': 22"))
     assert await serving.ask({"event": "x"}, timeout=20) == {"version": 22}
     kept.path.unlink()
-    assert await problem(serving) == "stands no longer where it was"
+    assert await problem(serving) == "no longer exists"
     async with asyncio.timeout(20):
         while any(map(runs, kept.starts)):
             await asyncio.sleep(0.02)

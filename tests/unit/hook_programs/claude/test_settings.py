@@ -191,7 +191,7 @@ async def test_trusted_settings_that_are_gone_deny_until_they_are_forgotten(fold
     folder.trust_all()
     settings = folder.load()
     file.unlink()
-    assert "stands no longer where it was" in await used(folder.path, settings)
+    assert "no longer exists" in await used(folder.path, settings)
     assert "was trusted and is gone" in await used(folder.path, folder.load())
     folder.trust.forget([file])
     assert await used(folder.path, folder.load()) == "ran ls"
