@@ -206,7 +206,7 @@ async def test_a_long_text_goes_into_a_file_with_a_preview(tmp_path: Path) -> No
     result = await own.run("go")
     (told,) = [message.text for message in result.messages if message.name == "UserPromptSubmit"]
     assert len(told) < 3_000 and "line 0\n" in told and "line 2999" not in told
-    path = told.partition("kept as ")[2].partition(";")[0]
+    path = told.partition("whole text is in ")[2].partition(";")[0]
     reader = Scripted(calls(call("read_file", "c2", path=path, offset=2_990)), "done")
     files = Agent(reader, hooks=[Filesystem(Local(workspace))])
     again = await files.run("read it", thread=result.thread)
