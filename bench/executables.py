@@ -24,7 +24,7 @@ from measure import Rows, groups, main, table
 import wick.program
 from backends import Key, Run, measure
 from wick.hook_programs.runner import Runner
-from wick.hook_programs.worker import Serving
+from wick.hook_programs.worker import ProgramWorker
 
 IN_FLIGHT = (1, 32)
 CALL = {
@@ -104,7 +104,7 @@ def started(runner: Runner, path: str) -> Run:
     return run
 
 
-def kept(serving: Serving) -> Run:
+def kept(serving: ProgramWorker) -> Run:
     async def run() -> None:
         assert await serving.ask(CALL, timeout=60) == {}
 
@@ -150,7 +150,7 @@ async def ways() -> AsyncIterator[dict[str, Run]]:
         paths = programs(folder)
         found |= {name: started(runner, path) for name, path in paths.items()}
         for name, path in {KEPT: paths[PYTHON], KEPT_WICK: paths[PYTHON_WICK]}.items():
-            serving = Serving([path, "serve"], runner)
+            serving = ProgramWorker([path, "serve"], runner)
             stack.push_async_callback(serving.close)
             found[name] = kept(serving)
         yield found

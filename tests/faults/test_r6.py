@@ -27,7 +27,7 @@ from wick.errors import ModelError
 from wick.events import Event
 from wick.models import _http
 from wick.models._http import TimeLimits
-from wick.models._sse import Events
+from wick.models._sse import SSEDecoder
 from wick.models.anthropic import Anthropic
 from wick.models.openai import OpenAI
 from wick.models.openai_responses import OpenAIResponses
@@ -209,9 +209,9 @@ async def test_damaged_bytes() -> None:
 async def test_a_line_whose_name_is_damaged_is_an_error() -> None:
     """What another byte makes an unknown field would be passed over, and a piece of the reply with it."""
     with pytest.raises(ModelError, match="damaged on the way"):
-        Events().feed(b'data: {"a": 1}\n\ndat\xff: {"b": 2}\n\n')
+        SSEDecoder().feed(b'data: {"a": 1}\n\ndat\xff: {"b": 2}\n\n')
     fine = b"\xef\xbb\xbfevent: x\ndata: 1\n\n: caf\xe9\nid: \xc3\xa9\ndata: 2\n\n"
-    assert Events().feed(fine) == [b"1", b"2"]
+    assert SSEDecoder().feed(fine) == [b"1", b"2"]
 
 
 # -- what must be noticed -------------------------------------------------------------------------------------------

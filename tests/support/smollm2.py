@@ -26,6 +26,6 @@ def needs_smollm2() -> None:
 
 def loaded(model: local.Local) -> local.Local:
     """A model whose process runs by now, and belongs to whoever made it, not to the first who asks it."""
-    model._llama = local._shared(model._loading)
+    model._llama = local._share_llama(model._loading)
     model._llama.load(model.name, None)
     return model

@@ -14,9 +14,9 @@ from ordinary import ORDINARY
 from wick.capabilities.permissions import Permissions
 from wick.constants import SHELL_COMMANDS, SHELL_TOKENS
 from wick.permissions import shell, shell_grammar, shell_programs, shell_syntax, specifiers
-from wick.permissions.shell import read
+from wick.permissions.shell import parse_script
 from wick.permissions.shell_lexer import Word
-from wick.permissions.shell_syntax import Budget, parse
+from wick.permissions.shell_syntax import ParseBudget, parse
 
 FULL = bool(os.environ.get("WICK_FULL"))
 COUNT = 20_000 if FULL else 150
@@ -35,9 +35,9 @@ def shells(tmp_path: Path) -> Shells:
 
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
-    read.cache_clear()
+    parse_script.cache_clear()
     yield
-    read.cache_clear()
+    parse_script.cache_clear()
 
 
 def find_missed(commands: Iterable[str], shells: Shells) -> list[str]:
@@ -66,7 +66,7 @@ def test_a_way_that_is_open_again_is_noticed(
     name: str, command: str, shells: Shells, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert DENY.explain("Bash", {"command": command}).decision != "allow"
-    read.cache_clear()
+    parse_script.cache_clear()
     monkeypatch.setattr(shell, name, lambda *words: ())
     if name == "_runs_code":
         monkeypatch.setattr(shell, "is_opener", lambda name: False)
@@ -93,13 +93,13 @@ def _yes(*args: Any, **more: Any) -> bool:
     return True
 
 
-def _read_as_bash_alone(self: Any, nested: bool, real: Any = shell_syntax._Parser._operator) -> bool:
+def _read_as_bash_alone(self: Any, nested: bool, real: Any = shell_syntax._Parser._read_operator) -> bool:
     result = real(self, nested)
     self.dash = None
     return bool(result)
 
 
-def _target_takes_all(self: Any, word: Word, quoted: bool, real: Any = shell_syntax._Parser._target) -> None:
+def _target_takes_all(self: Any, word: Word, quoted: bool, real: Any = shell_syntax._Parser._add_redirect) -> None:
     """Take the words behind the target of a redirection for more targets, as tree-sitter does."""
     real(self, word, quoted)
     if self.row.words:
@@ -109,26 +109,29 @@ def _target_takes_all(self: Any, word: Word, quoted: bool, real: Any = shell_syn
 
 
 def _name_by_prefix(pattern: str, word: Word) -> bool:
-    return not word.glob or specifiers._found(pattern, word.text)
+    return not word.glob or specifiers._can_glob_match(pattern, word.text)
 
 
 FAULTS: dict[str, tuple[list[tuple[Any, str, Any]], str]] = {
     "words behind a redirection": (
-        [(shell_syntax._Parser, "_target", _target_takes_all), (shell._Reader, "_compare", _nothing)],
+        [(shell_syntax._Parser, "_add_redirect", _target_takes_all), (shell._Reader, "_compare", _nothing)],
         "evil >/dev/null push; echo $HOME",
     ),
-    "`&>` as bash reads it": ([(shell_syntax._Parser, "_operator", _read_as_bash_alone)], "true &>/dev/null evil push"),
+    "`&>` as bash reads it": (
+        [(shell_syntax._Parser, "_read_operator", _read_as_bash_alone)],
+        "true &>/dev/null evil push",
+    ),
     "a path that is a pattern": ([(specifiers, "_can_be_named", _name_by_prefix)], "bin/ev[i]l push"),
     "a stream as a script": ([(shell, "_is_stream", _no)], "echo e''vil push | sed s/x/y/ | sh /dev/stdin"),
     "a shell of another name": (
         [
             (shell, "is_shell", lambda name: name in ("sh", "bash", "dash")),
-            (shell, "_mentioned", lambda *a: frozenset()),
+            (shell, "_mentioned_names", lambda *a: frozenset()),
         ],
         "rbash -c 'evil push'",
     ),
     "options of a wrapper": (
-        [(shell._Reader, "_somewhere", _nothing), (shell._Reader, "hide", _nothing)],
+        [(shell._Reader, "_add_candidates", _nothing), (shell._Reader, "hide", _nothing)],
         "env -Sevil push",
     ),
     "an interpreter": (
@@ -139,14 +142,14 @@ FAULTS: dict[str, tuple[list[tuple[Any, str, Any]], str]] = {
     "sed": ([(shell, "is_plain_sed", _yes)], "echo evil push | sed 's/x/y/;s/^/ /e'"),
     "git": ([(shell, "explain_git", lambda words: "")], "git -c alias.z='!e''vil push' z"),
     "tar": (
-        [(shell, "runs_from_tar", _no)],
+        [(shell, "can_tar_run", _no)],
         "tar cf /dev/null --checkpoint=1 --checkpoint-action=exec=\"e''vil push\" bin",
     ),
     "a program about which nothing is known": (
-        [(shell, "_mentioned", lambda *a: frozenset()), (shell, "is_opener", _no)],
+        [(shell, "_mentioned_names", lambda *a: frozenset()), (shell, "is_opener", _no)],
         "flock x evil push",
     ),
-    "a file that is written and run": ([(shell._Reader, "check_written", _nothing)], "ln -s evil bin/z; z push"),
+    "a file that is written and run": ([(shell._Reader, "check_written_files", _nothing)], "ln -s evil bin/z; z push"),
     "a variable that programs run": ([(shell, "can_run", _no)], "GIT_SSH_COMMAND='evil push' git ls-remote ssh://x/y"),
     "what the parser gives up on": ([(shell._Reader, "hide", _nothing)], "echo $'\\'; evil push #'"),
     "a calculation": (
@@ -161,7 +164,7 @@ def test_a_planted_fault_is_noticed(name: str, shells: Shells, monkeypatch: pyte
     """Each mended part, taken away again, lets a command through that really runs what is denied."""
     faults, command = FAULTS[name]
     assert find_missed([command], shells) == []
-    read.cache_clear()
+    parse_script.cache_clear()
     for owner, attribute, fault in faults:
         monkeypatch.setattr(owner, attribute, fault)
     assert find_missed([command], shells) == [command]
@@ -303,7 +306,7 @@ UNITS = (
 )
 
 
-class Counted(Budget):
+class Counted(ParseBudget):
     """A budget that counts what was spent."""
 
     def __init__(self) -> None:
@@ -319,22 +322,22 @@ class Counted(Budget):
 def test_reading_is_bounded_by_work(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is repeated: few steps, few commands, and only a text within the bounds is given to the grammar."""
     given = list[str]()
-    real: Callable[[str], shell_grammar.Seen] = shell.look
-    monkeypatch.setattr(shell, "look", lambda text: given.append(text) or real(text))
+    real: Callable[[str], shell_grammar.GrammarScan] = shell.scan_text
+    monkeypatch.setattr(shell, "scan_text", lambda text: given.append(text) or real(text))
     for unit in UNITS:
         text, budget = (unit * length)[:length], Counted()
         parsed = parse(text, budget)
         assert budget.steps <= 2 * SHELL_TOKENS + 1, unit
         assert len(parsed.commands) <= SHELL_COMMANDS + 1, unit
         given.clear()
-        script = read(text)
+        script = parse_script(text)
         assert len(script.commands) <= 3 * SHELL_COMMANDS, unit
         assert all(not parse(text).problem for text in given), unit
         assert not parsed.problem or POLICY.explain("Bash", {"command": text}).decision != "allow", unit
 
 
 def test_a_parser_without_bounds_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Budget, "spend", _nothing)
+    monkeypatch.setattr(ParseBudget, "spend", _nothing)
     monkeypatch.setattr(shell_syntax, "SHELL_WORDS", 10**9)
     budget = Counted()
     parse("watch " * 8_000, budget)

@@ -14,12 +14,12 @@ from wick.errors import ConfigError
 from wick.hook_programs import discovery
 from wick.hook_programs import hooks as single
 from wick.hook_programs.claude import SettingsHooks, sources
-from wick.hook_programs.claude.settings import Entry
-from wick.hook_programs.failure_policy import Fail, shown
-from wick.hook_programs.registry import Found, Listed
+from wick.hook_programs.claude.settings import HookHandler
+from wick.hook_programs.failure_policy import Fail, describe_failure
+from wick.hook_programs.registry import HookProgram, HookRow
 from wick.hook_programs.runner import Runner
 from wick.hook_programs.trust import DEFAULT, Trust
-from wick.hook_programs.worker_pool import Warm
+from wick.hook_programs.worker_pool import WarmProgram
 from wick.hooks import Hook
 from wick.tools import Tool
 
@@ -55,21 +55,25 @@ class Executables(Capability):
         _check(timeout, fail or {}, brand)
         self.runner = Runner(cwd=cwd or folder or os.getcwd(), timeout=timeout, env=env, sandbox=sandbox)
         self.trust = trust if isinstance(trust, Trust) else Trust(trust or DEFAULT)
-        self._places = discovery.named(dirs)
+        self._places = discovery.parse_directories(dirs)
         if folder is not None:
-            self._places += discovery.usual(folder, home or f"~/.{brand}", brand)
+            self._places += discovery.default_directories(folder, home or f"~/.{brand}", brand)
         self.found = discovery.discover(self._places, self.runner, self.trust, fail)
         _check_names(fail or {}, [found.name for found in self.found])
         self._active = [found for found in self.found if found.points or found.tools]
-        self._warm = {found.name: Warm(found, self.runner) for found in self._active if found.protocol == "lines"}
-        given = sources.gathered(folder or self.runner.cwd, self.trust, hooks=settings, claude=claude)
+        self._warm = {
+            found.name: WarmProgram(found, self.runner) for found in self._active if found.protocol == "lines"
+        }
+        given = sources.gather_settings(folder or self.runner.cwd, self.trust, hooks=settings, claude=claude)
         self._settings = SettingsHooks(given, self.runner)
         self._hooks = (*_in_order(self._made()), *self._settings.hooks())
 
     def _made(self) -> Iterable[tuple[str, Hook]]:
         """Every hook with the event that it is for."""
         for found in self._active:
-            hooks = self._warm[found.name].hooks() if found.protocol == "lines" else single.hooks(found, self.runner)
+            hooks = (
+                self._warm[found.name].hooks() if found.protocol == "lines" else single.build_hooks(found, self.runner)
+            )
             events = {_point(event): event for event in found.points}
             yield from ((events.get(hook.point, hook.point), hook) for hook in hooks)
 
@@ -81,7 +85,7 @@ class Executables(Capability):
         """The tools that its programs bring."""
         return [tool for warm in self._warm.values() for tool in warm.tools()]
 
-    def programs(self, point: str | None = None) -> list[Found]:
+    def programs(self, point: str | None = None) -> list[HookProgram]:
         """Return the programs that hook something, or this event or point.
 
         An event is one thing that happens at a point: `agent_stop` and `turn_end` are both at `after_step`. A point
@@ -92,23 +96,23 @@ class Executables(Capability):
         wanted = _synonyms(point)
         return [found for found in self._active if not wanted.isdisjoint(found.points)]
 
-    def program(self, name: str) -> Found | None:
+    def program(self, name: str) -> HookProgram | None:
         """A program by its name, whatever it hooks."""
         return next((found for found in self.found if found.name == name), None)
 
-    def handlers(self, name: str) -> list[Entry]:
+    def handlers(self, name: str) -> list[HookHandler]:
         """The handlers of settings that are called so, or that are for the event of this name."""
         return [entry for entry in self._settings.session.settings.entries if name in (entry.name, entry.event)]
 
     def untrusted(self) -> list[Path]:
         """The files that came with a folder or a plugin and are not trusted as they are now."""
-        files = [*discovery.trustable(self._places), *sources.trustable(self.runner.cwd)]
-        return [path for path in dict.fromkeys(files) if self.trust.standing(path) != "trusted"]
+        files = [*discovery.list_trustable(self._places), *sources.list_trustable(self.runner.cwd)]
+        return [path for path in dict.fromkeys(files) if self.trust.trust_state(path) != "trusted"]
 
-    def listed(self) -> list[Listed]:
+    def listed(self) -> list[HookRow]:
         """Every program, at every point it hooks, and those that are broken or not trusted."""
         rows = [row for ring, found in enumerate(self.found) for row in _rows(found, ring)]
-        return [*rows, *self._settings.listed(len(self.found))]
+        return [*rows, *self._settings.list_handlers(len(self.found))]
 
     def fails_open(self, hook: Hook) -> bool:
         """Whether a hook is of a program that lets pass what it could not look at."""
@@ -166,16 +170,16 @@ def _in_order(made: Iterable[tuple[str, Hook]]) -> list[Hook]:
     return [*reversed(last), *reversed(first), *(hook for _, hook in pairs if hook.position != "after")]
 
 
-def _rows(found: Found, ring: int) -> list[Listed]:
+def _rows(found: HookProgram, ring: int) -> list[HookRow]:
     common: dict[str, Any] = {"name": found.name, "source": found.source, "trust": found.trust, "ring": ring}
     if not found.points:
-        return [Listed(**common, problem=found.problem)]
+        return [HookRow(**common, problem=found.problem)]
     return [
-        Listed(
+        HookRow(
             **common,
             point=_point(event),
             event=event,
-            fail=shown(event, found.fail),
+            fail=describe_failure(event, found.fail),
             problem=found.problem,
         )
         for event in found.points

@@ -18,7 +18,16 @@ from wick.decisions import Ask, Block
 from wick.errors import BackendError, ConfigError
 from wick.hooks import Hook, guard
 from wick.operations import Run, ToolUse
-from wick.permissions.rules import POLICIES, Given, Rule, Subject, Type, allowing, met, rule
+from wick.permissions.rules import (
+    POLICIES,
+    Rule,
+    RuleSpec,
+    RuleSubject,
+    RuleType,
+    find_allowing_rules,
+    match_rule,
+    parse_rule,
+)
 from wick.protocols import Backend
 from wick.threads import Thread
 from wick.tools import Tool
@@ -41,7 +50,7 @@ class Verdict:
 
     decision: Literal["allow", "ask", "deny"]
     by: Literal["deny", "ask", "allow", "grant", "mode"]
-    rule: str = ""
+    parse_rule: str = ""
     reason: str = ""
 
 
@@ -55,9 +64,9 @@ class Permissions(Capability):
     def __init__(
         self,
         *,
-        deny: Iterable[Given] = (),
-        ask: Iterable[Given] = (),
-        allow: Iterable[Given] = (),
+        deny: Iterable[RuleSpec] = (),
+        ask: Iterable[RuleSpec] = (),
+        allow: Iterable[RuleSpec] = (),
         mode: Mode = "default",
         policy: str | Sequence[str] = (),
         grants: Iterable[Mapping[str, Any]] | None = None,
@@ -77,7 +86,7 @@ class Permissions(Capability):
 
     def hooks(self) -> list[Hook]:
         """The guard, and one for each tool that only some agents have: an agent without it refuses the rule."""
-        names = {made.tool: made for made in reversed(self.rules) if not made.known}
+        names = {made.tool: made for made in reversed(self.rules) if not made.allows_missing_tool}
         return [*super().hooks(), *(self._stands_for(made) for made in names.values())]
 
     def _stands_for(self, made: Rule) -> Hook:
@@ -87,7 +96,7 @@ class Permissions(Capability):
     @guard(ToolUse)
     async def check(self, use: ToolUse) -> Ask | Block | None:
         workdir = self.backend.workdir if self.backend is not None else ""
-        subject = Subject.of(use.bound, use.args, use.names, workdir=workdir)
+        subject = RuleSubject.from_use(use.bound, use.args, use.names, workdir=workdir)
         is_long = len(subject.command or "") > SHELL_INLINE_CHARS
         if is_long:
             script = await _beside(lambda: subject.script, "reading a command")
@@ -112,18 +121,18 @@ class Permissions(Capability):
         """What would be said about a use of a tool, and why; links in the workspace are not looked at."""
         workdir = self.backend.workdir if self.backend is not None else ""
         if isinstance(tool, Tool):
-            name, subject, read_only = tool.name, Subject.of(tool, args, workdir=workdir), tool.read_only
+            name, subject, read_only = tool.name, RuleSubject.from_use(tool, args, workdir=workdir), tool.read_only
         else:
             name, names = resolve_tool_name(tool), frozenset((tool, *list_tool_aliases(tool)))
             args = {ARGUMENTS.get(name, {}).get(key, key): value for key, value in args.items()}
             kind = KINDS.get(name, "")
-            subject, read_only = Subject(name, names, names, kind, args, workdir), kind == "read"
+            subject, read_only = RuleSubject(name, names, names, kind, args, workdir), kind == "read"
         granted = self.grants | (
             _grants(thread, thread.effective_entries(), self._are_kept) if thread is not None else frozenset()
         )
         return self._decide(subject, read_only, (name, canonical_json(args)) in granted)
 
-    def _decide(self, subject: Subject, read_only: bool, granted: bool) -> Verdict:
+    def _decide(self, subject: RuleSubject, read_only: bool, granted: bool) -> Verdict:
         """Deny, ask, grants, allow, mode. Where nobody is to be asked, a question is a no."""
         verdict = self._verdict(subject, read_only, granted)
         if verdict.decision == "ask" and self.mode == "dontAsk":
@@ -132,8 +141,8 @@ class Permissions(Capability):
             )
         return verdict
 
-    def _verdict(self, subject: Subject, read_only: bool, granted: bool) -> Verdict:
-        found = [(made, met(made, subject)) for made in self.rules if made.type != "allow"]
+    def _verdict(self, subject: RuleSubject, read_only: bool, granted: bool) -> Verdict:
+        found = [(made, match_rule(made, subject)) for made in self.rules if made.type != "allow"]
         for made, answer in found:
             if made.type == "deny" and answer == "yes":
                 return Verdict(
@@ -146,16 +155,16 @@ class Permissions(Capability):
                 return Verdict("ask", made.type, made.text, _question(subject, made))
         if granted:
             return Verdict("allow", "grant")
-        if rules := allowing(self.rules, subject):
+        if rules := find_allowing_rules(self.rules, subject):
             return Verdict("allow", "allow", ", ".join(made.text for made in rules))
         allowed = self.mode in ("bypassPermissions", "plan") or (self.mode == "acceptEdits" and _is_edit(subject))
         if allowed:
             return Verdict("allow", "mode")
         return Verdict("ask", "mode", "", _question(subject, unread=self._unread(subject)))
 
-    def _unread(self, subject: Subject) -> str:
+    def _unread(self, subject: RuleSubject) -> str:
         """Why a command could not be compared with the rules that would have allowed it."""
-        might = any(made.type == "allow" and made.specifier and made.names(subject) for made in self.rules)
+        might = any(made.type == "allow" and made.specifier and made.names_tool(subject) for made in self.rules)
         return subject.script.opaque[0] if might and subject.command is not None and subject.script.opaque else ""
 
     def _session(self, run: Run) -> frozenset[tuple[str, bytes]]:
@@ -166,13 +175,13 @@ class Permissions(Capability):
         scratch[self] = len(thread.entries), granted | _grants(thread, fresh, self._are_kept)
         return scratch[self][1]  # type: ignore[no-any-return]
 
-    def _is_decided_by_names(self, subject: Subject) -> bool:
+    def _is_decided_by_names(self, subject: RuleSubject) -> bool:
         """Return True if rules compare the names of a path, which holds as long as none of them is a link."""
         if subject.command is not None or subject.path is None or subject.path in subject.linked:
             return False
-        return any(made.names(subject) for made in self._file_rules)
+        return any(made.names_tool(subject) for made in self._file_rules)
 
-    async def _linked(self, subject: Subject) -> frozenset[str]:
+    async def _linked(self, subject: RuleSubject) -> frozenset[str]:
         """The paths of a use that lead over a link, so that where they end is not known."""
         if self.backend is None or not any(made.specifier for made in self.rules):
             return frozenset()
@@ -205,11 +214,11 @@ def _listed(option: str, given: Iterable[Any]) -> list[Any]:
     return list(given)
 
 
-def _rules(type: Type, given: Iterable[Given]) -> list[Rule]:
-    return [rule(type, item) for item in given]
+def _rules(type: RuleType, given: Iterable[RuleSpec]) -> list[Rule]:
+    return [parse_rule(type, item) for item in given]
 
 
-def _policies(policy: str | Sequence[str]) -> list[Given]:
+def _policies(policy: str | Sequence[str]) -> list[RuleSpec]:
     names = [policy] if isinstance(policy, str) else _listed("policy", policy)
     for name in names:
         if name not in POLICIES:
@@ -243,11 +252,11 @@ def _grants(thread: Thread, entries: Iterable[Any], kept: bool) -> frozenset[tup
     return frozenset(found["session"] | found["always"])
 
 
-def _is_edit(subject: Subject) -> bool:
+def _is_edit(subject: RuleSubject) -> bool:
     return subject.kind == "read" or (subject.kind == "write" and subject.path is not None)
 
 
-def _question(subject: Subject, made: Rule | None = None, unread: str = "") -> str:
+def _question(subject: RuleSubject, made: Rule | None = None, unread: str = "") -> str:
     if made is not None and made.type == "ask" and made.message:
         return made.message
     words = f"May {subject.name} be used: {_shown(subject)}"
@@ -256,7 +265,7 @@ def _question(subject: Subject, made: Rule | None = None, unread: str = "") -> s
     return f"{words} ({unread}, so no rule can allow it)" if unread else words
 
 
-def _shown(subject: Subject) -> str:
+def _shown(subject: RuleSubject) -> str:
     """Return what a use is about: all of a command, a path or a URL; other arguments may be cut, with a count."""
     told = subject.command or subject.path or subject.url
     return make_visible(told) if told else cut_visible(canonical_json(subject.args).decode(), QUESTION_CHARS)

@@ -1,18 +1,17 @@
-"""Hooks that are programs: found, trusted, run, and made into the same hooks as Python functions.
+"""Hook programs: executables that are discovered, checked for trust, and registered as hooks.
 
-running    one call of a program: clean environment, a time limit, capped output, and its whole process tree ended
-failing    what it means when a program fails: one that decides has not agreed
-exact      a verdict holds only for the exact call that it was about
-points     wick's own points as JSON, for programs of any protocol
-found      what discovery found, and how it is listed
-trust      which files may run
-discovery  where programs are looked for
-single     one program per hook
-settings   Claude Code's settings, as they are written; `sources` has where they come from and what is trusted
-claude     these as hooks: claude_runs and claude_tools have the events, claude_session what stands behind them
-handlers   one call of a command, a server or a prompt; claude_answers says what its answer means
-transcript a conversation as a file
-warm       programs that are kept, their hooks and tools
-serving    a process that is kept: asked, ended when it fails, started again
-pipes      its input and output, as lines
+runner          one call of a program: clean environment, time limit, capped output, and its process tree killed
+failure_policy  the consequence of a failed program: a program that decides has not agreed
+agreements      agreements of programs, each for one exact operation
+wick_protocol   wick's own hook points as JSON, for programs of any protocol
+registry        a discovered program, and its row in a list
+trust           hashes of the files that may run
+discovery       directories of programs, and their types
+hooks           programs that are started for each event
+long_running    a program as hooks, independent of its protocol and transport
+worker_pool     hooks and tools of programs that stay running
+worker          a process that stays running: requests, restarts, idle shutdown
+pipe            its stdin and stdout as lines
+kodelet         events of kodelet
+claude          settings of Claude Code: files, handlers, events, transcript
 """

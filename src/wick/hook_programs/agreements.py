@@ -1,10 +1,10 @@
-"""A verdict holds only for the exact operation that it was about, and only for who gave it.
+"""Agreements of hook programs, each for one exact operation and one program.
 
-    remember(use, program)      the program has agreed to this call as it is now
-    agreed(sealed, program)     whether what will be done is what it agreed to
+    record_agreement(use, program)     the program has agreed to this call in its present form
+    has_agreed(sealed, program)        True if the sealed call is the one that it agreed to
 
-What was agreed to is kept with the operation itself: the open one, every copy of it and the sealed one share it. Who
-agreed is told apart by what it is and not by its name: two programs of one name do not speak for each other.
+Agreements are stored in the notes of the operation, which its copies and the sealed operation share. Programs are
+identified by object, not by name: two programs with the same name do not share agreements.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from wick.operations import InboxScreen, Operation, Run, ToolUse
 _NOTE = "agreed_by_programs"
 
 
-def remember(op: Operation[Any], who: Hashable) -> None:
-    """Note that somebody has agreed to this operation, exactly as it is."""
-    op.notes.setdefault(_NOTE, {}).setdefault(who, set()).add(exactly(op))
+def record_agreement(op: Operation[Any], who: Hashable) -> None:
+    """Record that a program has agreed to this operation in its present form."""
+    op.notes.setdefault(_NOTE, {}).setdefault(who, set()).add(fingerprint(op))
 
 
-def agreed(op: Operation[Any], who: Hashable) -> bool:
-    """Whether somebody has agreed to this operation, exactly as it is."""
-    return exactly(op) in op.notes.get(_NOTE, {}).get(who, ())
+def has_agreed(op: Operation[Any], who: Hashable) -> bool:
+    """Return True if a program has agreed to this operation in its present form."""
+    return fingerprint(op) in op.notes.get(_NOTE, {}).get(who, ())
 
 
-def exactly(op: Operation[Any]) -> str:
-    """What a verdict is about, as a hash: a call with its arguments, a run with what it is to answer."""
+def fingerprint(op: Operation[Any]) -> str:
+    """Return a hash of the agreed content: a call with its arguments, or a run with its input."""
     if isinstance(op, ToolUse):
         return digest(canonical_json([op.bound.name, op.bound.origin, op.call.id, op.args]))
     if isinstance(op, Run):
@@ -37,8 +37,8 @@ def exactly(op: Operation[Any]) -> str:
     return op.hash
 
 
-def screen(run: Run, who: Hashable, name: str, look: InboxScreen) -> None:
-    """Have what is said while a run goes on looked at; another of this name goes on looking, too."""
+def screen_messages(run: Run, who: Hashable, name: str, look: InboxScreen) -> None:
+    """Register a screen for messages that arrive during a run, next to other screens of this name."""
     names = run.scratch.setdefault(_NOTE, {})
     if who not in names:
         while name in run.progress.screens:

@@ -1,7 +1,7 @@
-"""What it means when a program fails: one that decides has not agreed, one that only looks is logged.
+"""Consequences of failed hook programs: a deciding program blocks the operation, an observing one is logged.
 
-`fail: open` lets an operation pass although the program that decides about it failed; `fail: closed` withholds what a
-program should have looked at.
+`fail: open` lets an operation pass although its deciding program failed. `fail: closed` withholds a result that an
+observing program did not see.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ DECIDING = frozenset(("before_tool_call", "user_message_send", "PreToolUse", "Us
 
 
 def decides(event: str) -> bool:
-    """Whether a program at this event says if something is done, so that its silence is no agreement."""
+    """Return True if a program at this event decides about the operation."""
     return event in DECIDING or event.startswith(("before_", "guard_", "wrap_"))
 
 
-def shown(event: str, fail: Fail | None) -> str:
-    """What a failure at this event means, as lists show it: open, closed, or nothing for one that is only logged."""
+def describe_failure(event: str, fail: Fail | None) -> str:
+    """Return the effect of a failure for lists: "open", "closed", or "" if it is only logged."""
     return fail or ("closed" if decides(event) else "")
 
 
-def failed(run: Run, name: str, problem: str, fail: Fail | None, decides: bool) -> Block | None:
-    """What follows when a program failed; `problem` is the rest of a sentence about it."""
+def handle_failure(run: Run, name: str, problem: str, fail: Fail | None, decides: bool) -> Block | None:
+    """Apply the failure policy; return a Block if the operation is denied. `problem` continues a sentence."""
     if decides and fail != "open":
         return Block(f"the hook program {name} {problem}, so it has not agreed")
     if not decides and fail == "closed":
@@ -41,7 +41,7 @@ def failed(run: Run, name: str, problem: str, fail: Fail | None, decides: bool) 
     return None
 
 
-def words(error: Any, most: int = 300) -> str:
-    """Somebody else's words in a sentence of ours, on one line."""
+def one_line(error: Any, most: int = 300) -> str:
+    """Return foreign text on one line, shortened, for use inside of a sentence."""
     line = " ".join(str(error).split())
     return line if len(line) <= most else f"{line[: most - 1]}…"

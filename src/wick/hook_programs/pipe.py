@@ -1,11 +1,11 @@
-"""A program that goes on, spoken to in lines over its input and its output.
+"""A running program that exchanges lines over its stdin and stdout.
 
     pipe = await Pipe.open(["./check", "serve"], workdir="/srv/app", env={}, take=print, lost=print)
     pipe.send(b'{"id": "1"}')
     await pipe.close()
 
-wickd runs the program, so nothing that it starts outlives it. Its input and its output are named pipes that lead
-straight here, so a line costs what the kernel takes for it; their names are gone as soon as both sides hold them.
+wickd runs the program, so that its child processes end with it. Its stdin and stdout are named pipes to this process,
+without wickd in between. The pipes are unlinked as soon as both sides have opened them.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from wick import constants
 from wick.backends.daemon_client import Daemon, get_host_daemon
 from wick.errors import BackendError
 
-# The output comes first: whoever has opened the input has opened both.
+# The output is opened first, so that an open input implies an open output.
 _PLUMBING = 'in=$1 out=$2; shift 2; exec "$@" >"$out" <"$in"'
-_DRAIN_SECONDS = 0.1  # for the last answers of a program that no longer reads
+_DRAIN_SECONDS = 0.1  # for the last answers after the program closed its stdin
 
-Lost = Callable[[Any, str], None]  # the pipe, and the rest of a sentence about the program
+Lost = Callable[[Any, str], None]  # the pipe, and a problem that continues a sentence about the program
 Ended = Callable[[], Awaitable[None]]
 
 
 class Pipe(asyncio.Protocol):
-    """A program at work. `take` is given each line; `lost` is told once why there will be no more of them."""
+    """A running program. `take` is called with each line, and `lost` once with the reason of the end."""
 
     def __init__(self, take: Callable[[bytes], None], lost: Lost) -> None:
         self._take, self._lost = take, lost
-        self.gone = asyncio.Event()  # all of it has ended, and `lost` was told
+        self.gone = asyncio.Event()  # all its processes have ended, and `lost` was called
         self._rest = bytearray()
         self._daemon: Daemon | None = None
         self._job = ""
@@ -56,9 +56,9 @@ class Pipe(asyncio.Protocol):
         after: Ended | None = None,
         **options: Any,
     ) -> Pipe:
-        """Start a program. `options` are those of `Daemon.job`; `after` is done when all of it has ended.
+        """Start a program. `options` are those of `Daemon.job`; `after` is called when all its processes have ended.
 
-        A program that cannot be started is a BackendError.
+        Raise BackendError if it cannot be started.
         """
         pipe = cls(take, lost)
         pipe._after = after
@@ -67,7 +67,7 @@ class Pipe(asyncio.Protocol):
             async with _fifos() as (to_program, from_program):
                 await pipe._start(to_program, from_program, argv, options)
         except BaseException:
-            await pipe._abandon()
+            await pipe._undo_start()
             raise
         return pipe
 
@@ -75,39 +75,41 @@ class Pipe(asyncio.Protocol):
         assert self._daemon is not None
         loop = asyncio.get_running_loop()
         with ExitStack() as opened:
-            output = opened.enter_context(_opened(from_program, os.O_RDONLY))  # else the program waits for a reader
+            output = opened.enter_context(
+                _open_fifo(from_program, os.O_RDONLY)
+            )  # without a reader the program would block
             plumbed = ["/bin/sh", "-c", _PLUMBING, "sh", to_program, from_program, *argv]
             self._job = (await self._daemon.job(argv=plumbed, label=" ".join(argv)[:200], **options))["id"]
-            input = opened.enter_context(await self._other_side(to_program))
+            input = opened.enter_context(await self._open_input(to_program))
             self._reader, _ = await loop.connect_read_pipe(lambda: self, output)
-            self._writer, _ = await loop.connect_write_pipe(lambda: _Input(self._deaf), input)
-            opened.pop_all()  # they are closed with their transports now
+            self._writer, _ = await loop.connect_write_pipe(lambda: _Input(self._on_input_closed), input)
+            opened.pop_all()  # the transports own the files now
         if self._silent:
             self.end("")
 
-    async def _other_side(self, path: str) -> IO[bytes]:
-        """The program's input, which can be opened as soon as the program has opened it."""
+    async def _open_input(self, path: str) -> IO[bytes]:
+        """Open the program's stdin; retry until the program has opened its side."""
         delay, until = 0.001, asyncio.get_running_loop().time() + constants.WARM_START_SECONDS
-        while (opened := _if_read(path)) is None:
-            if asyncio.get_running_loop().time() > until or (delay > 0.05 and not await self._runs()):
+        while (opened := _open_if_read(path)) is None:
+            if asyncio.get_running_loop().time() > until or (delay > 0.05 and not await self._is_running()):
                 raise BackendError("could not be started: it did not open its input", "failed")
             await asyncio.sleep(delay)
             delay = min(2 * delay, 0.1)
         return opened
 
-    async def _runs(self) -> bool:
+    async def _is_running(self) -> bool:
         assert self._daemon is not None
         return any(job["id"] == self._job and job["running"] for job in await self._daemon.jobs())
 
     # -- lines ------------------------------------------------------------------------------------------------------
 
     @property
-    def alive(self) -> bool:
-        """Whether a line can still be sent."""
+    def is_alive(self) -> bool:
+        """Return True if a line can still be sent."""
         return self._writer is not None and self._ending is None and not self._writer.is_closing()
 
     def send(self, line: bytes) -> None:
-        """Send a line, which waits here while the program does not read; too much that waits is a BackendError."""
+        """Send a line, buffered while the program does not read; raise BackendError if the buffer is full."""
         assert self._writer is not None
         if self._writer.get_write_buffer_size() + len(line) > constants.WARM_QUEUE_BYTES:
             raise BackendError(f"has {constants.WARM_QUEUE_BYTES / 1e6:g} MB waiting that it does not read", "busy")
@@ -130,37 +132,37 @@ class Pipe(asyncio.Protocol):
     # -- its end ----------------------------------------------------------------------------------------------------
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Its output has ended: whatever it has not answered, it will not."""
+        """End the program after its stdout was closed, as no more answers can arrive."""
         self._silent = True
         if self._writer is not None:
             self.end("")
 
-    def _deaf(self) -> None:
-        """Its input has ended. What it has answered before may still be on its way."""
+    def _on_input_closed(self) -> None:
+        """End the program after its stdin was closed, with a delay for answers in transit."""
         if self._ending is None:
             asyncio.get_running_loop().call_later(_DRAIN_SECONDS, self.end, "closed its input")
 
     def end(self, problem: str) -> None:
-        """End the program, for this reason; without one the program says itself how it ended."""
+        """End the program with this problem, or with its exit status if the problem is empty."""
         if self._ending is None:
-            self._hang_up()
+            self._close_transports()
             self._ending = asyncio.create_task(self._end(problem), name="end a hook program")
 
     async def _end(self, problem: str) -> None:
         told = ""
         try:
-            told = await self._epilogue(problem)
+            told = await self._describe_exit(problem)
         finally:
             if self._after is not None:
                 await self._after()
             self.gone.set()
             self._lost(self, problem or told or "ended with the process that ran it")
 
-    async def _epilogue(self, problem: str) -> str:
-        """How it ended, once all of it has."""
+    async def _describe_exit(self, problem: str) -> str:
+        """Wait for the end of all processes and return how the program ended."""
         assert self._daemon is not None
         with suppress(BackendError):
-            by_itself = not problem and await self._ends_by_itself()
+            by_itself = not problem and await self._exits_soon()
             done = await self._daemon.end_job(self._job)
             said = (await self._daemon.job_output(self._job))["output"].strip()
             how = f"ended with exit code {done['exit_code']}" + (f" ({done['error']})" if done["error"] else "")
@@ -168,11 +170,11 @@ class Pipe(asyncio.Protocol):
             return how + (f": {said[-constants.WARM_STDERR_CHARS :]}" if said else "")
         return ""
 
-    async def _ends_by_itself(self) -> bool:
-        """Whether a program that has no output any more is about to end."""
+    async def _exits_soon(self) -> bool:
+        """Return True if a program with closed stdout exits within a short time."""
         for delay in (0.0, 0.001, 0.005, 0.02, 0.05, 0.1):
             await asyncio.sleep(delay)
-            if not await self._runs():
+            if not await self._is_running():
                 return True
         return False
 
@@ -181,15 +183,15 @@ class Pipe(asyncio.Protocol):
         self.end("was stopped")
         await self.gone.wait()
 
-    def _hang_up(self) -> None:
+    def _close_transports(self) -> None:
         if self._reader is not None:
             self._reader.close()
         if self._writer is not None and not self._writer.is_closing():
             self._writer.abort()
 
-    async def _abandon(self) -> None:
-        """Undo a start that came to nothing."""
-        self._hang_up()
+    async def _undo_start(self) -> None:
+        """Release the resources of a failed start."""
+        self._close_transports()
         self._writer = None
         if self._job and self._daemon is not None:
             with suppress(BackendError):
@@ -202,7 +204,7 @@ _TOO_LONG = f"printed a line of more than {constants.WARM_LINE_BYTES / 1e6:g} MB
 
 
 class _Input(asyncio.BaseProtocol):
-    """Notices that the program no longer reads."""
+    """The protocol of the program's stdin, which reports that it was closed."""
 
     def __init__(self, deaf: Callable[[], None]) -> None:
         self._deaf = deaf
@@ -216,7 +218,7 @@ class _Input(asyncio.BaseProtocol):
 
 @asynccontextmanager
 async def _fifos() -> AsyncIterator[tuple[str, str]]:
-    """Two named pipes in a folder that nobody else can enter."""
+    """Create two named pipes in a private folder."""
     folder = tempfile.mkdtemp(prefix="wick-pipe-")
     try:
         paths = f"{folder}/in", f"{folder}/out"
@@ -227,15 +229,15 @@ async def _fifos() -> AsyncIterator[tuple[str, str]]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _opened(path: str, way: int) -> IO[bytes]:
+def _open_fifo(path: str, way: int) -> IO[bytes]:
     descriptor = os.open(path, way | os.O_NONBLOCK | os.O_CLOEXEC)
     return os.fdopen(descriptor, "rb" if way == os.O_RDONLY else "wb", buffering=0)
 
 
-def _if_read(path: str) -> IO[bytes] | None:
-    """A named pipe to write to; None if nobody reads from it yet."""
+def _open_if_read(path: str) -> IO[bytes] | None:
+    """Open a named pipe for writing; return None if it has no reader yet."""
     try:
-        return _opened(path, os.O_WRONLY)
+        return _open_fifo(path, os.O_WRONLY)
     except OSError as error:
         if error.errno != errno.ENXIO:
             raise

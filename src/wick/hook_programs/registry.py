@@ -1,4 +1,4 @@
-"""What discovery found, and how it is listed."""
+"""Discovered hook programs, and their rows in lists of hooks."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any, Literal
 from wick.hook_programs.failure_policy import Fail
 
 Protocol = Literal["run", "lines", "settings"]
-Standing = Literal["trusted", "untrusted", "changed"]
+TrustState = Literal["trusted", "untrusted", "changed"]
 
 
-def _stands() -> str:
+def _no_problem() -> str:
     return ""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A program that hooks something.
+class HookProgram:
+    """A discovered hook program.
 
-    `points` are the names that it gave itself. `check` says what is wrong with its file now, as the rest of a
-    sentence, or nothing; it is asked before each call.
+    `points` are the names that it declared. `check` runs before each call and returns a problem of its file, which
+    continues a sentence, or an empty text.
     """
 
     name: str
@@ -30,12 +30,12 @@ class Found:
     source: str = ""
     points: tuple[str, ...] = ()
     protocol: Protocol = "run"
-    trust: Standing = "trusted"
+    trust: TrustState = "trusted"
     fail: Fail | None = None
     problem: str = ""
     match: str | None = None
-    tools: tuple[Mapping[str, Any], ...] = ()  # that it brings: name, description, parameters
-    check: Callable[[], str] = field(default=_stands, repr=False, compare=False)
+    tools: tuple[Mapping[str, Any], ...] = ()  # tools of the program: name, description, parameters
+    check: Callable[[], str] = field(default=_no_problem, repr=False, compare=False)
 
     @property
     def trusted(self) -> bool:
@@ -43,15 +43,15 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """One row of a list of hooks."""
+class HookRow:
+    """A row in a list of hooks."""
 
     name: str
     source: str
-    trust: Standing = "trusted"
-    point: str = ""  # wick's name of it, or empty where nobody knows
-    event: str = ""  # as the program, or its settings, call it
-    ring: int = 0  # the place among the programs, 0 is the outermost
+    trust: TrustState = "trusted"
+    point: str = ""  # wick's name of the point, or empty if it is unknown
+    event: str = ""  # the name in the program or its settings
+    ring: int = 0  # position among the programs; 0 is the outermost
     priority: float = 0
-    fail: str = ""  # "open" and "closed", where somebody chose it; "closed" for what decides
+    fail: str = ""  # "open" or "closed" if configured; "closed" for deciding programs
     problem: str = ""

@@ -1,11 +1,11 @@
-"""One call of a program: clean environment, a time limit, capped output, and its whole process tree ended.
+"""One call of a program: clean environment, time limit, capped output, and its process tree killed.
 
     runner = Runner(cwd="/srv/app")
     ran = await runner.run(["./check", "run"], stdin=b"{}")
-    if ran.problem:                          # the rest of a sentence: "did not answer within 30 s"
+    if ran.problem:                          # continues a sentence: "did not answer within 30 s"
         ...
 
-Whatever the program does, nothing is raised for it.
+A failure of the program is reported as `problem`, never raised.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from wick.backends.local import DEFAULT_LIMITS
 from wick.backends.sandbox.launch import DEADLY_SIGNALS, Launch, SandboxedWorkspace
 from wick.backends.sandbox.selection import choose_sandbox
 from wick.errors import BackendError, ConfigError
-from wick.hook_programs.failure_policy import words
+from wick.hook_programs.failure_policy import one_line
 from wick.workspace.processes import CANNOT_EXECUTE, NOT_FOUND, UNREAD, clean_environment, describe_exit
 from wick.workspace.protected import PROTECTED
 from wick.workspace.results import CommandResult
@@ -33,15 +33,15 @@ from wick.workspace.results import CommandResult
 T = TypeVar("T")
 
 TIME_LIMIT = 124  # exit code
-STDERR_CHARS = 20_000  # kept of what a program says there
-_ENVIRONMENT = {"PYTHONDONTWRITEBYTECODE": "1"}  # what Python would write beside a program is nothing that was trusted
+STDERR_CHARS = 20_000  # the last characters of stderr that are returned
+_ENVIRONMENT = {"PYTHONDONTWRITEBYTECODE": "1"}  # bytecode files beside a program would not be trusted
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
-    """How a call of a program ended. `problem` is the rest of a sentence about the program, or empty.
+class ProgramResult:
+    """The result of one call of a program. `problem` continues a sentence about the program, or is empty.
 
-    `unread`: it ended before it had read what it was told.
+    `unread` says that it exited before it had read its stdin.
     """
 
     exit_code: int = 0
@@ -52,8 +52,8 @@ class Ran:
     unread: bool = False
 
 
-# A program may exit and leave something behind that has its output open and could still answer. wickd tells, but not
-# from inside of a sandbox; there a pipe is waited for, which ends only when nobody has it open.
+# A program may exit while a child process still has its stdout open and could answer. wickd detects that, but not
+# inside of a sandbox. There the shell waits for the end of a pipe, which all processes must have closed.
 _TO_ITS_END = (
     "/bin/sh",
     "-c",
@@ -62,8 +62,8 @@ _TO_ITS_END = (
 )
 
 
-class _TooMuch(Exception):
-    """A program printed more than is read."""
+class _OutputTooLarge(Exception):
+    """A program exceeded the output limit."""
 
 
 class Runner:
@@ -82,7 +82,7 @@ class Runner:
         sandbox: bool = False,
     ) -> None:
         self.cwd, self.timeout, self.env = os.path.realpath(cwd), timeout, {**_ENVIRONMENT, **(env or {})}
-        self.sandbox = _confined() if sandbox else None
+        self.sandbox = _select_sandbox() if sandbox else None
 
     async def run(
         self,
@@ -93,26 +93,28 @@ class Runner:
         timeout: float | None = None,
         env: Mapping[str, str] | None = None,
         cwd: str | Path | None = None,
-    ) -> Ran:
+    ) -> ProgramResult:
         """Run a program by its arguments, or a shell command, to its end."""
         start, limit = perf_counter(), self.timeout if timeout is None else timeout
         folder, told = os.fspath(cwd or self.cwd), [*argv] or ["/bin/sh", "-c", shell]
-        printed = _Printed()
+        printed = _CappedOutput()
         try:
-            done = await self._executed(told, folder, {**self.env, **(env or {})}, stdin, limit, printed)
-        except _TooMuch:
-            return Ran(
-                -1, problem=f"printed more than {_size(constants.HOOK_OUTPUT_BYTES)}", milliseconds=_since(start)
+            done = await self._execute(told, folder, {**self.env, **(env or {})}, stdin, limit, printed)
+        except _OutputTooLarge:
+            return ProgramResult(
+                -1,
+                problem=f"printed more than {_format_size(constants.HOOK_OUTPUT_BYTES)}",
+                milliseconds=_elapsed_ms(start),
             )
         except (BackendError, OSError) as error:
-            return Ran(-1, problem=f"could not be run: {error}", milliseconds=_since(start))
+            return ProgramResult(-1, problem=f"could not be run: {error}", milliseconds=_elapsed_ms(start))
         stderr = done["stderr"][-STDERR_CHARS:]
         unread = done["error"] == UNREAD
-        problem = _problem({**done, "error": ""} if unread else done, limit, self.sandbox is not None)
-        return Ran(done["exit_code"], bytes(printed.stdout), stderr, problem, _since(start), unread)
+        problem = _describe_problem({**done, "error": ""} if unread else done, limit, self.sandbox is not None)
+        return ProgramResult(done["exit_code"], bytes(printed.stdout), stderr, problem, _elapsed_ms(start), unread)
 
-    async def _executed(
-        self, argv: list[str], cwd: str, env: Mapping[str, str], stdin: bytes, limit: float, printed: _Printed
+    async def _execute(
+        self, argv: list[str], cwd: str, env: Mapping[str, str], stdin: bytes, limit: float, printed: _CappedOutput
     ) -> CommandResult:
         daemon = await get_host_daemon()
         more: dict[str, Any] = {"stdin": stdin, "timeout": limit, "on_output": printed.take, "read": True}
@@ -120,7 +122,7 @@ class Runner:
             env = {**clean_environment(), **env}
             return await daemon.run(argv=argv, workdir=cwd, env=env, whole=True, **more)
         place = SandboxedWorkspace(
-            cwd, self.sandbox, limits=DEFAULT_LIMITS, env=env, readable=_seen(argv[0], cwd), protect=PROTECTED
+            cwd, self.sandbox, limits=DEFAULT_LIMITS, env=env, readable=_readable_paths(argv[0], cwd), protect=PROTECTED
         )
         launch = Launch(place, [*_TO_ITS_END, *argv], daemon)
         try:
@@ -130,13 +132,13 @@ class Runner:
             await launch.end()
             place.close()
 
-    def blocking(self, argv: Sequence[str] = (), **options: Any) -> Ran:
-        """The same where nothing can be awaited, as while an agent is made."""
-        return blocking(lambda: self.run(argv, **options))
+    def run_blocking(self, argv: Sequence[str] = (), **options: Any) -> ProgramResult:
+        """Run a program from synchronous code, such as the construction of an agent."""
+        return run_blocking(lambda: self.run(argv, **options))
 
 
-class _Printed:
-    """What a program prints, up to the cap."""
+class _CappedOutput:
+    """The output of a program, up to the limit."""
 
     __slots__ = ("size", "stdout")
 
@@ -146,13 +148,13 @@ class _Printed:
     def take(self, stream: str, data: bytes) -> None:
         self.size += len(data)
         if self.size > constants.HOOK_OUTPUT_BYTES:
-            raise _TooMuch
+            raise _OutputTooLarge
         if stream == "stdout":
             self.stdout += data
 
 
-def blocking(work: Callable[[], Awaitable[T]]) -> T:
-    """Do something asynchronous, and wait for it here; in a thread of its own where an event loop runs."""
+def run_blocking(work: Callable[[], Awaitable[T]]) -> T:
+    """Run an awaitable from synchronous code; use a separate thread if an event loop is running."""
 
     async def done() -> T:
         return await work()
@@ -162,7 +164,7 @@ def blocking(work: Callable[[], Awaitable[T]]) -> T:
     except RuntimeError:
         return asyncio.run(done())
     outcome: list[tuple[T | None, BaseException | None]] = []
-    thread = Thread(target=lambda: outcome.append(_outcome(done)), name="wick hooks", daemon=True)
+    thread = Thread(target=lambda: outcome.append(_collect_outcome(done)), name="wick hooks", daemon=True)
     thread.start()
     thread.join()
     value, error = outcome[0]
@@ -171,35 +173,35 @@ def blocking(work: Callable[[], Awaitable[T]]) -> T:
     return value  # type: ignore[return-value]
 
 
-def _outcome(work: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+def _collect_outcome(work: Callable[[], Any]) -> tuple[Any, BaseException | None]:
     try:
         return asyncio.run(work()), None
-    except BaseException as error:  # whatever it is, it belongs to the one who waits
+    except BaseException as error:  # raised again in the waiting thread
         return None, error
 
 
-def _problem(done: CommandResult, limit: float, confined: bool) -> str:
-    """What went wrong, as the rest of a sentence; that a program ends with a code of its own is no problem here."""
+def _describe_problem(done: CommandResult, limit: float, confined: bool) -> str:
+    """Return the problem of a call, which continues a sentence. A plain exit code is not a problem here."""
     error, code = done["error"], done["exit_code"]
     if error and code == TIME_LIMIT:
         return f"did not answer within {limit:g} s"
     if code in _NOT_STARTED and (said := error or (confined and done["stderr"].strip())):
-        return f"could not be started: {words(said)}"
+        return f"could not be started: {one_line(said)}"
     if error:
         return error.removeprefix("the command ") if error.startswith("the command ") else f"was ended: {error}"
     return _ENDED.get(code, "") if confined else ""
 
 
-def _by_signal() -> dict[int, str]:
-    """How a shell tells that a signal ended a program."""
+def _signal_exit_codes() -> dict[int, str]:
+    """Return the exit codes by which a shell reports a fatal signal."""
     return {128 + number: describe_exit(number)[1].removeprefix("the command ") for number in DEADLY_SIGNALS}
 
 
-_ENDED = _by_signal()
+_ENDED = _signal_exit_codes()
 _NOT_STARTED = (NOT_FOUND, CANNOT_EXECUTE)
 
 
-def _confined() -> Any:
+def _select_sandbox() -> Any:
     sandbox = choose_sandbox("auto")
     protection = sandbox.protection(False, "no limits")
     if protection.asks:
@@ -207,17 +209,17 @@ def _confined() -> Any:
     return sandbox
 
 
-def _seen(program: str, cwd: str) -> list[str]:
-    """Where the program itself is, which may be outside of the folder it works in."""
+def _readable_paths(program: str, cwd: str) -> list[str]:
+    """Return the folder of the program, which may be outside of its working directory."""
     if "/" not in program:
         return []
     folder = os.path.dirname(os.path.realpath(os.path.join(cwd, program)))
     return [folder] if os.path.isdir(folder) and folder != "/" else []
 
 
-def _since(start: float) -> float:
+def _elapsed_ms(start: float) -> float:
     return (perf_counter() - start) * 1000
 
 
-def _size(count: int) -> str:
+def _format_size(count: int) -> str:
     return f"{count / 1_000_000:g} MB"

@@ -32,17 +32,17 @@ CLAUDE: Fields = {
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class FieldConversion:
     """Conversion of one field whose values differ as well as its name."""
 
-    shown: Callable[[Any], Any]
-    taken: Callable[[Any], Any]
+    to_program: Callable[[Any], Any]
+    from_program: Callable[[Any], Any]
 
 
 def translate(tool: str, args: Mapping[str, Any], fields: Fields, own: Mapping[str, Any]) -> Json:
     """Return arguments by their other names; `own` are the properties of the tool's schema."""
     names = fields.get(tool, {})
-    return {_free(names.get(name, name), name, own): value for name, value in args.items()}
+    return {_free_name(names.get(name, name), name, own): value for name, value in args.items()}
 
 
 def restore(tool: str, given: Mapping[str, Any], fields: Fields, own: Mapping[str, Any]) -> Json:
@@ -51,35 +51,35 @@ def restore(tool: str, given: Mapping[str, Any], fields: Fields, own: Mapping[st
     return {names[name] if name in names and names[name] not in given else name: given[name] for name in given}
 
 
-def convert(tool: str, args: Json, values: Mapping[tuple[str, str], Values], *, back: bool = False) -> Json:
+def convert(tool: str, args: Json, values: Mapping[tuple[str, str], FieldConversion], *, back: bool = False) -> Json:
     """Return arguments with the values that differ converted."""
     found = {name: values[tool, name] for name in args if (tool, name) in values}
-    converted = {name: (one.taken if back else one.shown)(args[name]) for name, one in found.items()}
+    converted = {name: (one.from_program if back else one.to_program)(args[name]) for name, one in found.items()}
     return {**args, **converted}
 
 
-def _free(name: str, fallback: str, own: Mapping[str, Any]) -> str:
+def _free_name(name: str, fallback: str, own: Mapping[str, Any]) -> str:
     return fallback if name in own and name != fallback else name
 
 
 # -- values that differ -----------------------------------------------------------------------------------------------
 
 
-def _todos(given: Any, *, active: bool = False) -> Any:
+def _convert_todos(given: Any, *, active: bool = False) -> Any:
     """Return wick's todos as the other tools write them: a content, and a status that ends in completed."""
     if not isinstance(given, list):
         return given
-    return [_todo(one, active) if isinstance(one, dict) else one for one in given]
+    return [_convert_todo(one, active) if isinstance(one, dict) else one for one in given]
 
 
-def _todo(one: Json, active: bool) -> Json:
+def _convert_todo(one: Json, active: bool) -> Json:
     told = {"content" if name == "title" else name: value for name, value in one.items()}
     if told.get("status") == "done":
         told["status"] = "completed"
     return {**told, "activeForm": told.get("content", "")} if active else told
 
 
-def _scaled(factor: float) -> Callable[[Any], Any]:
+def _scale_by(factor: float) -> Callable[[Any], Any]:
     def scale(value: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return value
@@ -89,12 +89,12 @@ def _scaled(factor: float) -> Callable[[Any], Any]:
     return scale
 
 
-def _same(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value  # write_todos reads both forms
 
 
-KODELET_VALUES = {("write_todos", "todos"): Values(_todos, _same)}
+KODELET_VALUES = {("write_todos", "todos"): FieldConversion(_convert_todos, _identity)}
 CLAUDE_VALUES = {
-    ("write_todos", "todos"): Values(lambda given: _todos(given, active=True), _same),
-    ("execute", "timeout"): Values(_scaled(1000), _scaled(0.001)),  # seconds here, milliseconds there
+    ("write_todos", "todos"): FieldConversion(lambda given: _convert_todos(given, active=True), _identity),
+    ("execute", "timeout"): FieldConversion(_scale_by(1000), _scale_by(0.001)),  # seconds here, milliseconds there
 }

@@ -1,15 +1,15 @@
-"""Which files may run: a hash for each, in a file that only its owner reads.
+"""Trusted files: a hash for each, in a file that only its owner can read.
 
     trust = Trust()                          ~/.wick/trust.json
-    trust.standing(path)                     "trusted", "untrusted", or "changed" since it was trusted
+    trust.trust_state(path)                  "trusted", "untrusted", or "changed" since it was trusted
     trust.trust([path])
     trust.forget([path])
 
-What a program hooks is kept here, too: one that cannot say it any more still stands where it stood.
+The last known type of each program is stored here, too, so that a broken program keeps its hook points.
 
-Trust is per file: a program that is new or was changed does not run, and its neighbours do. A file that a neighbour
-could load is another matter: a module or a library is code of whatever loads it, and Python looks beside a program
-before anywhere else. Such a file takes the trust away from the programs of its folder; `is_apart` tells the two apart.
+Trust is per file: a new or changed program does not run, while its neighbours do. A file that a neighbour could load
+is different. A module or a library runs inside of its loader, and Python searches the folder of a program first. Such
+a file revokes the trust of all programs in its folder. `is_independent` distinguishes the two cases.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from typing import Any
 from wick import constants
 from wick._internal.frozen import digest
 from wick.errors import ConfigError
-from wick.hook_programs.registry import Standing
+from wick.hook_programs.registry import TrustState
 
 Path_ = str | os.PathLike[str]
 Row = dict[str, Any]
@@ -40,9 +40,9 @@ logger = logging.getLogger(__name__)
 
 DEFAULT = "~/.wick/trust.json"
 VERSION = 1
-LOCK_SECONDS = 10.0  # for somebody else who changes the file
-SETTLED_SECONDS = 0.1  # a file that was changed less long ago may change again without showing it in its times
-MODULES = (".py", ".pyc", ".pyo", ".so")  # what Python loads from the folder of a program
+LOCK_SECONDS = 10.0  # time to wait for the lock of another process
+SETTLED_SECONDS = 0.1  # a file changed more recently may change again within the resolution of its timestamps
+MODULES = (".py", ".pyc", ".pyo", ".so")  # files that Python loads from the folder of a program
 CUSTOMIZE = ("sitecustomize", "usercustomize", "__main__", "__init__")
 NO_CODE = (".csv", ".db", ".disable", ".DS_Store", ".json", ".jsonl", ".lock", ".log", ".md", ".sqlite", ".tmp", ".txt")
 
@@ -51,29 +51,29 @@ CHANGED = "was changed after it was trusted"
 
 
 class Trust:
-    """What the user has trusted. Where nobody knows the user's home, that is nothing."""
+    """The trust file of the user. It is empty if the home folder is unknown."""
 
     def __init__(self, path: Path_ = DEFAULT) -> None:
-        self.path = at_home(path)
+        self.path = expand_home(path)
 
-    def standing(self, path: Path_) -> Standing:
-        """Whether a file, as it is now, is what was trusted."""
-        known = self._rows().get(_key(path), {}).get("hash")
+    def trust_state(self, path: Path_) -> TrustState:
+        """Return the trust state of a file by its present content."""
+        known = self._rows().get(_file_key(path), {}).get("hash")
         if not known:
             return "untrusted"
-        return "trusted" if hashed(path) == known else "changed"
+        return "trusted" if hash_file(path) == known else "changed"
 
-    def trusted(self, path: Path_, content: bytes | None = None) -> bool:
-        """The same as yes or no; `content` is what was read of it, where somebody has already."""
-        known = self._rows().get(_key(path), {}).get("hash")
-        return bool(known) and (hashed(path) if content is None else digest(content)) == known
+    def is_trusted(self, path: Path_, content: bytes | None = None) -> bool:
+        """Return True if a file is trusted. `content` is its content, if it was read already."""
+        known = self._rows().get(_file_key(path), {}).get("hash")
+        return bool(known) and (hash_file(path) if content is None else digest(content)) == known
 
     def trust(self, files: Iterable[Path_]) -> list[Path]:
-        """Trust files as they are now; gives those that were not trusted before."""
-        with self._changing() as rows:
+        """Trust files with their present content; return those that were not trusted before."""
+        with self._update_rows() as rows:
             new = []
-            for path in map(_key, files):
-                there = hashed(path)
+            for path in map(_file_key, files):
+                there = hash_file(path)
                 if not there:
                     raise ConfigError(f"{path} cannot be read, so it cannot be trusted")
                 if rows.get(path, {}).get("hash") != there:
@@ -82,37 +82,37 @@ class Trust:
             return new
 
     def forget(self, files: Iterable[Path_]) -> list[Path]:
-        """Trust files no more; gives those that were trusted."""
-        with self._changing() as rows:
-            return [Path(path) for path in map(_key, files) if rows.pop(path, {}).get("hash")]
+        """Revoke the trust of files; return those that were trusted."""
+        with self._update_rows() as rows:
+            return [Path(path) for path in map(_file_key, files) if rows.pop(path, {}).get("hash")]
 
     def files(self) -> dict[Path, str]:
-        """Every file that was trusted, with its hash."""
+        """Return every trusted file with its hash."""
         return {Path(path): row["hash"] for path, row in self._rows().items() if row.get("hash")}
 
     def hash_of(self, path: Path_) -> str:
-        """The hash that a file was trusted with."""
-        return str(self._rows().get(_key(path), {}).get("hash", ""))
+        """Return the trusted hash of a file, or an empty text."""
+        return str(self._rows().get(_file_key(path), {}).get("hash", ""))
 
-    def type_of(self, path: Path_) -> Row | None:
-        """What a program said last that it hooks."""
-        known = self._rows().get(_key(path), {}).get("type")
+    def last_type(self, path: Path_) -> Row | None:
+        """Return the last known type of a program."""
+        known = self._rows().get(_file_key(path), {}).get("type")
         return known if isinstance(known, dict) else None
 
-    def learn(self, types: Mapping[Path_, Row]) -> None:
-        """Remember what programs hook; written only where that is new, and where it can be."""
+    def record_types(self, types: Mapping[Path_, Row]) -> None:
+        """Store the types of programs. Write only changes, and log a file that cannot be written."""
         rows = self._rows()
-        new = {_key(path): row for path, row in types.items() if rows.get(_key(path), {}).get("type") != row}
+        new = {_file_key(path): row for path, row in types.items() if rows.get(_file_key(path), {}).get("type") != row}
         if not new:
             return
         try:
-            with self._changing() as rows:
+            with self._update_rows() as rows:
                 for path in [path for path in rows if "hash" not in rows[path] and not os.path.exists(path)]:
-                    del rows[path]  # else what was there once would be remembered without an end
+                    del rows[path]  # else rows of deleted programs would accumulate
                 for path, row in new.items():
                     rows[path] = {**rows.get(path, {}), "type": row}
         except (OSError, ConfigError) as error:
-            logger.warning("what the hook programs hook cannot be remembered: %s", error)
+            logger.warning("the types of hook programs cannot be stored: %s", error)
 
     # -- the file ---------------------------------------------------------------------------------------------------
 
@@ -134,19 +134,19 @@ class Trust:
         try:
             if len(text) > constants.TRUST_BYTES:
                 raise ValueError("it is too long")
-            return _read(json.loads(text))
+            return _parse_rows(json.loads(text))
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"{self.path}, which says what is trusted, is damaged: {error}; remove it") from None
 
     @contextmanager
-    def _changing(self) -> Iterator[dict[str, Row]]:
-        """Read, let somebody change, and write, while nobody else does."""
+    def _update_rows(self) -> Iterator[dict[str, Row]]:
+        """Read the rows under the lock, yield them for changes, and write them."""
         if self.path is None:
-            raise ConfigError("nothing can be trusted, for nobody knows where your home is; set HOME to its whole path")
+            raise ConfigError("nothing can be trusted without a home folder; set HOME to an absolute path")
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = os.open(f"{self.path}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
-            _locked(lock, self.path)
+            _lock_file(lock, self.path)
             rows = self._rows()
             yield rows
             _write(self.path, rows)
@@ -166,18 +166,18 @@ def _write(path: Path, rows: dict[str, Row]) -> None:
     os.replace(new, path)
 
 
-def _locked(lock: int, path: Path) -> None:
+def _lock_file(lock: int, path: Path) -> None:
     until = time.monotonic() + LOCK_SECONDS
     while True:
         try:
             return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > until:
-                raise ConfigError(f"somebody else has been changing {path} for {LOCK_SECONDS:g} s; try again") from None
+                raise ConfigError(f"another process has locked {path} for {LOCK_SECONDS:g} s; try again") from None
             time.sleep(0.01)
 
 
-def _read(data: Any) -> dict[str, Row]:
+def _parse_rows(data: Any) -> dict[str, Row]:
     files = data.get("files") if isinstance(data, dict) else None
     if not isinstance(files, dict) or data.get("version") != VERSION:
         raise ValueError(f"it is none of version {VERSION}")
@@ -186,14 +186,14 @@ def _read(data: Any) -> dict[str, Row]:
     return files
 
 
-def _key(path: Path_) -> str:
-    """A file by its folder's real path and its own name: a link is trusted by what it leads to, under its own name."""
+def _file_key(path: Path_) -> str:
+    """Return the real path of the folder with the name of the file, so that a link keeps its own name."""
     folder, name = os.path.split(os.path.expanduser(path))
     return os.path.join(os.path.realpath(folder), name)
 
 
-def hashed(path: Path_) -> str:
-    """The hash of a file's content; nothing where it cannot be read."""
+def hash_file(path: Path_) -> str:
+    """Return the hash of a file's content, or an empty text if it cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
@@ -206,17 +206,17 @@ def hashed(path: Path_) -> str:
         return digest(file.read())
 
 
-def at_home(path: Path_) -> Path | None:
-    """A path that may begin with `~`; None where nobody knows what that is.
+def expand_home(path: Path_) -> Path | None:
+    """Expand a leading `~`; return None if the home folder is unknown.
 
-    Left as it is, `~` would be a folder of that name, which a workspace can bring.
+    An unexpanded `~` would be a folder of that name, which a workspace may contain.
     """
     whole = os.path.expanduser(path)
     return Path(whole) if os.path.isabs(whole) or not os.fspath(path).startswith("~") else None
 
 
-def parts(folder: Path_) -> list[Path]:
-    """Every file of a folder that could be code, or a part of some; data and what is disabled is none."""
+def list_code_files(folder: Path_) -> list[Path]:
+    """Return every file below a folder that may be code, without data files and disabled programs."""
     found: list[Path] = []
     folders, seen = [os.fspath(folder)], set[str]()
     while folders:
@@ -224,7 +224,7 @@ def parts(folder: Path_) -> list[Path]:
         if (real := os.path.realpath(above)) in seen:
             continue
         seen.add(real)
-        for entry in _entries(above):
+        for entry in _walk_files(above):
             if entry.is_dir():
                 folders.append(entry.path)
             elif entry.is_file() and (entry.name == "package.json" or not entry.name.endswith(NO_CODE)):
@@ -234,15 +234,15 @@ def parts(folder: Path_) -> list[Path]:
     return sorted(found)
 
 
-def _entries(folder: str) -> list[os.DirEntry[str]]:
+def _walk_files(folder: str) -> list[os.DirEntry[str]]:
     try:
         return [*os.scandir(folder)]
     except OSError:
         return []
 
 
-def watching(path: Path_, known: str) -> Callable[[], bool]:
-    """Whether a file has this hash, asked often: it is read again only when its place, size or times have changed."""
+def watch_hash(path: Path_, known: str) -> Callable[[], bool]:
+    """Return a check for this hash, which reads the file again only if its inode, size or times changed."""
     seen: list[tuple[int, ...]] = []
 
     def same() -> bool:
@@ -253,7 +253,7 @@ def watching(path: Path_, known: str) -> Callable[[], bool]:
         now = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
         if now in seen:
             return True
-        if not known or hashed(path) != known:
+        if not known or hash_file(path) != known:
             return False
         if time.time() - about.st_ctime > SETTLED_SECONDS:
             seen[:] = [now]
@@ -262,18 +262,18 @@ def watching(path: Path_, known: str) -> Callable[[], bool]:
     return same
 
 
-def checking(path: Path_, known: str = "", folder: Callable[[], str] = lambda: "") -> Callable[[], str]:
-    """What is wrong with a program's file now, asked before each call; with `known` it must still have that hash.
+def make_check(path: Path_, known: str = "", folder: Callable[[], str] = lambda: "") -> Callable[[], str]:
+    """Return a check of a program's file, for use before each call. With `known` the file must have that hash.
 
-    `folder` says what is wrong with what lies beside it.
+    `folder` is the check of the files beside it.
     """
-    same = watching(path, known)
+    same = watch_hash(path, known)
 
     def check() -> str:
         try:
             about = os.stat(path)
         except OSError:
-            return "stands no longer where it was"
+            return "no longer exists"
         if not stat.S_ISREG(about.st_mode) or not os.access(path, os.X_OK):
             return "is not executable any more"
         if known and not same():
@@ -283,7 +283,7 @@ def checking(path: Path_, known: str = "", folder: Callable[[], str] = lambda: "
     return check
 
 
-def is_apart(path: Path, folder: Path_, trusted: Iterable[Path]) -> bool:
+def is_independent(path: Path, folder: Path_, trusted: Iterable[Path]) -> bool:
     """Return True if a file of a folder of programs is a program that no trusted neighbour loads.
 
     It has to be executable and in the folder itself, no neighbour may name it, and it may not have the name of a module
@@ -294,11 +294,11 @@ def is_apart(path: Path, folder: Path_, trusted: Iterable[Path]) -> bool:
     module = path.name.partition(".")[0]
     if path.suffix in MODULES and module.isidentifier() and _is_module(module):
         return False
-    names = _mentions(path.name, module)
-    return not any(names.search(_text(other)) for other in trusted if other != path)
+    names = _mention_pattern(path.name, module)
+    return not any(names.search(_read_text(other)) for other in trusted if other != path)
 
 
-def _mentions(name: str, module: str) -> re.Pattern[str]:
+def _mention_pattern(name: str, module: str) -> re.Pattern[str]:
     """Return a pattern for the ways in which a program names a file that it loads; it rather finds too much."""
     whole, stem = re.escape(name), re.escape(module)
     quoted = rf"(?:[/\"'`]|(?:^|[\s;&|])(?:source|\.)\s+)(?:{whole}|{stem})(?![\w-])"
@@ -316,7 +316,7 @@ def _is_module(name: str) -> bool:
         return True
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         with path.open("rb") as file:
             return file.read(constants.HOOK_FILE_BYTES).decode(errors="replace")
@@ -324,22 +324,22 @@ def _text(path: Path) -> str:
         return ""
 
 
-def guarding(folder: Path_, known: Mapping[Path, str]) -> Callable[[], str]:
+def make_folder_check(folder: Path_, known: Mapping[Path, str]) -> Callable[[], str]:
     """Return a check of the files beside a program, which gives the rest of a sentence; `known` has their hashes."""
     watched: dict[Path, Callable[[], bool]] = {}
-    apart: dict[Path, bool] = {}  # by name: what the trusted files say of it does not change
+    apart: dict[Path, bool] = {}  # cached, as the content of trusted files does not change
 
     def check() -> str:
         try:
-            there = parts(folder)
+            there = list_code_files(folder)
         except ConfigError as error:
             return f"cannot be trusted: {error}"
         for path in there:
-            hash = known.get(Path(_key(path)), "")
-            if watched.setdefault(path, watching(path, hash))():
+            hash = known.get(Path(_file_key(path)), "")
+            if watched.setdefault(path, watch_hash(path, hash))():
                 continue
             if path not in apart:
-                apart[path] = is_apart(path, folder, [one for one in there if Path(_key(one)) in known])
+                apart[path] = is_independent(path, folder, [one for one in there if Path(_file_key(one)) in known])
             if not apart[path] or not os.access(path, os.X_OK):
                 return f"stands beside {os.path.relpath(path, folder)}, which {CHANGED if hash else NOT_TRUSTED}"
         return ""

@@ -1,7 +1,7 @@
 """wick's own points as JSON, for programs of any protocol.
 
-    payload(op, "before_tool_use")          what the program is told
-    read(answer, "before_tool_use", op)     its decision, with its changes made to the operation
+    build_payload(op, "before_tool_use")            the JSON for the program
+    apply_answer(answer, "before_tool_use", op)     its decision, after applying its changes to the operation
 
 An answer is an object, or nothing:
 
@@ -24,7 +24,7 @@ from wick._internal.frozen import thaw
 from wick.decisions import Ask, Block, Continue, Decision, Stop
 from wick.errors import InvalidArgs
 from wick.hook_checks import allowed_decisions
-from wick.hook_programs.answers import Unfit, only
+from wick.hook_programs.answers import InvalidAnswer, check_fields
 from wick.messages import Message, ToolResult, user
 from wick.operations import ModelCall, Operation, Result, Run, Step, ToolUse
 
@@ -51,11 +51,11 @@ _CHANGES = {
 }
 
 
-# -- what a program is told -----------------------------------------------------------------------------------------
+# -- payloads -------------------------------------------------------------------------------------------------------
 
 
-def payload(op: Operation[Any], point: str, *, cwd: str = "", phase: str = "") -> dict[str, Any]:
-    """An operation as JSON, with its result if it has one; `phase` is "before" or "after" for who stands around it."""
+def build_payload(op: Operation[Any], point: str, *, cwd: str = "", phase: str = "") -> dict[str, Any]:
+    """Return an operation as JSON, with its result if any. `phase` is "before" or "after" for wraps."""
     run = op.run
     told = {
         "event": point,
@@ -75,84 +75,87 @@ def payload(op: Operation[Any], point: str, *, cwd: str = "", phase: str = "") -
     return told
 
 
-def spoken(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Messages as programs read them: who said what."""
+def format_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return messages as role and content."""
     return [{"role": message.role, "content": message.text} for message in messages]
 
 
-def _about_run(run: Run) -> dict[str, Any]:
-    return {"input": spoken(run.input), "system": run.system}
+def _describe_run(run: Run) -> dict[str, Any]:
+    return {"input": format_messages(run.input), "system": run.system}
 
 
-def _about_step(step: Step) -> dict[str, Any]:
-    return {"number": step.number, "pending": [_call(call.id, call.name, call.args) for call in step.pending]}
+def _describe_step(step: Step) -> dict[str, Any]:
+    return {"number": step.number, "pending": [_format_call(call.id, call.name, call.args) for call in step.pending]}
 
 
-def _about_model_call(call: ModelCall) -> dict[str, Any]:
+def _describe_model_call(call: ModelCall) -> dict[str, Any]:
     return {
         "model": call.model.name,
         "purpose": call.purpose,
         "system": call.system,
-        "messages": spoken(call.messages),
+        "messages": format_messages(call.messages),
         "tools": [tool.name for tool in call.tools],
     }
 
 
-def _about_tool_use(use: ToolUse) -> dict[str, Any]:
+def _describe_tool_use(use: ToolUse) -> dict[str, Any]:
     name = use.tool.name if use.tool is not None else use.call.name
     told = {"tool": name, "names": sorted(use.names), "kind": use.kind}
     return {**told, "call_id": use.call.id, "args": thaw(use.args)}
 
 
-def _call(id: str, name: str, args: Any) -> dict[str, Any]:
+def _format_call(id: str, name: str, args: Any) -> dict[str, Any]:
     return {"call_id": id, "tool": name, "args": thaw(args)}
 
 
 _ABOUT: dict[type, Callable[[Any], dict[str, Any]]] = {
-    Run: _about_run,
-    Step: _about_step,
-    ModelCall: _about_model_call,
-    ToolUse: _about_tool_use,
+    Run: _describe_run,
+    Step: _describe_step,
+    ModelCall: _describe_model_call,
+    ToolUse: _describe_tool_use,
 }
 
 
-def _of_run(result: Result) -> dict[str, Any]:
+def _format_run_result(result: Result) -> dict[str, Any]:
     return {"text": result.text, "outcome": result.outcome, "reason": result.reason}
 
 
-def _of_step(result: Stop | Continue) -> dict[str, Any]:
+def _format_step_result(result: Stop | Continue) -> dict[str, Any]:
     if isinstance(result, Stop):
         return {"decision": "stop", "reason": result.reason}
     return {"decision": "continue", "message": result.message}
 
 
-def _of_model_call(reply: Message) -> dict[str, Any]:
-    return {"text": reply.text, "tool_calls": [_call(call.id, call.name, call.args) for call in reply.tool_calls]}
+def _format_reply(reply: Message) -> dict[str, Any]:
+    return {
+        "text": reply.text,
+        "tool_calls": [_format_call(call.id, call.name, call.args) for call in reply.tool_calls],
+    }
 
 
-def _of_tool_use(result: ToolResult) -> dict[str, Any]:
+def _format_tool_result(result: ToolResult) -> dict[str, Any]:
     return {"output": result.output, "error": result.error, "data": thaw(result.data)}
 
 
 _RESULT: dict[type, Callable[[Any], dict[str, Any]]] = {
-    Run: _of_run,
-    Step: _of_step,
-    ModelCall: _of_model_call,
-    ToolUse: _of_tool_use,
+    Run: _format_run_result,
+    Step: _format_step_result,
+    ModelCall: _format_reply,
+    ToolUse: _format_tool_result,
 }
 
 
-# -- what a program says --------------------------------------------------------------------------------------------
+# -- answers -------------------------------------------------------------------------------------------------------
 
 
-def read(answer: dict[str, Any], point: str, op: Operation[Any]) -> Decision | None:
-    """The decision in an answer, with its changes made; `Unfit` if it is not one that this point can have."""
-    only(answer, _FIELDS, point)
+def apply_answer(answer: dict[str, Any], point: str, op: Operation[Any]) -> Decision | None:
+    """Apply the changes of an answer and return its decision; raise `InvalidAnswer` if this point forbids it."""
+    check_fields(answer, _FIELDS, point)
     given = {name: value for name, value in answer.items() if value is not None}
-    decision = _decision(given, point)
+    decision = _parse_decision(given, point)
     for name in ("args", "result", "input", "system"):
         if name in given and name not in _CHANGES.get(point, ()):
-            raise Unfit(f"answered with the field {name!r}, which cannot be changed at {point}")
+            raise InvalidAnswer(f"answered with the field {name!r}, which cannot be changed at {point}")
     if isinstance(decision, Block | Stop):
         return decision
     for name in _CHANGES.get(point, ()):
@@ -161,16 +164,16 @@ def read(answer: dict[str, Any], point: str, op: Operation[Any]) -> Decision | N
     return decision
 
 
-def _decision(given: dict[str, Any], point: str) -> Decision | None:
+def _parse_decision(given: dict[str, Any], point: str) -> Decision | None:
     word = given.get("decision", "")
     if word in ("", "allow", "pass"):
         return None
     if word not in _DECISIONS:
-        raise Unfit(f"answered with the decision {word[:40]!r}; the decisions are {', '.join(_DECISIONS)}")
+        raise InvalidAnswer(f"answered with the decision {word[:40]!r}; the decisions are {', '.join(_DECISIONS)}")
     kind, text = _DECISIONS[word]
     position, _, operation = point.partition("_")
     if kind not in allowed_decisions(position, operation):  # type: ignore[arg-type]
-        raise Unfit(f"answered with the decision {word!r}, which is not possible at {point}")
+        raise InvalidAnswer(f"answered with the decision {word!r}, which is not possible at {point}")
     said = given.get(text) or given.get("reason") or ""
     return kind(said or _UNSAID[word])  # type: ignore[no-any-return]
 
@@ -189,45 +192,45 @@ _UNSAID = {
 }
 
 
-def take_args(use: ToolUse, args: dict[str, Any]) -> None:
-    """Give a call other arguments, as its tool takes them; what it cannot take is refused when the call is sealed."""
+def replace_args(use: ToolUse, args: dict[str, Any]) -> None:
+    """Replace the arguments of a call. Invalid arguments are refused when the call is sealed."""
     use.args = args
     with suppress(InvalidArgs):
         use.validate()
 
 
-def _take_result(op: Operation[Any], result: Any) -> None:
+def _replace_result(op: Operation[Any], result: Any) -> None:
     if isinstance(op, ToolUse):
-        op.result = tool_result(result)
+        op.result = parse_tool_result(result)
     elif isinstance(result, str):
         op.result = op.coerce_result(result)
     else:
-        raise Unfit("answered with a JSON object in 'result', which is a text here")
+        raise InvalidAnswer("answered with a JSON object in 'result', which is a text here")
 
 
-def tool_result(given: str | dict[str, Any]) -> ToolResult:
-    """A tool's result from a text, or from {"output"?, "error"?}."""
+def parse_tool_result(given: str | dict[str, Any]) -> ToolResult:
+    """Parse a tool result from a text or from {"output"?, "error"?, "data"?}."""
     if isinstance(given, str):
         return ToolResult(given)
-    only(given, {"output": str, "error": str, "data": (dict, list, str, int, float, bool)}, "a result")
+    check_fields(given, {"output": str, "error": str, "data": (dict, list, str, int, float, bool)}, "a result")
     return ToolResult(given.get("output") or "", given.get("error") or "", given.get("data"))
 
 
-def _take_input(op: Operation[Any], text: str) -> None:
-    """Another text in place of all that the user said."""
+def _replace_input(op: Operation[Any], text: str) -> None:
+    """Replace all user messages of the input by one text."""
     assert isinstance(op, Run)
     others = [message for message in op.input if message.role != "user"]
     op.input = [*others, user(text)]
 
 
-def _take_system(op: Operation[Any], text: str) -> None:
+def _replace_system(op: Operation[Any], text: str) -> None:
     assert isinstance(op, Run | ModelCall)
     op.system = text
 
 
 _CHANGE: dict[str, Callable[[Any, Any], None]] = {
-    "args": take_args,
-    "result": _take_result,
-    "input": _take_input,
-    "system": _take_system,
+    "args": replace_args,
+    "result": _replace_result,
+    "input": _replace_input,
+    "system": _replace_system,
 }

@@ -1,9 +1,9 @@
-"""A program that is kept: started when first asked, asked over its pipes, started anew when it fails.
+"""A hook program that stays running: started at the first request, restarted after failures.
 
-    program = Serving(["/srv/hooks/check", "serve"], Runner(cwd="/srv/app"))
+    program = ProgramWorker(["/srv/hooks/check", "serve"], Runner(cwd="/srv/app"))
     answer = await program.ask({"event": "guard_tool_use", "tool": "execute"}, timeout=5)
 
-Each event loop has a process of its own. `ask` raises `Failed`, whose text is the rest of a sentence about the program.
+Each event loop has its own process. `ask` raises `ProgramFailed`; its message continues a sentence about the program.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from wick.backends.daemon_client import get_host_daemon
 from wick.backends.local import DEFAULT_LIMITS
 from wick.backends.sandbox.launch import Launch, SandboxedWorkspace
 from wick.errors import BackendError
-from wick.hook_programs.answers import Unfit, encoded, parsed
-from wick.hook_programs.failure_policy import words
+from wick.hook_programs.answers import InvalidAnswer, encode_payload, parse_answer
+from wick.hook_programs.failure_policy import one_line
 from wick.hook_programs.pipe import Pipe
 from wick.hook_programs.runner import Runner
 from wick.workspace.processes import clean_environment
@@ -34,24 +34,24 @@ Answer = dict[str, Any]
 Identity = tuple[int, int, int, int]
 
 
-class Failed(Exception):
-    """A program did not answer; the text is the rest of a sentence. `sent`: it may have begun what it was asked."""
+class ProgramFailed(Exception):
+    """A request without an answer; the message continues a sentence. `sent` says that work may have started."""
 
     def __init__(self, problem: str, *, sent: bool = False) -> None:
         super().__init__(problem)
         self.sent = sent
 
 
-class Serving:
-    """A program that is kept, wherever it is asked from."""
+class ProgramWorker:
+    """A program that stays running, with one process for each event loop."""
 
     def __init__(self, argv: Sequence[str], runner: Runner, *, idle: float = constants.WARM_IDLE_SECONDS) -> None:
         self._argv, self._runner, self._idle = [*argv], runner, idle
         self._here: _Processes = WeakKeyDictionary()
-        finalize(self, _dismiss, self._here).atexit = False
+        finalize(self, _dismiss_all, self._here).atexit = False
 
     async def ask(self, request: Mapping[str, Any], *, timeout: float) -> Answer:
-        """Its answer to a request."""
+        """Send a request and return the answer."""
         loop = asyncio.get_running_loop()
         process = self._here.get(loop)
         if process is None:
@@ -59,7 +59,7 @@ class Serving:
         return await process.ask(request, timeout)
 
     async def close(self) -> None:
-        """Stop it; it is started again when it is asked again. What runs in another event loop ends with that."""
+        """Stop the process of this event loop; the next request starts it again. Others end with their loops."""
         process = self._here.pop(asyncio.get_running_loop(), None)
         if process is not None:
             await process.close()
@@ -72,156 +72,156 @@ class _Call:
 
 
 class _Process:
-    """The program as one event loop has it: at most one process at a time, and the calls that it has not answered."""
+    """The program in one event loop: at most one process at a time, and its pending calls."""
 
     def __init__(self, argv: Sequence[str], runner: Runner, idle: float, here: _Processes) -> None:
         self._argv, self._runner, self._idle, self._here = argv, runner, idle, here
         self._loop = asyncio.get_running_loop()
         self._starting = asyncio.Lock()
         self._pipe: Pipe | None = None
-        self._going: set[Pipe] = set()  # those that have been given up and have not ended yet
+        self._going: set[Pipe] = set()  # retired processes that have not ended yet
         self._keeper: AsyncGenerator[None, None] | None = None
         self._calls: dict[str, _Call] = {}
         self._answered: deque[str] = deque(maxlen=constants.WARM_ANSWERED)
         self._ids = count(1)
         self._failures, self._not_before, self._why = 0, 0.0, ""
         self._used, self._closed = 0.0, False
-        self._file: Identity | None = None  # what was started
+        self._file: Identity | None = None  # the file that was started
         self._rest: asyncio.TimerHandle | None = None
 
     # -- a call -----------------------------------------------------------------------------------------------------
 
     async def ask(self, request: Mapping[str, Any], timeout: float) -> Answer:
         until = self._loop.time() + timeout
-        self._look_whether_replaced()
+        self._check_replaced()
         pipe = self._pipe
-        if pipe is None or not pipe.alive:
-            pipe = await self._ready(timeout)
+        if pipe is None or not pipe.is_alive:
+            pipe = await self._ensure_started(timeout)
         id = str(next(self._ids))
-        line = encoded({"id": id, **request})
+        line = encode_payload({"id": id, **request})
         try:
             pipe.send(line)
         except BackendError as error:
-            raise Failed(str(error)) from None
-        call = _Call(self._loop.create_future(), self._loop.call_at(until, self._late, id, timeout))
-        self._calls[id] = call  # until it is answered, though nobody may wait for it any more
+            raise ProgramFailed(str(error)) from None
+        call = _Call(self._loop.create_future(), self._loop.call_at(until, self._on_timeout, id, timeout))
+        self._calls[id] = call  # pending until it is answered, even if its caller was cancelled
         self._used = self._loop.time()
         return await call.answer
 
-    def _take(self, line: bytes) -> None:
-        """An answer. Whoever cannot be understood cannot be trusted with the calls that are open."""
+    def _on_line(self, line: bytes) -> None:
+        """Resolve the call that a line answers. An invalid line fails all pending calls."""
         try:
-            answer = parsed(line)
-        except Unfit as error:
-            return self._give_up(str(error))
+            answer = parse_answer(line)
+        except InvalidAnswer as error:
+            return self._abort(str(error))
         id = answer.pop("id", None)
         if not isinstance(id, str):
-            return self._give_up("printed a line without the id of a call")
+            return self._abort("printed a line without the id of a call")
         call = self._calls.pop(id, None)
         if call is None:
             twice = id in self._answered
-            return self._give_up(f"answered {'twice' if twice else 'a call that nobody made'} (id {words(id, 40)!r})")
+            return self._abort(f"answered {'twice' if twice else 'a call that nobody made'} (id {one_line(id, 40)!r})")
         self._answered.append(id)
         self._failures = 0
         call.late.cancel()
         if not call.answer.done():
             call.answer.set_result(answer)
 
-    def _late(self, id: str, timeout: float) -> None:
+    def _on_timeout(self, id: str, timeout: float) -> None:
         problem = f"did not answer within {timeout:g} s"
-        _fail(self._calls.pop(id), problem)
-        self._failed(problem)
+        _fail_call(self._calls.pop(id), problem)
+        self._record_failure(problem)
         self._retire("was ended, for it did not answer another call in time")
 
-    def _look_whether_replaced(self) -> None:
-        """A process that was started from another file than the one that is there now does not speak for it."""
-        if (there := _identity(self._argv[0])) is None:
-            self._retire("stands no longer where it was")
-            raise Failed("stands no longer where it was")
+    def _check_replaced(self) -> None:
+        """Retire the process if its file was replaced or removed since it started."""
+        if (there := _file_identity(self._argv[0])) is None:
+            self._retire("no longer exists")
+            raise ProgramFailed("no longer exists")
         if there != self._file:
             self._retire("was replaced by another file meanwhile")
 
     # -- a process --------------------------------------------------------------------------------------------------
 
-    async def _ready(self, timeout: float) -> Pipe:
+    async def _ensure_started(self, timeout: float) -> Pipe:
         try:
             async with asyncio.timeout(timeout), self._starting:
-                if self._pipe is not None and not self._pipe.alive:
-                    await self._pipe.gone.wait()  # and all that it has not answered has failed
+                if self._pipe is not None and not self._pipe.is_alive:
+                    await self._pipe.gone.wait()  # its pending calls have failed by then
                 if self._closed:
-                    raise Failed("was stopped")
+                    raise ProgramFailed("was stopped")
                 if self._pipe is None:
                     await self._back_off()
-                    self._pipe = await self._started()
+                    self._pipe = await self._start()
                 return self._pipe
         except TimeoutError:
-            raise Failed(f"could not be started within {timeout:g} s") from None
+            raise ProgramFailed(f"could not be started within {timeout:g} s") from None
         except (BackendError, OSError) as error:
-            self._failed(f"could not be run: {words(error)}")
-            raise Failed(self._why) from None
+            self._record_failure(f"could not be run: {one_line(error)}")
+            raise ProgramFailed(self._why) from None
 
     async def _back_off(self) -> None:
-        """Wait before it is started again; for a program that keeps failing, nobody waits."""
+        """Wait for the restart delay; raise ProgramFailed if the delay is too long to wait for."""
         wait = self._not_before - self._loop.time()
         if wait > constants.WARM_PATIENCE_SECONDS:
-            raise Failed(f"keeps failing (it {self._why}) and is not started again for {wait:.1f} s")
+            raise ProgramFailed(f"keeps failing (it {self._why}) and is not started again for {wait:.1f} s")
         await asyncio.sleep(max(0.0, wait))
 
-    async def _started(self) -> Pipe:
+    async def _start(self) -> Pipe:
         if self._keeper is None:
-            self._keeper = self._keep()
+            self._keeper = self._hold_until_close()
             await anext(self._keeper)
-        self._file = _identity(self._argv[0])
-        options, after = await _launched(self._runner, self._argv)
-        pipe = await Pipe.open(take=self._take, lost=self._lost, after=after, **options)
+        self._file = _file_identity(self._argv[0])
+        options, after = await _launch_options(self._runner, self._argv)
+        pipe = await Pipe.open(take=self._on_line, lost=self._on_exit, after=after, **options)
         self._used = self._loop.time()
         if self._rest is None:
-            self._rest = self._loop.call_later(self._idle, self._look_whether_idle)
+            self._rest = self._loop.call_later(self._idle, self._check_idle)
         return pipe
 
-    async def _keep(self) -> AsyncGenerator[None, None]:
-        """Holds the process. A loop that ends closes its async generators, and so ends it."""
+    async def _hold_until_close(self) -> AsyncGenerator[None, None]:
+        """Stop the process when the event loop shuts down: a closing loop closes its async generators."""
         try:
             yield
         finally:
             await self._stop()
 
-    def _give_up(self, problem: str) -> None:
-        """End a process that has failed."""
+    def _abort(self, problem: str) -> None:
+        """Record a failure and retire the process."""
         if self._pipe is not None:
-            self._failed(problem)
+            self._record_failure(problem)
         self._retire(problem)
 
     def _retire(self, problem: str) -> None:
-        """End the process, and with it every call that is open."""
+        """End the process and fail its pending calls."""
         pipe, self._pipe = self._pipe, None
         if pipe is not None:
             self._going.add(pipe)
             pipe.end(problem)
-        self._drop(problem)
+        self._fail_calls(problem)
 
-    def _lost(self, pipe: Pipe, problem: str) -> None:
-        """A process has ended, by itself or because it was given up."""
+    def _on_exit(self, pipe: Pipe, problem: str) -> None:
+        """Handle the exit of a process, by itself or after it was retired."""
         self._going.discard(pipe)
         if pipe is self._pipe:
             self._pipe = None
-            self._failed(problem)
-            self._drop(problem)
+            self._record_failure(problem)
+            self._fail_calls(problem)
 
-    def _failed(self, problem: str) -> None:
+    def _record_failure(self, problem: str) -> None:
         first, longest = constants.WARM_BACKOFF_SECONDS
         self._why, wait = problem, min(longest, first * 2 ** min(self._failures, 20))
         self._failures += 1
         self._not_before = self._loop.time() + wait
 
-    def _drop(self, problem: str) -> None:
+    def _fail_calls(self, problem: str) -> None:
         calls, self._calls = self._calls, {}
         for call in calls.values():
-            _fail(call, problem)
+            _fail_call(call, problem)
 
-    # -- rest -------------------------------------------------------------------------------------------------------
+    # -- idle -------------------------------------------------------------------------------------------------------
 
-    def _look_whether_idle(self) -> None:
+    def _check_idle(self) -> None:
         self._rest = None
         idle = self._loop.time() - self._used
         if self._pipe is None:
@@ -229,14 +229,14 @@ class _Process:
         if not self._calls and idle >= self._idle:
             self._retire("was stopped, as nobody asked it")
         else:
-            self._rest = self._loop.call_later(max(self._idle - idle, 0.01), self._look_whether_idle)
+            self._rest = self._loop.call_later(max(self._idle - idle, 0.01), self._check_idle)
 
     async def close(self) -> None:
         if self._keeper is not None:
             await self._keeper.aclose()
 
     def dismiss(self) -> None:
-        """End it, for there is nobody left who could ask it."""
+        """Retire the process, as no worker refers to it."""
         self._retire("was stopped")
 
     async def _stop(self) -> None:
@@ -244,9 +244,9 @@ class _Process:
             self._closed, pipe, self._pipe = True, self._pipe, None
         if self._rest is not None:
             self._rest.cancel()
-        self._drop("was stopped")
+        self._fail_calls("was stopped")
         if self._here.get(self._loop) is self:
-            del self._here[self._loop]  # it refers to its loop, which would never be freed
+            del self._here[self._loop]  # the value refers to its key, the loop, which would never be freed
         for one in {*self._going, *filter(None, [pipe])}:
             await one.close()
 
@@ -254,21 +254,21 @@ class _Process:
 _Processes = WeakKeyDictionary[asyncio.AbstractEventLoop, _Process]
 
 
-def _dismiss(here: _Processes) -> None:
-    """Nobody has the program any more."""
+def _dismiss_all(here: _Processes) -> None:
+    """Retire the processes of a worker that was garbage collected."""
     for loop, process in [*here.items()]:
         with suppress(RuntimeError):  # the loop is closed, and the process has ended with it
             loop.call_soon_threadsafe(process.dismiss)
 
 
-def _fail(call: _Call, problem: str) -> None:
+def _fail_call(call: _Call, problem: str) -> None:
     call.late.cancel()
     if not call.answer.done():
-        call.answer.set_exception(Failed(problem, sent=True))
+        call.answer.set_exception(ProgramFailed(problem, sent=True))
 
 
-def _identity(path: str) -> Identity | None:
-    """What tells a file from another, or from itself after a change."""
+def _file_identity(path: str) -> Identity | None:
+    """Return the device, inode, modification time and size of a file; None if it is missing."""
     try:
         info = os.stat(path)
     except OSError:
@@ -276,19 +276,21 @@ def _identity(path: str) -> Identity | None:
     return info.st_dev, info.st_ino, info.st_mtime_ns, info.st_size
 
 
-# -- how it is started ----------------------------------------------------------------------------------------------
+# -- launch ---------------------------------------------------------------------------------------------------------
 
 
-def _folder(program: str) -> str:
+def _program_folder(program: str) -> str:
     return os.path.dirname(os.path.realpath(program))
 
 
-async def _launched(runner: Runner, argv: Sequence[str]) -> tuple[dict[str, Any], Callable[[], Awaitable[None]] | None]:
-    """What wickd is told, and what is to be done when the program has ended."""
+async def _launch_options(
+    runner: Runner, argv: Sequence[str]
+) -> tuple[dict[str, Any], Callable[[], Awaitable[None]] | None]:
+    """Return the job options for wickd, and the cleanup for the end of the program."""
     if runner.sandbox is None:
         env = {**clean_environment(), **runner.env}
         return {"argv": [*argv], "workdir": runner.cwd, "env": env}, None
-    seen = [_folder(argv[0])]  # the program itself may be outside of the folder it works in
+    seen = [_program_folder(argv[0])]  # the program may be outside of its working directory
     place = SandboxedWorkspace(
         runner.cwd, runner.sandbox, limits=DEFAULT_LIMITS, env=runner.env, readable=seen, protect=PROTECTED
     )

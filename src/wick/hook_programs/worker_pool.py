@@ -1,12 +1,12 @@
-"""Programs that are kept: hooks and tools of a program that is started once and answers a line for a line.
+"""Hooks and tools of programs that stay running and answer each request line with a line.
 
-    program = Warm(found, Runner(cwd="/srv/app"))
+    program = WarmProgram(found, Runner(cwd="/srv/app"))
     Agent(model, hooks=program.hooks(), tools=program.tools())
     await program.close()
 
-`<program> hook` says where it stands, `<program> serve` reads `{"id", "event", …}` and writes `{"id", …}`; what an
-event has and what an answer may have is in `wick.hook_programs.wick_protocol`. An answer `{"id", "error"}` says that
-the program could not decide. A tool call is the event `tool` with `tool` and `args`; its answer has an `output`.
+`<program> hook` prints its type. `<program> serve` reads `{"id", "event", …}` and writes `{"id", …}`. The fields of
+events and answers are defined in `wick.hook_programs.wick_protocol`. An answer `{"id", "error"}` reports a failure. A
+tool call is the event `tool` with `tool` and `args`; its answer has an `output`.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from typing import Any
 from wick import constants, tools
 from wick.errors import ConfigError, ToolError, Uncertain
 from wick.hook_programs import long_running
-from wick.hook_programs.answers import Unfit, only
-from wick.hook_programs.failure_policy import words
-from wick.hook_programs.hooks import language
+from wick.hook_programs.answers import InvalidAnswer, check_fields
+from wick.hook_programs.failure_policy import one_line
+from wick.hook_programs.hooks import language_for
 from wick.hook_programs.long_running import Json
-from wick.hook_programs.registry import Found
+from wick.hook_programs.registry import HookProgram
 from wick.hook_programs.runner import Runner
-from wick.hook_programs.worker import Failed, Serving
+from wick.hook_programs.worker import ProgramFailed, ProgramWorker
 from wick.hooks import Hook
 from wick.tools import Tool
 
 _NO_PARAMETERS = {"type": "object", "properties": {}}
 
 
-class Warm:
-    """A program that is kept, with its hooks and tools; when nobody has asked it for `idle` seconds, it is stopped."""
+class WarmProgram:
+    """A program that stays running, with its hooks and tools. It is stopped after `idle` seconds without requests."""
 
-    def __init__(self, found: Found, runner: Runner, *, idle: float = constants.WARM_IDLE_SECONDS) -> None:
+    def __init__(self, found: HookProgram, runner: Runner, *, idle: float = constants.WARM_IDLE_SECONDS) -> None:
         self.found, self._runner = found, runner
-        self._serving = Serving([str(found.path), "serve"], runner, idle=idle)
+        self._serving = ProgramWorker([str(found.path), "serve"], runner, idle=idle)
 
     def hooks(self) -> list[Hook]:
-        """Its hooks, one program at each of its points."""
+        """Return the hooks of the program at all its points."""
         made: dict[str, Hook] = {}
         for event in self.found.points:
             for hook in self._hooks_at(event):
@@ -49,44 +49,46 @@ class Warm:
 
     def _hooks_at(self, event: str) -> list[Hook]:
         cwd, timeout = self._runner.cwd, self._runner.timeout
-        return long_running.hooks(self._at(event), language(event), self._ask, cwd=cwd, timeout=timeout)
+        return long_running.build_hooks(
+            self._program_at(event), language_for(event), self._send, cwd=cwd, timeout=timeout
+        )
 
-    def _at(self, event: str) -> Found:
-        """What it matches are tools; runs, steps and model calls it sees all."""
-        return self.found if language(event).point.endswith("_tool_use") else replace(self.found, match=None)
+    def _program_at(self, event: str) -> HookProgram:
+        """Return the program for an event; `match` applies to tool events only."""
+        return self.found if language_for(event).point.endswith("_tool_use") else replace(self.found, match=None)
 
     def tools(self) -> list[Tool]:
-        """The tools that it brings."""
-        return [self._tool(described) for described in self.found.tools]
+        """Return the tools of the program."""
+        return [self._make_tool(described) for described in self.found.tools]
 
     async def close(self) -> None:
-        """Stop it; it is started again when it is asked again."""
+        """Stop the program; the next request starts it again."""
         await self._serving.close()
 
     # -- asking -----------------------------------------------------------------------------------------------------
 
-    async def _ask(self, told: Json) -> Json:
+    async def _send(self, told: Json) -> Json:
         try:
             answer = await self._serving.ask(told, timeout=self._runner.timeout)
-        except Failed as failure:
-            raise Unfit(str(failure)) from None
+        except ProgramFailed as failure:
+            raise InvalidAnswer(str(failure)) from None
         if answer.get("error") is not None:
-            raise Unfit(f"failed: {words(answer['error'])}")
+            raise InvalidAnswer(f"failed: {one_line(answer['error'])}")
         return answer
 
-    def _tool(self, described: Mapping[str, Any]) -> Tool:
+    def _make_tool(self, described: Mapping[str, Any]) -> Tool:
         try:
-            only(described, {"name": str, "description": str, "parameters": dict}, "a tool")
+            check_fields(described, {"name": str, "description": str, "parameters": dict}, "a tool")
             name, parameters = described["name"], described.get("parameters") or _NO_PARAMETERS
-        except (Unfit, KeyError) as error:
+        except (InvalidAnswer, KeyError) as error:
             raise ConfigError(f"the hook program {self.found.name} brings a tool that is none: {error}") from None
 
         async def use(**args: Any) -> Any:
-            return await self._use(name, args)
+            return await self._use_tool(name, args)
 
         return tools.tool(use, name=name, description=described.get("description") or name, parameters=parameters)
 
-    async def _use(self, name: str, args: Json) -> Any:
+    async def _use_tool(self, name: str, args: Json) -> Any:
         whose = f"the hook program {self.found.name}"
         if problem := self.found.problem or self.found.check():
             raise ToolError(f"{whose} {problem}")
@@ -94,7 +96,7 @@ class Warm:
             answer = await self._serving.ask(
                 {"event": "tool", "tool": name, "args": args}, timeout=self._runner.timeout
             )
-        except Failed as failure:
+        except ProgramFailed as failure:
             sentence = f"{whose} {failure}"
             raise (Uncertain if failure.sent else ToolError)(sentence) from None
         if answer.get("error") is not None:

@@ -1,4 +1,4 @@
-"""Models, by name. `resolve` makes one of a text or a dict; what is already a model stays what it is."""
+"""Models by name: `resolve` creates a model from a text or a dict, and returns a model object unchanged."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from wick.protocols import Model
 
 
 def check_model(spec: str | Mapping[str, Any]) -> None:
-    """Refuse a text or a dict that names no model, or has keys that its provider does not know; nothing is made."""
-    from wick.models.registry import check  # loads what only a name needs
+    """Raise ConfigError for an unknown provider, model or key, without creating the model."""
+    from wick.models.registry import check_spec  # imported late, as only names need it
 
-    check(spec)
+    check_spec(spec)
 
 
 def resolve(spec: str | Mapping[str, Any] | Model) -> Model:
-    """The model that a text names, or a dict with `provider`, `model`, `base_url` and `api_key`.
+    """Return the model for a text, or for a dict with `provider`, `model`, `base_url` and `api_key`.
 
-    Keys and addresses come from the environment where they are not given. `auto` takes what is there.
+    Missing keys and addresses are read from the environment. `auto` chooses an available model.
     """
     if isinstance(spec, str | Mapping):
-        from wick.models.registry import named  # loads what only a name needs
+        from wick.models.registry import create_model  # imported late, as only names need it
 
-        return named(spec)
+        return create_model(spec)
     if isinstance(spec, type) or not hasattr(spec, "stream"):
         raise ConfigError(f"a model is a text such as 'auto', a dict or an object with a stream method, not {spec!r}")
     return spec

@@ -1,4 +1,4 @@
-"""Asking a model's server: connections kept for each event loop, a time limit for each part, and plain errors."""
+"""HTTP requests to model servers: a connection pool per event loop, time limits, and plain errors."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from weakref import WeakKeyDictionary
 from wick import constants
 from wick.errors import ConfigError, ModelError
 from wick.models._connections import QUOTED_BYTES, Broken, Connection, Place, Pool, Unreachable
-from wick.models._sse import Events, Whole
+from wick.models._sse import SSEDecoder, WholeBody
 from wick.protocols import Delta, Finish
 
 RETRYABLE = frozenset((408, 409, 425, 429, 500, 502, 503, 504, 529))
-_SAFE = "/?:@!$&'()*+,;=-._~%"  # what stands in an address as it is
+_SAFE = "/?:@!$&'()*+,;=-._~%"  # characters of a URL that are not quoted
 _SECRET_NAME = re.compile(r"auth|key|token|secret|passw|cookie|credential|signature|^sig$|^code$", re.IGNORECASE)
-_REASON = re.compile(r"[\w.:/ -]{1,64}")  # why a server may say that it finished
+_REASON = re.compile(r"[\w.:/ -]{1,64}")  # a finish reason that is passed on
 
 
 @dataclass(frozen=True, slots=True)
 class TimeLimits:
-    """Seconds for each part of asking."""
+    """Time limits for the parts of a request, in seconds."""
 
     connect: float = constants.CONNECT_SECONDS
     first_byte: float = constants.FIRST_BYTE_SECONDS
@@ -38,45 +38,45 @@ class TimeLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
-    """Where a model is asked and as whom; and what to do when it cannot be reached, or refuses the key."""
+class ModelServer:
+    """The address and credentials of a model server, with advice for connection and key errors."""
 
     name: str
-    url: str = field(repr=False)  # it may hold a key
+    url: str = field(repr=False)  # it may contain a key
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     limits: TimeLimits = field(default_factory=TimeLimits)
     unreachable: str = ""
     unauthorized: str = ""
     place: Place = field(init=False, repr=False)
-    head: bytes = field(init=False, repr=False)  # of every question, but for its length
-    where: str = field(init=False)  # the address, as errors name it
-    _keys: tuple[str, ...] = field(init=False, repr=False)  # what no error repeats
+    head: bytes = field(init=False, repr=False)  # of every request, without its length
+    where: str = field(init=False)  # the address for error messages
+    _keys: tuple[str, ...] = field(init=False, repr=False)  # credentials, which are removed from error messages
 
     def __post_init__(self) -> None:
-        parts, host, port = _parts(self.name, self.url)
+        parts, host, port = _parse_url(self.name, self.url)
         tls = parts.scheme == "https"
         object.__setattr__(self, "place", Place(host, port or (443 if tls else 80), tls))
-        object.__setattr__(self, "head", _head(self.name, _host(host, port), parts, self.headers))
+        object.__setattr__(self, "head", _build_head(self.name, _format_host(host, port), parts, self.headers))
         object.__setattr__(self, "where", parts._replace(query="", fragment="").geturl())
-        object.__setattr__(self, "_keys", tuple(sorted(_keys(parts, self.headers), key=len, reverse=True)))
+        object.__setattr__(self, "_keys", tuple(sorted(_find_credentials(parts, self.headers), key=len, reverse=True)))
 
     def redact(self, text: str, shortest: int = constants.KEY_CHARS) -> str:
-        """Return a text of this server without the credentials that it was asked with."""
+        """Return a text of this server without the credentials of the request."""
         keys = [re.escape(key) for key in self._keys if len(key) >= shortest]
         return re.sub("|".join(keys), "[key]", text, flags=re.IGNORECASE) if keys else text
 
 
-def _keys(parts: SplitResult, headers: Mapping[str, str]) -> set[str]:
+def _find_credentials(parts: SplitResult, headers: Mapping[str, str]) -> set[str]:
     """Return the credentials of headers and of an address, in every spelling that an error may repeat."""
     given = [value for name, value in (*headers.items(), *parse_qsl(parts.query)) if _SECRET_NAME.search(name)]
     found = {word for value in given for word in (value.strip(), *value.split()[-1:]) if word}
     for value in given:
         if value.lower().startswith("basic "):
-            found |= {*_basic(value.split()[-1])}
+            found |= {*_decode_basic(value.split()[-1])}
     return {form for key in found for form in (key, quote(key, safe=""), unquote(key), dumps(key)[1:-1])}
 
 
-def _basic(encoded: str) -> Iterable[str]:
+def _decode_basic(encoded: str) -> Iterable[str]:
     try:
         pair = b64decode(encoded, validate=True).decode()
     except ValueError:
@@ -84,26 +84,26 @@ def _basic(encoded: str) -> Iterable[str]:
     return pair, pair.partition(":")[2]
 
 
-def _parts(name: str, url: str) -> tuple[SplitResult, str, int | None]:
+def _parse_url(name: str, url: str) -> tuple[SplitResult, str, int | None]:
     try:
         parts = urlsplit(url)
         return parts, (parts.hostname or "").encode("idna").decode(), parts.port
-    except ValueError:  # a port that is no number, a name that no host can have
+    except ValueError:  # an invalid port or host name
         shown = shown_address(url)
         raise ConfigError(f"the address of {name} must be like http://host:port/path, not {shown!r}") from None
 
 
 def shown_address(url: str) -> str:
-    """Return an address that may be malformed as errors show it: without user, password and query."""
+    """Return an address for error messages: without user, password and query. It may be malformed."""
     return re.sub(r"^([^/?#]*//)?[^/?#]*@", r"\1", url.partition("?")[0])
 
 
-def _host(host: str, port: int | None) -> str:
+def _format_host(host: str, port: int | None) -> str:
     named = f"[{host}]" if ":" in host else host
     return f"{named}:{port}" if port else named
 
 
-def _head(name: str, host: str, parts: SplitResult, headers: Mapping[str, str]) -> bytes:
+def _build_head(name: str, host: str, parts: SplitResult, headers: Mapping[str, str]) -> bytes:
     target = quote(parts.path or "/", safe=_SAFE) + (f"?{quote(parts.query, safe=_SAFE)}" if parts.query else "")
     told = {"host": host, "user-agent": "wick", "accept-encoding": "identity"}
     told |= {key.lower(): value for key, value in headers.items()}
@@ -114,42 +114,42 @@ def _head(name: str, host: str, parts: SplitResult, headers: Mapping[str, str]) 
     return "\r\n".join([f"POST {target} HTTP/1.1", *lines, ""]).encode()
 
 
-class Reply(Protocol):
-    """An answer that is still arriving, as the client of one wire format reads it."""
+class ReplyParser(Protocol):
+    """An incremental parser for the reply of one wire format."""
 
-    finish: str  # why the server finished, once it has said so
-    done: bool  # it has said that nothing more will come
+    finish: str  # the finish reason, once it was received
+    done: bool  # the server sent its end marker
 
     def deltas(self, events: list[bytes]) -> Iterator[Delta]:
-        """What the next events say."""
+        """Yield the deltas of the next events."""
         ...
 
     def end(self) -> Finish:
-        """How an answer ends after which nothing more came; one that was cut off is an error."""
+        """Return the finish of a reply whose stream has ended; raise ModelError if it was truncated."""
         ...
 
 
-async def stream(server: Server, body: bytes, reply: Reply) -> AsyncGenerator[Delta, None]:
-    """Post a question and yield what the answer says.
+async def stream(server: ModelServer, body: bytes, reply: ReplyParser) -> AsyncGenerator[Delta, None]:
+    """Post a request and yield the deltas of the reply.
 
-    Some servers answer with one JSON document although a stream was asked for; it counts as one event.
+    Some servers return one JSON document instead of a stream; it counts as one event.
     """
     limits, began, pool = server.limits, False, await _pool()
     problem: ModelError | None = None
     deadline, patience = monotonic() + limits.whole, limits.first_byte
     try:
-        connection = await _asked(pool, server, body)
+        connection = await _send_request(pool, server, body)
         try:
             if connection.status != 200:
-                raise await _refusal(server, connection)
+                raise await _build_refusal(server, connection)
             answer, headers = _plain(connection), connection.headers
-            events = Whole() if _is_json(headers.get("content-type", "")) else Events()
+            events = WholeBody() if _is_json(headers.get("content-type", "")) else SSEDecoder()
             while chunk := await answer.read(min(patience, deadline - monotonic())):
                 began, patience = True, limits.between
                 for delta in reply.deltas(events.feed(chunk)):
                     yield delta
                 if reply.done:
-                    await _read_to_end(connection)
+                    await _drain(connection)
                     break
             else:
                 for delta in reply.deltas(events.close()):
@@ -157,9 +157,9 @@ async def stream(server: Server, body: bytes, reply: Reply) -> AsyncGenerator[De
         finally:
             pool.give_back(connection)
     except (ModelError, OSError) as error:
-        if not (reply.finish or reply.done):  # else all was said, and only the usage or the last line was lost
-            problem = _trouble(server, error, began, deadline)
-    if problem is not None:  # raised here, so that it has no context: that may repeat the key
+        if not (reply.finish or reply.done):  # else only the usage or the last line was lost
+            problem = _describe_error(server, error, began, deadline)
+    if problem is not None:  # raised outside of `except`, as its context may contain the key
         raise problem
     end = reply.end()
     yield end if _REASON.fullmatch(end.reason) else Finish("unknown")
@@ -169,8 +169,8 @@ def _is_json(kind: str) -> bool:
     return kind.partition(";")[0].strip().lower() == "application/json"
 
 
-async def _asked(pool: Pool, server: Server, body: bytes) -> Connection:
-    """A connection with the head of the answer. Some servers promise to keep one and close it; it is passed over."""
+async def _send_request(pool: Pool, server: ModelServer, body: bytes) -> Connection:
+    """Send a request and return the connection. Retry if a server has closed a pooled connection."""
     limits = server.limits
     until = monotonic() + limits.first_byte
     while True:
@@ -184,15 +184,15 @@ async def _asked(pool: Pool, server: Server, body: bytes) -> Connection:
                 raise
 
 
-async def _read_to_end(connection: Connection) -> None:
-    """All has been said; reading the end of the response as well lets its connection be used again."""
+async def _drain(connection: Connection) -> None:
+    """Read the end of the response, so that its connection can be reused."""
     until = monotonic() + constants.LAST_BYTE_SECONDS
     while not connection.whole:
         await connection.read(until - monotonic())
 
 
-class _Inflated:
-    """An answer that comes compressed although nobody asked for that; never more than a piece of it is there."""
+class _InflatingReader:
+    """A reader that decompresses an unrequested content encoding, one chunk at a time."""
 
     __slots__ = ("_answer", "_inflate")
 
@@ -212,33 +212,33 @@ class _Inflated:
                 return plain
 
 
-def _plain(connection: Connection) -> Connection | _Inflated:
+def _plain(connection: Connection) -> Connection | _InflatingReader:
     coding = connection.headers.get("content-encoding", "").strip().lower()
     if coding in ("", "identity"):
         return connection
     if coding not in ("gzip", "x-gzip", "deflate"):
-        raise Broken(f"it is compressed as {coding[:QUOTED_BYTES]!r}, which nobody asked for")
-    return _Inflated(connection)
+        raise Broken(f"it is compressed as {coding[:QUOTED_BYTES]!r}, which was not requested")
+    return _InflatingReader(connection)
 
 
-def _trouble(server: Server, error: Exception, began: bool, deadline: float) -> ModelError:
-    """Return what went wrong as a sentence, without the key that the server was asked with."""
+def _describe_error(server: ModelServer, error: Exception, began: bool, deadline: float) -> ModelError:
+    """Return the error as a ModelError without credentials."""
     if isinstance(error, ModelError):
         error.args = (server.redact(str(error)),)
         error.__cause__ = error.__context__ = None
         return error
     if isinstance(error, TimeoutError):
-        return _late(server, began, deadline)
+        return _describe_timeout(server, began, deadline)
     if isinstance(error, Unreachable):
         where = f"{server.name} cannot be reached at {server.where}: {server.redact(str(error))}"
         return ModelError(f"{where}; {server.unreachable or 'check the address'}", retryable=True)
     said = (
         " ".join(server.redact(str(error)).split())[:300] or type(error).__name__
-    )  # it may hold all that the server sent
+    )  # it may contain the whole response
     return ModelError(f"the connection to {server.name} broke off: {said}", retryable=True)
 
 
-def _late(server: Server, began: bool, deadline: float) -> ModelError:
+def _describe_timeout(server: ModelServer, began: bool, deadline: float) -> ModelError:
     limits = server.limits
     if monotonic() >= deadline:
         return ModelError(f"{server.name} did not finish its answer within {limits.whole:g} s")
@@ -249,18 +249,18 @@ def _late(server: Server, began: bool, deadline: float) -> ModelError:
     return ModelError(f"{server.name} did not begin to answer within {limits.first_byte:g} s", retryable=True)
 
 
-async def _refusal(server: Server, connection: Connection) -> ModelError:
+async def _build_refusal(server: ModelServer, connection: Connection) -> ModelError:
     status, headers = connection.status, connection.headers
-    shortest = constants.KEY_CHARS if status != 401 else constants.REFUSED_KEY_CHARS  # a 401 is about the key alone
-    said = _reason(await _explanation(connection, server.limits.between))
+    shortest = constants.KEY_CHARS if status != 401 else constants.REFUSED_KEY_CHARS  # a 401 concerns the key
+    said = _extract_reason(await _read_explanation(connection, server.limits.between))
     text = f"{server.name} answered {status}: {server.redact(said, shortest)[:500]}"
     if status in (401, 403) and server.unauthorized:
         text = f"{text}; {server.unauthorized}"
     return ModelError(text, status=status, retryable=status in RETRYABLE, retry_after=_retry_after(headers))
 
 
-async def _explanation(connection: Connection, seconds: float) -> bytes:
-    """What a refusal says, as far as it comes."""
+async def _read_explanation(connection: Connection, seconds: float) -> bytes:
+    """Read the body of an error response, as far as it arrives."""
     said, until = b"", monotonic() + seconds
     try:
         answer = _plain(connection)
@@ -271,8 +271,8 @@ async def _explanation(connection: Connection, seconds: float) -> bytes:
     return said[: constants.ERROR_BODY_BYTES]
 
 
-def _reason(said: bytes) -> str:
-    """The sentence in an error's body, whatever shape it has."""
+def _extract_reason(said: bytes) -> str:
+    """Return the message in the body of an error, in any known format."""
     try:
         found = loads(said)
     except ValueError:
@@ -283,8 +283,8 @@ def _reason(said: bytes) -> str:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """How long the server wants to be left alone: seconds, milliseconds or a date."""
-    from email.utils import parsedate_to_datetime  # loads much that nobody else needs
+    """Return the retry delay in seconds, from seconds, milliseconds or a date."""
+    from email.utils import parsedate_to_datetime  # imported late, as it is large
 
     try:
         if (ms := headers.get("retry-after-ms")) is not None:
@@ -302,27 +302,27 @@ _pools: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[Pool, AsyncGenerator[
 
 
 async def _pool() -> Pool:
-    """The connections of this event loop, made when first needed and closed when the loop ends."""
+    """Return the connection pool of this event loop, which is closed with the loop."""
     loop = asyncio.get_running_loop()
     found = _pools.get(loop)
     if found is None:
-        keeper = _keep_open()
+        keeper = _hold_pool()
         found = _pools[loop] = (await anext(keeper), keeper)
     return found[0]
 
 
-async def _keep_open() -> AsyncGenerator[Pool, None]:
-    """Holds the connections. A loop that ends closes its async generators, and so the connections."""
+async def _hold_pool() -> AsyncGenerator[Pool, None]:
+    """Close the pool when the event loop shuts down: a closing loop closes its async generators."""
     pool = Pool()
     try:
         yield pool
     finally:
-        _pools.pop(asyncio.get_running_loop(), None)  # it refers to its loop, which would never be freed
+        _pools.pop(asyncio.get_running_loop(), None)  # the pool refers to the loop, which would leak
         await pool.close()
 
 
 async def close() -> None:
-    """Close the connections of this event loop now."""
+    """Close the connection pool of this event loop now."""
     found = _pools.pop(asyncio.get_running_loop(), None)
     if found is not None:
         await found[1].aclose()

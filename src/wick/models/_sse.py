@@ -1,8 +1,7 @@
-"""Server-sent events, read strictly and without copying more than needed.
+"""A strict decoder for server-sent events that copies little.
 
-`feed` takes bytes as they come off the wire, cut anywhere, and gives back the data of every event
-that is complete. Comments, other fields, lines that end in CRLF, LF or CR, a byte order mark and data in several lines
-are understood.
+`feed` takes chunks of bytes and returns the data of every complete event. It accepts comments, other fields, line
+endings CRLF, LF and CR, a byte order mark, and data on several lines.
 """
 
 from __future__ import annotations
@@ -13,20 +12,20 @@ from wick.constants import SSE_LINE_BYTES
 from wick.errors import ModelError
 
 
-class Events:
-    """The events of one stream."""
+class SSEDecoder:
+    """A decoder for one stream of server-sent events."""
 
     __slots__ = ("_after_cr", "_data", "_first", "_held", "_rest")
 
     def __init__(self) -> None:
-        self._first = True  # the first line, which may begin with a byte order mark, has not been read
+        self._first = True  # the first line may begin with a byte order mark
         self._after_cr = False  # the last chunk ended in CR; an LF that follows belongs to it
-        self._rest: list[bytes] = []  # of a line that has not ended yet
+        self._rest: list[bytes] = []  # pieces of an incomplete line
         self._data: list[bytes] = []  # the data lines of an event that has not ended yet
         self._held = 0  # bytes that came for either
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The data of each event that these bytes complete."""
+        """Return the data of each event that this chunk completes."""
         if self._after_cr or b"\r" in chunk:
             chunk = self._with_lf(chunk)
         lines = chunk.split(b"\n")
@@ -50,7 +49,7 @@ class Events:
         return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def close(self) -> list[bytes]:
-        """The stream has ended; an event that only lacks its empty line counts."""
+        """Return the last event at the end of the stream, even without its empty line."""
         return self._read([b"".join(self._rest), b""])
 
     def _read(self, lines: list[bytes]) -> list[bytes]:
@@ -63,14 +62,14 @@ class Events:
                     done.append(data[0] if len(data) == 1 else b"\n".join(data))
                     data.clear()
             elif line.startswith(b"data:"):
-                data.append(line[5:].strip())  # it is JSON, where space around a line means nothing
+                data.append(line[5:].strip())  # JSON ignores the space around a line
             elif not line.isascii() and not line.partition(b":")[0].isascii():
                 raise ModelError("the model's server sent a stream that was damaged on the way", retryable=True)
         return done
 
 
-class Whole:
-    """An answer that is no stream: its bytes are one event, when it has ended."""
+class WholeBody:
+    """A decoder for a response that is not a stream: its body is one event."""
 
     __slots__ = ("_bytes", "_size")
 

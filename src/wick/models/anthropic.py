@@ -1,7 +1,7 @@
 """Claude, through Anthropic's Messages API: text, thinking, tools, pictures and PDFs, with the prompt cached.
 
-A message is encoded once: the bytes of the turn that it begins are kept in `message.cache`, up to the brace that ends
-the last block, so that a cache breakpoint or another message can follow at no cost. A request is a join of such bytes.
+A message is encoded once. `message.cache` stores the bytes of the turn that it begins, up to the closing brace of the
+last block, so that a cache breakpoint or another message can be appended. A request body is a join of such bytes.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ import orjson
 from wick.errors import ConfigError, ModelError
 from wick.messages import FilePart, ImagePart, Message, Part, Reasoning, TextPart, ToolCall
 from wick.models import _http, openai_common
-from wick.models._http import Server, TimeLimits
+from wick.models._http import ModelServer, TimeLimits
 from wick.protocols import CallArgs, CallStart, Delta, Finish, HoldsSchema, ReasoningDelta, Request, TextDelta, Usage
 from wick.tools import Tool
 
 BASE_URL = "https://api.anthropic.com"
 KEY = "ANTHROPIC_API_KEY"
-MAX_TOKENS = 8_192  # the API wants a number; what the model may think comes on top
+MAX_TOKENS = 8_192  # required by the API; the thinking budget is added
 
 
 class Anthropic:
     """A Claude model.
 
-    `thinking` is how many tokens it may think, or the API's own setting such as `{"type": "adaptive"}`. `cache` marks
-    what the next question will begin with, too: the system prompt, the tools and the last two turns of the user.
-    Without an `api_key`, Anthropic's own address gets that of ANTHROPIC_API_KEY, and another address none.
+    `thinking` is a token budget, or the API's own setting such as `{"type": "adaptive"}`. `cache` sets cache
+    breakpoints after the system prompt, the tools and the last two user turns. Without an `api_key`,
+    ANTHROPIC_API_KEY is used for Anthropic's own address, and no key for any other.
     """
 
     holds_schema: HoldsSchema = "always"
@@ -51,12 +51,12 @@ class Anthropic:
         if not model:
             raise ConfigError("name the model of anthropic, as in 'anthropic:claude-sonnet-4-5'")
         self.model, self.cache = model, cache
-        self.thinking = _budget(thinking)
+        self.thinking = _thinking_budget(thinking)
         sent = {"content-type": "application/json", "anthropic-version": version}
-        sent |= _credentials(base_url, api_key, headers or {})
-        self.server = Server(
+        sent |= _build_headers(base_url, api_key, headers or {})
+        self.server = ModelServer(
             "anthropic",
-            f"{_address(base_url)}/v1/messages",
+            f"{_build_url(base_url)}/v1/messages",
             sent,
             limits,
             unreachable="check the network, or the address in ANTHROPIC_BASE_URL",
@@ -72,31 +72,35 @@ class Anthropic:
 
     def refuses(self, part: Part) -> str:
         """Return why a part of a user's message cannot be sent, or an empty text."""
-        return "" if isinstance(part, TextPart) else _flaw(openai_common.inline(part))
+        return "" if isinstance(part, TextPart) else _find_flaw(openai_common.inline_media(part))
 
     def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         return _http.stream(self.server, self.body(request), _Reply(self.server))
 
     def body(self, request: Request) -> bytes:
-        """What is sent: the options, and the bytes that the tools and the messages were encoded to once."""
-        openai_common.check_newest(request.messages, self.refuses)
-        begun, rest = openai_common.beginning("anthropic:begun", request.messages, _begun)
-        turns = _turns(rest, *begun)
+        """Return the request body: the options, and the cached bytes of tools and messages."""
+        openai_common.check_newest_message(request.messages, self.refuses)
+        begun, rest = openai_common.cached_prefix("anthropic:begun", request.messages, _encode_beginning)
+        turns = _append_turns(rest, *begun)
         text = "\n\n".join([text for text in (request.system, *turns.system) if text.strip()])
         end = _MARK + b"}]" if self.cache else b"}]"
         pieces = [openai_common.with_extra(self.server, self._options(request), request, *_OURS)]
         if request.tools:
-            pieces += b',"tools":[', b",".join(openai_common.tools("anthropic", request.tools, _tool))[:-1], end
+            pieces += (
+                b',"tools":[',
+                b",".join(openai_common.encode_tools("anthropic", request.tools, _encode_tool))[:-1],
+                end,
+            )
         if text:
             pieces += b',"system":[', openai_common.dumps({"type": "text", "text": text})[:-1], end
-        return b"".join((*pieces, b',"messages":[', *_ended(turns, self.cache), b"]}"))
+        return b"".join((*pieces, b',"messages":[', *_close_turns(turns, self.cache), b"]}"))
 
     def _options(self, request: Request) -> dict[str, Any]:
-        """All but the conversation."""
+        """Return the request without the conversation."""
         most = MAX_TOKENS + self.thinking.get("budget_tokens", 0)
         options: dict[str, Any] = {"model": self.model, "max_tokens": most, "stream": True}
         options |= {"thinking": self.thinking} if self.thinking else {}
-        if not (settings := openai_common.settings(self.server, request)):
+        if not (settings := openai_common.build_settings(self.server, request)):
             return options
         options |= {name: settings[name] for name in ("max_tokens", "temperature", "top_p") if name in settings}
         if "stop" in settings:
@@ -104,13 +108,13 @@ class Anthropic:
             options["stop_sequences"] = [stop] if isinstance(stop, str) else stop
         if choice := _tool_choice(settings.get("tool_choice", ""), settings.get("parallel_tool_calls", True)):
             options["tool_choice"] = choice
-        if schema := _schema(settings.get("response_format", {})):
-            options["output_config"] = {"format": {"type": "json_schema", "schema": _closed(schema)}}
+        if schema := _output_schema(settings.get("response_format", {})):
+            options["output_config"] = {"format": {"type": "json_schema", "schema": _close_objects(schema)}}
         return options
 
 
-def _budget(thinking: int | Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """How much it may think, as the API has it."""
+def _thinking_budget(thinking: int | Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return the `thinking` setting of the API."""
     if thinking is None or isinstance(thinking, Mapping):
         return thinking or {}
     if type(thinking) is not int or thinking < 1:
@@ -118,15 +122,15 @@ def _budget(thinking: int | Mapping[str, Any] | None) -> Mapping[str, Any]:
     return {"type": "enabled", "budget_tokens": thinking}
 
 
-def _address(base_url: str) -> str:
+def _build_url(base_url: str) -> str:
     if not re.fullmatch(r"https?://[^/@?#\s]+(/[^?#\s]*)?", base_url):
         raise ConfigError("the base_url of Anthropic must be like https://host/path, without a password or a query")
     return base_url.rstrip("/").removesuffix("/v1")
 
 
-def _credentials(base_url: str, key: str | None, headers: Mapping[str, str]) -> dict[str, str]:
-    """The key, or headers in its place. The key in the environment is Anthropic's, and goes nowhere else."""
-    own = _address(base_url) == BASE_URL
+def _build_headers(base_url: str, key: str | None, headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers with credentials. The key of the environment is sent to Anthropic's address only."""
+    own = _build_url(base_url) == BASE_URL
     key = (os.environ.get(KEY, "") if own and key is None else key or "").strip()
     sent = {"x-api-key": key} if key else {}
     sent |= {name.lower(): value for name, value in headers.items()}
@@ -137,7 +141,7 @@ def _credentials(base_url: str, key: str | None, headers: Mapping[str, str]) -> 
 
 # -- settings -------------------------------------------------------------------------------------------------------
 
-_OURS = ("messages", "system", "tools", "stream")  # what `extra` cannot set
+_OURS = ("messages", "system", "tools", "stream")  # fields that `extra` cannot set
 _CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 
 
@@ -149,7 +153,7 @@ def _tool_choice(wanted: str, parallel: bool) -> dict[str, Any] | None:
     return choice if parallel or kind == "none" else {**choice, "disable_parallel_tool_use": True}
 
 
-def _schema(wanted: Mapping[str, Any]) -> Any:
+def _output_schema(wanted: Mapping[str, Any]) -> Any:
     kind = wanted.get("type")
     if kind == "json_object":
         raise ModelError("Anthropic has no response_format json_object; give the JSON Schema of what you want instead")
@@ -158,13 +162,13 @@ def _schema(wanted: Mapping[str, Any]) -> Any:
     return wanted["json_schema"]["schema"] if kind == "json_schema" else wanted
 
 
-def _closed(schema: Any) -> Any:
-    """A JSON Schema whose objects have no other properties than those it names; the API takes no others."""
+def _close_objects(schema: Any) -> Any:
+    """Return a JSON Schema without additional properties, as the API requires."""
     if isinstance(schema, list):
-        return [_closed(item) for item in schema]
+        return [_close_objects(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    closed = {name: _closed(value) for name, value in schema.items()}
+    closed = {name: _close_objects(value) for name, value in schema.items()}
     return {"additionalProperties": False, **closed} if schema.get("type") == "object" else closed
 
 
@@ -176,32 +180,32 @@ _TURN = {"user": _USER, "tool": _USER, "assistant": _ASSISTANT}
 _MARK = b',"cache_control":{"type":"ephemeral"}'
 
 
-def _tool(tool: Tool) -> dict[str, Any]:
+def _encode_tool(tool: Tool) -> dict[str, Any]:
     told = {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
     return {key: value for key, value in told.items() if value}
 
 
 class _Turns(NamedTuple):
-    """A conversation as the API wants it, user and assistant in turn, and apart from it what the system says."""
+    """A conversation in the form of the API: alternating turns, and a separate system prompt."""
 
     pieces: list[bytes]
     system: list[str]
-    last: bytes  # how the last turn was opened
+    last: bytes  # the opening bytes of the last turn
 
 
 _NOTHING = _Turns([], [], b"")
 
 
-def _turns(messages: Iterable[Message], begun: _Turns = _NOTHING) -> _Turns:
-    """The turns so far and those of some messages more.
+def _append_turns(messages: Iterable[Message], begun: _Turns = _NOTHING) -> _Turns:
+    """Return the turns with more messages appended.
 
-    The results of a step come together in one turn, before anything else that the user says in it.
-    Older models take a system message nowhere but in front of the conversation, so all go there.
+    The tool results of a step are joined in one turn, before other user content. System messages are moved to the
+    front, as older models accept them nowhere else.
     """
     pieces, system, turn = [*begun.pieces], [*begun.system], begun.last
-    words = -1  # where in this turn the user's own words begin
+    words = -1  # position in this turn where user content begins
     for message in messages:
-        role, said = message.role, message.cache.get("anthropic") or _encoded(message)
+        role, said = message.role, message.cache.get("anthropic") or _encode_turn(message)
         if not said:
             if role == "system":
                 system.append(message.text)
@@ -209,33 +213,33 @@ def _turns(messages: Iterable[Message], begun: _Turns = _NOTHING) -> _Turns:
             turn, words = _TURN[role], len(pieces) if role == "user" else -1
             pieces.append(said)
         elif role == "tool" and words >= 0:
-            pieces[words : words + 1] = _before(said, pieces[words])
+            pieces[words : words + 1] = _merge_result(said, pieces[words])
             words += 1
         else:
             words = len(pieces) if role == "user" and words < 0 else words
-            pieces.append(_more(said))
+            pieces.append(_continue_turn(said))
     return _Turns(pieces, system, turn)
 
 
-def _begun(messages: Iterable[Message]) -> _Turns:
-    """The turns of a conversation's beginning, in one piece."""
-    turns = _turns(messages)
+def _encode_beginning(messages: Iterable[Message]) -> _Turns:
+    """Return the turns of the beginning of a conversation, joined."""
+    turns = _append_turns(messages)
     joined = b"".join(turns.pieces).removeprefix(_JOINT)
     return turns._replace(pieces=[joined] if joined else [])
 
 
-def _before(result: bytes, words: bytes) -> tuple[bytes, bytes]:
-    """A result and the user's words, which may have begun the turn."""
-    return (result, _more(words)) if words.startswith(_USER) else (_more(result), words)
+def _merge_result(result: bytes, words: bytes) -> tuple[bytes, bytes]:
+    """Insert a tool result before user content, which may have opened the turn."""
+    return (result, _continue_turn(words)) if words.startswith(_USER) else (_continue_turn(result), words)
 
 
-def _more(said: bytes) -> bytes:
-    """What begins a turn, as the continuation of one."""
+def _continue_turn(said: bytes) -> bytes:
+    """Convert the opening of a turn to the continuation of one."""
     return b"}," + said[said.index(b"[") + 1 :]
 
 
-def _ended(turns: _Turns, cache: bool) -> list[bytes]:
-    """The pieces of a conversation, closed at both ends, with breakpoints where the user's last two turns end."""
+def _close_turns(turns: _Turns, cache: bool) -> list[bytes]:
+    """Return the pieces of a complete conversation, with cache breakpoints after the last two user turns."""
     pieces = turns.pieces
     if not pieces:
         return pieces
@@ -248,51 +252,53 @@ def _ended(turns: _Turns, cache: bool) -> list[bytes]:
     return pieces
 
 
-def _encoded(message: Message) -> bytes:
-    """A turn that begins with this message, up to the brace that ends its last block."""
-    blocks = _blocks(message)
+def _encode_turn(message: Message) -> bytes:
+    """Encode a turn that begins with this message, up to the closing brace of its last block."""
+    blocks = _build_blocks(message)
     data = message.cache["anthropic"] = _TURN[message.role] + openai_common.dumps(blocks)[1:-2] if blocks else b""
     return data
 
 
-def _blocks(message: Message) -> list[dict[str, Any]]:
+def _build_blocks(message: Message) -> list[dict[str, Any]]:
     if message.role == "system":
         return []
     if message.role == "assistant":
-        return [*(_said(message) if message.reasoning else _spoken(message.text, message.tool_calls))]
-    content = _content(message)
+        return [
+            *(_assistant_content(message) if message.reasoning else _text_and_calls(message.text, message.tool_calls))
+        ]
+    content = _user_content(message)
     if message.role == "user":
         return content
-    result = {"type": "tool_result", "tool_use_id": _plain(message.tool_call_id)}
+    result = {"type": "tool_result", "tool_use_id": _sanitize_id(message.tool_call_id)}
     return [{**result, "content": content} if content else result]
 
 
-def _content(message: Message) -> list[dict[str, Any]]:
-    """What the user or a tool says; the API refuses empty text."""
+def _user_content(message: Message) -> list[dict[str, Any]]:
+    """Return the content of a user or tool message. The API refuses empty text."""
     if isinstance(message.content, str):
         return [{"type": "text", "text": message.content}] if message.content.strip() else []
-    return [_part(part) for part in message.content if not isinstance(part, TextPart) or part.text.strip()]
+    return [_encode_part(part) for part in message.content if not isinstance(part, TextPart) or part.text.strip()]
 
 
-def _said(message: Message) -> Iterator[dict[str, Any]]:
-    """What the model said, with its signed thoughts where it had them: the API refuses moved ones."""
+def _assistant_content(message: Message) -> Iterator[dict[str, Any]]:
+    """Return the content of a reply, with signed thinking at its place: the API refuses moved blocks."""
     text, calls, spoken, called = message.text, message.tool_calls, 0, 0
     for thought in message.reasoning:
         found = _THOUGHT.fullmatch(thought.provider)
         if found is None or not thought.signature:
             continue
         kind, chars, count = found[1], int(found[2] or 0), int(found[3] or 0)
-        yield from _spoken(text[spoken:chars], calls[called:count])
+        yield from _text_and_calls(text[spoken:chars], calls[called:count])
         spoken, called = max(spoken, chars), max(called, count)
         yield _THOUGHTS[kind](thought)
-    yield from _spoken(text[spoken:], calls[called:])
+    yield from _text_and_calls(text[spoken:], calls[called:])
 
 
-def _spoken(text: str, calls: Sequence[ToolCall]) -> Iterator[dict[str, Any]]:
+def _text_and_calls(text: str, calls: Sequence[ToolCall]) -> Iterator[dict[str, Any]]:
     if text.strip():  # the API refuses empty text
         yield {"type": "text", "text": text}
     for call in calls:
-        yield {"type": "tool_use", "id": _plain(call.id), "name": _plain(call.name), "input": call.args}
+        yield {"type": "tool_use", "id": _sanitize_id(call.id), "name": _sanitize_id(call.name), "input": call.args}
 
 
 def _thinking(thought: Reasoning) -> dict[str, Any]:
@@ -307,30 +313,30 @@ _THOUGHTS = {"anthropic": _thinking, "anthropic-redacted": _redacted}
 _THOUGHT = re.compile(r"(anthropic|anthropic-redacted)(?:@(\d+)\+(\d+))?")  # a kind, and the place in the reply
 
 
-def _plain(name: str) -> str:
-    """An id or a name as the API allows it; another model may have made it."""
+def _sanitize_id(name: str) -> str:
+    """Return an id or a name in the characters that the API allows. It may be from another model."""
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name)
 
 
 # -- pictures and files ---------------------------------------------------------------------------------------------
 
 
-def _part(part: Part) -> dict[str, Any]:
+def _encode_part(part: Part) -> dict[str, Any]:
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.text}
-    part = openai_common.inline(part)
-    if _flaw(part):
+    part = openai_common.inline_media(part)
+    if _find_flaw(part):
         return {"type": "text", "text": openai_common.media_note(part)}
     kind = openai_common.media_type(part)
     if isinstance(part, ImagePart) or kind.startswith("image/"):
-        return {"type": "image", "source": _source(part, kind)}
+        return {"type": "image", "source": _media_source(part, kind)}
     title = {"title": part.name} if part.name else {}
     if kind == "application/pdf" or part.url.lower().endswith(".pdf"):
-        return {"type": "document", "source": _source(part, kind), **title}
+        return {"type": "document", "source": _media_source(part, kind), **title}
     return {"type": "document", "source": _text_source(part), **title}
 
 
-def _flaw(part: ImagePart | FilePart) -> str:
+def _find_flaw(part: ImagePart | FilePart) -> str:
     """Return why the API cannot read a part, or an empty text."""
     kind = openai_common.media_type(part)
     if isinstance(part, ImagePart) or kind.startswith("image/"):
@@ -339,15 +345,15 @@ def _flaw(part: ImagePart | FilePart) -> str:
         known = kind == "application/pdf" or part.url.lower().endswith(".pdf")
         known = known or (kind.startswith("text/") and bool(part.data))
     if not known:
-        what = openai_common.media_name(part).removeprefix("the file ")
+        what = openai_common.describe_media(part).removeprefix("the file ")
         return f"Anthropic reads pictures, PDFs and text files, not {what}; give its media_type, or its text"
-    return openai_common.media_flaw(part)
+    return openai_common.find_media_flaw(part)
 
 
 _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
-def _source(part: ImagePart | FilePart, kind: str) -> dict[str, str]:
+def _media_source(part: ImagePart | FilePart, kind: str) -> dict[str, str]:
     if part.url:
         return {"type": "url", "url": part.url}
     return {"type": "base64", "media_type": kind, "data": part.data}
@@ -383,17 +389,17 @@ _STATUS = {
 
 
 class _Reply:
-    """A reply as its events tell it."""
+    """A parser for the events of a reply."""
 
     __slots__ = ("_calls", "_chars", "_server", "_usage", "done", "finish")
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: ModelServer) -> None:
         self._server = server
-        self._chars = 0  # of text so far
+        self._chars = 0  # characters of text so far
         self._calls: set[int] = set()  # the blocks that are calls of our tools, not of the server's own
         self._usage: dict[str, Any] = {}
         self.finish = ""
-        self.done = False  # the server has said all it has to say
+        self.done = False  # the server sent message_stop
 
     def deltas(self, events: list[bytes]) -> Iterator[Delta]:
         for data in events:
@@ -407,11 +413,11 @@ class _Reply:
             read = _EVENTS.get(event["type"])
             return () if read is None else read(self, event)
         except (AttributeError, KeyError, TypeError, ValueError):
-            raise openai_common.unreadable(self._server, data) from None
+            raise openai_common.unreadable_error(self._server, data) from None
 
     def end(self) -> Finish:
         if not self.finish:
-            raise openai_common.cut(self._server)
+            raise openai_common.truncated_error(self._server)
         return Finish(self.finish)
 
     def _piece(self, event: dict[str, Any]) -> Sequence[Delta]:
@@ -453,7 +459,7 @@ class _Reply:
         return (CallArgs(index, text),) if _string(text) and index in self._calls else ()
 
     def _thought(self, kind: str, text: str, signature: str) -> Sequence[Delta]:
-        """A thought. Its signature, unless it came first, says how much text and how many calls came before it."""
+        """Return a thought. Its signature includes the position: characters of text and calls before it."""
         if not _string(text) and not _string(signature):
             return ()
         if signature and (self._chars or self._calls):
@@ -469,9 +475,9 @@ class _Reply:
         return self._count(event.get("usage") or {})
 
     def _count(self, usage: dict[str, Any]) -> Sequence[Delta]:
-        """The tokens so far: each count is the latest, and the API counts what is cached apart from the input."""
+        """Update the usage with the latest counts. The API counts cached tokens apart from the input."""
         self._usage |= {name: value for name, value in usage.items() if value is not None}
-        count, used = openai_common.count, self._usage
+        count, used = openai_common.count_tokens, self._usage
         read, written = count(used, "cache_read_input_tokens"), count(used, "cache_creation_input_tokens")
         sent = count(used, "input_tokens") + written + read
         thought = count(used, "output_tokens_details", "thinking_tokens")
@@ -490,7 +496,7 @@ class _Reply:
         )
 
 
-_EVENTS = {  # others, such as ping, are of no concern
+_EVENTS = {  # others, such as ping, are ignored
     "content_block_delta": _Reply._piece,
     "content_block_start": _Reply._start,
     "message_start": _Reply._begin,

@@ -1,7 +1,7 @@
-"""llama.cpp's server as a program of its own: `Local` starts it, and it ends when nobody holds its input open.
+"""llama.cpp's server as a separate program: `Local` starts it, and it ends when its stdin is closed.
 
-It is not a module to import. llama.cpp holds Python's lock for as long as it loads a model, can wait for ever when it
-unloads one, and may crash on a broken file; none of that may happen where the agents run.
+Do not import this module. llama.cpp holds the GIL while it loads a model, may block forever when it unloads one, and
+may crash on a broken file. So it must not run in the process of the agents.
 
     in     {"path": …, "context": …, "key": …, …}
     out    {"read": 0.5} …  then  {"url": "http://127.0.0.1:…"}  or  {"error": …}
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 MEGABYTE = 1 << 20
-HEAD = 64 * MEGABYTE  # what a file says about itself comes first
+HEAD = 64 * MEGABYTE  # metadata is at the beginning of a file
 
 CHATML = """\
 {%- for message in messages -%}
@@ -29,9 +29,9 @@ CHATML = """\
 {%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}
 """
 
-# Goes before a template that knows no tools, and tells the conversation in words that it knows: the tools stand in the
-# first message of the role `place`, and calls and results are text. llama.cpp finds out by itself how calls are
-# written, reads them, and holds their arguments to the tools' schemas by a grammar.
+# Prepended to a template without tool support. It converts tools to text in the first message of the role `place`, and
+# calls and results to text. llama.cpp detects the format of calls by itself, parses them, and restricts their arguments
+# to the schemas of the tools by a grammar.
 TOOLS_IN_WORDS = """\
 {%- set how = 'You can use these tools:\\n' + ((tools or []) | tojson)
   + '\\nTo use one, answer with nothing but:\\n<tool_call>\\n{"name": ..., "arguments": {...}}\\n</tool_call>' -%}
@@ -65,28 +65,28 @@ TOOLS_IN_WORDS = """\
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one who started this
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent process
     out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what llama.cpp prints is no answer
+    os.dup2(2, 1)  # stdout is for answers, not for output of llama.cpp
     asked = json.loads(sys.stdin.readline())
     try:
-        _read(asked["path"], out)
+        _preload(asked["path"], out)
         server = _serve(asked)
     except Exception as error:
-        _say(out, error=str(error) or type(error).__name__)
-        sys.stdin.read()  # llama.cpp may still be writing down why, in a thread of its own
+        _report(out, error=str(error) or type(error).__name__)
+        sys.stdin.read()  # llama.cpp may still log the reason in another thread
         os._exit(1)
-    _say(out, url=server.listening_address)
+    _report(out, url=server.listening_address)
     sys.stdin.read()
-    os._exit(0)  # without unloading the model, which can wait for ever
+    os._exit(0)  # skips unloading the model, which may block forever
 
 
-def _say(out: Any, **what: Any) -> None:
+def _report(out: Any, **what: Any) -> None:
     print(json.dumps(what), file=out, flush=True)
 
 
-def _read(path: str, out: Any) -> None:
-    """Read the file once, so that there is progress to tell, and loading finds it in memory."""
+def _preload(path: str, out: Any) -> None:
+    """Read the file once, to report progress and to load it from the page cache."""
     size, done, told = os.path.getsize(path), 0, 0.0
     buffer = bytearray(4 * MEGABYTE)
     with open(path, "rb", buffering=0) as file:
@@ -94,35 +94,35 @@ def _read(path: str, out: Any) -> None:
             done += got
             if done / size - told >= 0.01:
                 told = done / size
-                _say(out, read=round(told, 2))
+                _report(out, read=round(told, 2))
 
 
 def _serve(asked: dict[str, Any]) -> Any:
     llama = import_module("xllamacpp")
     params = llama.CommonParams()
     params.model.path = asked["path"]
-    params.n_ctx = asked["context"] * asked["parallel"]  # of which every slot gets its part
+    params.n_ctx = asked["context"] * asked["parallel"]  # divided among the slots
     params.n_parallel = asked["parallel"]
     if asked["threads"]:
         params.cpuparams.n_threads = params.cpuparams_batch.n_threads = asked["threads"]
     params.hostnames, params.port, params.api_keys = ["127.0.0.1"], 0, [asked["key"]]
     params.ui = False
     params.verbosity = asked["verbosity"]
-    params.chat_template = _template(asked["path"])
+    params.chat_template = _choose_template(asked["path"])
     return llama.Server(params)
 
 
-def _template(path: str) -> str:
-    """A template that knows tools; nothing, if the model has one itself."""
-    own = _stored(Path(path), "tokenizer.chat_template")
-    if "tools" in own or _stored(Path(path), "tokenizer.chat_template.tool_use"):
+def _choose_template(path: str) -> str:
+    """Return a template with tool support; an empty text if the model has its own."""
+    own = _read_gguf_text(Path(path), "tokenizer.chat_template")
+    if "tools" in own or _read_gguf_text(Path(path), "tokenizer.chat_template.tool_use"):
         return ""
-    place = "user" if "raise_exception" in own else "system"  # some refuse what the system says
+    place = "user" if "raise_exception" in own else "system"  # some templates refuse system messages
     return f"{{%- set place = '{place}' -%}}{TOOLS_IN_WORDS}{own or CHATML}"
 
 
-def _stored(path: Path, key: str) -> str:
-    """A text that a GGUF file holds: length and key, the type 8, length and text."""
+def _read_gguf_text(path: Path, key: str) -> str:
+    """Return a text from the metadata of a GGUF file: length and key, the type 8, length and text."""
     mark = struct.pack("<Q", len(key)) + key.encode() + struct.pack("<I", 8)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         start = data.find(mark, 0, HEAD) + len(mark) + 8

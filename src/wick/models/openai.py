@@ -1,7 +1,7 @@
-"""Chat Completions, as OpenAI, Ollama, vLLM, llama.cpp, LiteLLM and many others speak it.
+"""A client for Chat Completions, the API of OpenAI, Ollama, vLLM, llama.cpp, LiteLLM and many others.
 
-Servers differ in what they leave out. A stream is read by what all of them mean; what is missing is not guessed:
-a stream that ends before the server said that it had finished is an error.
+Servers omit different fields, so the parser relies on what they have in common. Missing data is not guessed: a stream
+that ends without a finish reason or an end marker is an error.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ import orjson
 from wick.errors import ConfigError
 from wick.messages import FilePart, ImagePart, Message, Part, TextPart, ToolCall
 from wick.models import _http, openai_common
-from wick.models._http import Server, TimeLimits
-from wick.models.openai_calls import Calls
+from wick.models._http import ModelServer, TimeLimits
+from wick.models.openai_calls import ToolCallAssembler
 from wick.protocols import Delta, Finish, HoldsSchema, ReasoningDelta, Request, TextDelta, Usage
 from wick.tools import Tool
 
-_NEWER = re.compile(r"(ft:)?(o\d|gpt-([5-9]|\d\d))")  # OpenAI's models that refuse `max_tokens`, wherever they run
+_NEWER = re.compile(r"(ft:)?(o\d|gpt-([5-9]|\d\d))")  # OpenAI's models that refuse `max_tokens`, on any server
 
 
 class OpenAI:
-    """A model behind a server that speaks OpenAI's Chat Completions.
+    """A model behind a server with OpenAI's Chat Completions API.
 
         OpenAI("gpt-4o")
         OpenAI("llama3.1:8b", base_url="http://localhost:11434/v1", name="ollama")
 
-    `stream_usage=False` is for servers that refuse `stream_options`; `replay_reasoning=True` is for models that want
-    their reasoning back with the conversation, as DeepSeek's and Kimi's do when they use tools.
+    `stream_usage=False` is for servers that refuse `stream_options`. `replay_reasoning=True` sends the reasoning back
+    with the conversation, as models of DeepSeek and Kimi need it for tool use.
     """
 
     def __init__(
@@ -50,11 +50,11 @@ class OpenAI:
             known = "llama3.1:8b" if name == "ollama" else "gpt-4o"
             raise ConfigError(f"name the model of {name}, as in '{name}:{known}'")
         self.model = model
-        self.server = openai_common.server(name, base_url, "/chat/completions", api_key, headers, limits)
+        self.server = openai_common.build_server(name, base_url, "/chat/completions", api_key, headers, limits)
         self._at_openai = self.server.url.startswith(openai_common.OPENAI_URL)
         self.stream_usage = stream_usage
         self.replay_reasoning = replay_reasoning
-        self._kept = f"openai+{self.server.name}" if replay_reasoning else "openai"  # where messages keep their bytes
+        self._kept = f"openai+{self.server.name}" if replay_reasoning else "openai"  # key in message.cache
 
     @property
     def name(self) -> str:
@@ -62,7 +62,7 @@ class OpenAI:
 
     @property
     def holds_schema(self) -> HoldsSchema:
-        """Other servers hold the reply to a schema by a grammar, which leaves no room for a tool call."""
+        """Return "alone" for servers that enforce a schema by a grammar, which excludes tool calls."""
         return "always" if self._at_openai else "alone"
 
     def __repr__(self) -> str:
@@ -72,123 +72,123 @@ class OpenAI:
         """Return why a part of a user's message cannot be sent, or an empty text."""
         if isinstance(part, TextPart):
             return ""
-        part = openai_common.inline(part)
+        part = openai_common.inline_media(part)
         if part.url and not _is_picture(part):
             return f"{self.server.name} takes files as data, not by their address; read {part.url} first"
-        return openai_common.media_flaw(part)
+        return openai_common.find_media_flaw(part)
 
     def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         return _http.stream(self.server, self.body(request), _Completion(self.server))
 
-    # -- what is sent -----------------------------------------------------------------------------------------------
+    # -- requests ---------------------------------------------------------------------------------------------------
 
     def body(self, request: Request) -> bytes:
-        """The request as bytes: each message is encoded once, in its life, and each tool."""
-        openai_common.check_newest(request.messages, self.refuses)
+        """Return the request body as bytes. Each message and each tool is encoded only once."""
+        openai_common.check_newest_message(request.messages, self.refuses)
         if request.settings:
             head = openai_common.with_extra(self.server, self._head(request), request, "messages", "tools")
         else:
             head = _plain_head(self.model, self.stream_usage)
-        tools = b",".join(openai_common.tools("openai", request.tools, _tool))
+        tools = b",".join(openai_common.encode_tools("openai", request.tools, _encode_tool))
         tail = b'],"tools":[' + tools + b"]}" if tools else b"]}"
-        return openai_common.listed(head + b',"messages":[', self._messages(request), tail)
+        return openai_common.join_items(head + b',"messages":[', self._messages(request), tail)
 
     def _head(self, request: Request) -> dict[str, Any]:
-        head = _options(self.model, self.stream_usage) | openai_common.settings(self.server, request)
+        head = _request_options(self.model, self.stream_usage) | openai_common.build_settings(self.server, request)
         if "max_tokens" in head and (self._at_openai or _NEWER.match(self.model)):
-            head["max_completion_tokens"] = head.pop("max_tokens")  # OpenAI gave it another name
-        if tool := openai_common.named(head.get("tool_choice", "auto")):
+            head["max_completion_tokens"] = head.pop("max_tokens")  # the newer name
+        if tool := openai_common.named_tool(head.get("tool_choice", "auto")):
             head["tool_choice"] = {"type": "function", "function": {"name": tool}}
         if form := head.get("response_format"):
-            head["response_format"] = _format(openai_common.json_format(form))
+            head["response_format"] = _response_format(openai_common.build_json_format(form))
         return head
 
     def _messages(self, request: Request) -> list[bytes]:
         system = [openai_common.dumps({"role": "system", "content": request.system})] if request.system else []
-        begun, rest = openai_common.beginning(f"{self._kept}:begun", request.messages, self._joined)
-        return [*system, *begun, *self._said(rest)]
+        begun, rest = openai_common.cached_prefix(f"{self._kept}:begun", request.messages, self._join_messages)
+        return [*system, *begun, *self._encode_messages(rest)]
 
-    def _joined(self, messages: tuple[Message, ...]) -> bytes:
-        return b",".join(self._said(messages))
+    def _join_messages(self, messages: tuple[Message, ...]) -> bytes:
+        return b",".join(self._encode_messages(messages))
 
-    def _said(self, messages: tuple[Message, ...]) -> list[bytes]:
+    def _encode_messages(self, messages: tuple[Message, ...]) -> list[bytes]:
         kept = self._kept
         said = [message.cache.get(kept) or self._encode(message) for message in messages]
         return said if all(said) else [*self._with_media(messages)]
 
     def _encode(self, message: Message) -> bytes:
-        """A message as bytes, which are kept; none for a tool's parts, since their place depends on what follows."""
+        """Encode and cache a message; return no bytes for tool parts, whose place depends on later messages."""
         if message.role == "tool" and type(message.content) is tuple:
             return b""
-        encoded = message.cache[self._kept] = openai_common.dumps(self._data(message))
+        encoded = message.cache[self._kept] = openai_common.dumps(self._message_data(message))
         return encoded
 
-    def _data(self, message: Message) -> dict[str, Any]:
+    def _message_data(self, message: Message) -> dict[str, Any]:
         data: dict[str, Any] = {"role": message.role, "content": message.text}
         if message.role == "user" and type(message.content) is tuple:
-            data["content"] = [_part(part) for part in message.content]
+            data["content"] = [_encode_part(part) for part in message.content]
         elif message.role == "tool":
             data["tool_call_id"] = message.tool_call_id
         elif message.tool_calls:
-            data |= {"content": message.text or None, "tool_calls": [_call(call) for call in message.tool_calls]}
+            data |= {"content": message.text or None, "tool_calls": [_encode_call(call) for call in message.tool_calls]}
         if self.replay_reasoning and message.reasoning:
             own = [thought.text for thought in message.reasoning if thought.provider == self.server.name]
             data |= {"reasoning_content": "".join(own)} if own else {}
         return data
 
     def _with_media(self, messages: Iterable[Message]) -> Iterator[bytes]:
-        """A tool message holds text alone; the user shows the rest when all tools have answered."""
+        """Move the media of tool messages to a user message after the results, as tool messages hold text only."""
         shown: list[bytes] = []
         for message in messages:
             if shown and message.role != "tool":
-                yield _showing(shown)
+                yield _media_message(shown)
                 shown = []
             encoded = message.cache.get(self._kept)
             if encoded is None:
-                encoded, media = self._returned(message)
+                encoded, media = self._tool_content(message)
                 shown += media
             yield encoded
         if shown:
-            yield _showing(shown)
+            yield _media_message(shown)
 
-    def _returned(self, message: Message) -> tuple[bytes, list[bytes]]:
-        """What a tool returned: its text, and its pictures and files after a line that says so."""
+    def _tool_content(self, message: Message) -> tuple[bytes, list[bytes]]:
+        """Return the text of a tool result and its media, introduced by a line of text."""
         key = f"{self._kept}:media"
         if key not in message.cache:
             media = [part for part in message.content if not isinstance(part, str | TextPart)]
             line = {"type": "text", "text": f"What {message.name} returned for {message.tool_call_id}:"}
-            shown = [openai_common.dumps(part) for part in (line, *map(_media, media))] if media else []
-            message.cache[key] = openai_common.dumps(self._data(message)), shown
+            shown = [openai_common.dumps(part) for part in (line, *map(_encode_media, media))] if media else []
+            message.cache[key] = openai_common.dumps(self._message_data(message)), shown
         found: tuple[bytes, list[bytes]] = message.cache[key]
         return found
 
 
-def _options(model: str, usage: bool) -> dict[str, Any]:
+def _request_options(model: str, usage: bool) -> dict[str, Any]:
     options = {"model": model, "stream": True}
     return options | {"stream_options": {"include_usage": True}} if usage else options
 
 
 @lru_cache(256)
 def _plain_head(model: str, usage: bool) -> bytes:
-    """How a question begins where nothing is set, still open at its end."""
-    return openai_common.dumps(_options(model, usage))[:-1]
+    """Return the head of a request without settings, without its closing brace."""
+    return openai_common.dumps(_request_options(model, usage))[:-1]
 
 
-def _part(part: Part) -> dict[str, Any]:
-    return {"type": "text", "text": part.text} if isinstance(part, TextPart) else _media(part)
+def _encode_part(part: Part) -> dict[str, Any]:
+    return {"type": "text", "text": part.text} if isinstance(part, TextPart) else _encode_media(part)
 
 
 def _is_picture(part: ImagePart | FilePart) -> bool:
     return isinstance(part, ImagePart) or openai_common.media_type(part).startswith("image/")
 
 
-def _media(part: ImagePart | FilePart) -> dict[str, Any]:
-    part = openai_common.inline(part)
-    if openai_common.media_flaw(part):
+def _encode_media(part: ImagePart | FilePart) -> dict[str, Any]:
+    part = openai_common.inline_media(part)
+    if openai_common.find_media_flaw(part):
         return {"type": "text", "text": openai_common.media_note(part)}
     if _is_picture(part):
         return {"type": "image_url", "image_url": {"url": openai_common.media_url(part)}}
-    if part.url:  # of a file that a tool found, the model can at least be told where it is
+    if part.url:  # the model gets at least the address of a file from a tool
         return {"type": "text", "text": part.url}
     return {
         "type": "file",
@@ -196,38 +196,38 @@ def _media(part: ImagePart | FilePart) -> dict[str, Any]:
     }
 
 
-def _showing(parts: Iterable[bytes]) -> bytes:
+def _media_message(parts: Iterable[bytes]) -> bytes:
     return b'{"role":"user","content":[' + b",".join(parts) + b"]}"
 
 
-def _call(call: ToolCall) -> dict[str, Any]:
-    return {"id": call.id, "type": "function", "function": openai_common.called(call)}
+def _encode_call(call: ToolCall) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": openai_common.call_fields(call)}
 
 
-def _format(form: dict[str, Any]) -> dict[str, Any]:
+def _response_format(form: dict[str, Any]) -> dict[str, Any]:
     kind = form.pop("type")
     return {"type": kind, kind: form} if form else {"type": kind}
 
 
-def _tool(tool: Tool) -> dict[str, Any]:
+def _encode_tool(tool: Tool) -> dict[str, Any]:
     return {"type": "function", "function": tool.schema}
 
 
-# -- what comes back ------------------------------------------------------------------------------------------------
+# -- replies --------------------------------------------------------------------------------------------------------
 
 
 class _Completion:
-    """A completion that is still arriving."""
+    """A parser for the chunks of a completion."""
 
     __slots__ = ("calls", "done", "finish", "form", "refused", "server")
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: ModelServer) -> None:
         self.server = server
-        self.form = ""  # that the server writes calls in: `tool_calls`, or `function_call`, which is older
-        self.refused = False  # the model says that it refuses
-        self.calls = Calls()
-        self.finish = ""  # why the server finished
-        self.done = False  # it said that nothing more will come
+        self.form = ""  # of tool calls: `tool_calls`, or the older `function_call`
+        self.refused = False  # the model refused
+        self.calls = ToolCallAssembler()
+        self.finish = ""  # the finish reason
+        self.done = False  # the server sent its end marker
 
     def deltas(self, events: list[bytes]) -> Iterator[Delta]:
         for data in events:
@@ -237,25 +237,25 @@ class _Completion:
             try:
                 chunk = orjson.loads(data)
                 for choice in chunk.get("choices") or ():
-                    if not choice.get("index"):  # nobody asked for a second choice
-                        yield from self._choice(choice)
+                    if not choice.get("index"):  # only one choice was requested
+                        yield from self._read_choice(choice)
                 if chunk.get("usage") or chunk.get("error") or "choices" not in chunk:
-                    yield from self._aside(chunk)
+                    yield from self._read_extras(chunk)
             except (AttributeError, TypeError, ValueError, LookupError):
-                raise openai_common.unreadable(self.server, data) from None
+                raise openai_common.unreadable_error(self.server, data) from None
 
-    def _choice(self, choice: dict[str, Any]) -> list[Delta]:
+    def _read_choice(self, choice: dict[str, Any]) -> list[Delta]:
         delta = choice.get("delta")
         found: list[Delta] = []
-        if delta is None:  # some servers do not stream although they are asked to
+        if delta is None:  # some servers do not stream
             delta, self.done = choice.get("message") or {}, "message" in choice
         if thought := delta.get("reasoning_content") or delta.get("reasoning"):
-            found.append(ReasoningDelta(_text(thought), provider=self.server.name))
+            found.append(ReasoningDelta(_join_text(thought), provider=self.server.name))
         if text := delta.get("content") or delta.get("refusal"):
-            found.append(TextDelta(text if type(text) is str else _text(text)))
+            found.append(TextDelta(text if type(text) is str else _join_text(text)))
         self.refused = self.refused or bool(delta.get("refusal"))
-        for form, pieces in (("tool_calls", delta.get("tool_calls")), ("function_call", _old_call(delta))):
-            if pieces and (self.form or form) == form:  # who writes a call in both forms means one call
+        for form, pieces in (("tool_calls", delta.get("tool_calls")), ("function_call", _convert_function_call(delta))):
+            if pieces and (self.form or form) == form:  # a call in both forms is one call
                 self.form = form
                 for piece in pieces:
                     found += self.calls.deltas(piece)
@@ -263,33 +263,33 @@ class _Completion:
             self.finish = str(reason)
         return found
 
-    def _aside(self, chunk: dict[str, Any]) -> list[Delta]:
-        """What a chunk holds beside the reply: the usage, or an error."""
+    def _read_extras(self, chunk: dict[str, Any]) -> list[Delta]:
+        """Read the usage or an error from a chunk."""
         if error := chunk.get("error") or (chunk.get("object") == "error" and chunk):
             self.finish, self.done = "", False
-            raise openai_common.refused(self.server, error)
+            raise openai_common.refusal_error(self.server, error)
         if not (usage := chunk.get("usage")):
             return []
-        count = openai_common.count
+        count = openai_common.count_tokens
         cached = count(usage, "prompt_tokens_details", "cached_tokens") or count(usage, "prompt_cache_hit_tokens")
         thought = count(usage, "completion_tokens_details", "reasoning_tokens")
         return [Usage(count(usage, "prompt_tokens"), count(usage, "completion_tokens"), cached, thought)]
 
     def end(self) -> Finish:
         if not (self.finish or self.done):
-            raise openai_common.cut(self.server)
+            raise openai_common.truncated_error(self.server)
         natural = self.finish in ("", "stop", "function_call")
-        if self.refused and self.calls.begun:  # what a reply asks for that was refused is not done
+        if self.refused and self.calls.begun:  # the tool calls of a refused reply are not run
             return Finish("content_filter")
         return Finish(("tool_calls" if self.calls.begun else "stop") if natural else self.finish)
 
 
-def _old_call(delta: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return a call in the form of before `tool_calls`, as a piece of that form; there is one of them in a reply."""
+def _convert_function_call(delta: dict[str, Any]) -> list[dict[str, Any]]:
+    """Convert a `function_call` to the form of `tool_calls`. A reply has only one of them."""
     call = delta.get("function_call")
     return [{"index": 0, "function": call}] if call else []
 
 
-def _text(content: Any) -> str:
-    """Text, also where it comes as a list of parts."""
+def _join_text(content: Any) -> str:
+    """Return the text of a string or of a list of parts."""
     return content if isinstance(content, str) else "".join(part["text"] for part in content if "text" in part)

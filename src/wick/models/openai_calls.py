@@ -1,4 +1,4 @@
-"""Which tool call a piece of a Chat Completions stream belongs to."""
+"""Assembly of streamed tool calls of Chat Completions."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from wick.models.openai_common import dumps
 from wick.protocols import CallArgs, CallStart, Delta
 
 
-class Calls:
-    """Tells tool calls apart, also where servers leave out the index, the id or both, or count every call as 0."""
+class ToolCallAssembler:
+    """Assigns streamed pieces to tool calls, even if servers omit the index or the id, or number every call 0."""
 
     __slots__ = ("begun", "known", "last")
 
     def __init__(self) -> None:
         self.begun: dict[int, CallStart] = {}
-        self.known: dict[int | str, int] = {}  # the calls by the server's index and by their ids
-        self.last: tuple[int, list[str]] = (-1, [])  # the call that pieces came for last, and these
+        self.known: dict[int | str, int] = {}  # calls by the server's index and by id
+        self.last: tuple[int, list[str]] = (-1, [])  # the call of the last pieces, and these pieces
 
     def deltas(self, piece: dict[str, Any]) -> list[Delta]:
         found: list[Delta] = []
@@ -26,7 +26,7 @@ class Calls:
         id, name, args = str(piece.get("id") or ""), str(function.get("name") or ""), function.get("arguments")
         number = self._find(piece.get("index"), id, name)
         if number is None:
-            number = self._begin(piece.get("index"), id, name)
+            number = self._start_call(piece.get("index"), id, name)
             found.append(self.begun[number])
         if number != self.last[0]:
             self.last = (number, [])
@@ -37,7 +37,7 @@ class Calls:
         return found
 
     def _find(self, index: Any, id: str, name: str) -> int | None:
-        """The call that a piece belongs to, unless it begins one."""
+        """Return the call that a piece belongs to; None if it starts a new one."""
         counted = type(index) is int
         if id in self.known and (not counted or index in self.known):
             return self.known[id]
@@ -50,7 +50,7 @@ class Calls:
         return None if name and self._is_whole(name) else self.last[0]
 
     def _is_whole(self, name: str) -> bool:
-        """Whether the last call is complete, so that a name begins the next one instead of being repeated."""
+        """Return True if the last call is complete, so that a name starts the next one."""
         number, texts = self.last
         if self.begun[number].name != name:
             return True
@@ -60,7 +60,7 @@ class Calls:
             return False
         return True
 
-    def _begin(self, index: Any, id: str, name: str) -> int:
+    def _start_call(self, index: Any, id: str, name: str) -> int:
         counted = type(index) is int
         number: int = index if counted and index not in self.begun else max(self.begun, default=-1) + 1
         self.begun[number] = CallStart(number, id, name)

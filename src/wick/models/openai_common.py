@@ -1,4 +1,4 @@
-"""What the clients of OpenAI's two APIs share: address and key, settings, media, and what a server says is wrong."""
+"""Shared parts of the clients for OpenAI's two APIs: address and key, settings, media, and errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import orjson
 
 from wick.errors import ConfigError, ModelError
 from wick.messages import FilePart, ImagePart, Message, Part, ToolCall
-from wick.models._http import RETRYABLE, Server, TimeLimits, shown_address
+from wick.models._http import RETRYABLE, ModelServer, TimeLimits, shown_address
 from wick.protocols import Request
 from wick.tools import Tool, unknown_tool_error
 
@@ -27,11 +27,11 @@ DEFAULT_LIMITS = TimeLimits()
 _T = TypeVar("_T")
 
 
-def server(
+def build_server(
     name: str, base_url: str, path: str, api_key: str | None, headers: Mapping[str, str] | None, limits: TimeLimits
-) -> Server:
-    """Where to ask and as whom. The key in the environment is OpenAI's, and goes nowhere else."""
-    address = _address(name, base_url)
+) -> ModelServer:
+    """Return the server with credentials. The key of the environment is sent to OpenAI's address only."""
+    address = _build_url(name, base_url)
     own = (address.scheme, address.hostname, address.port) == ("https", "api.openai.com", None)
     key = (api_key or (os.environ.get("OPENAI_API_KEY", "") if own else "")).strip()
     sent = {"content-type": "application/json", "accept": "text/event-stream"}
@@ -39,7 +39,7 @@ def server(
     sent |= {header.lower(): value for header, value in (headers or {}).items()}
     if own and "authorization" not in sent:
         raise ConfigError("OpenAI needs a key: set OPENAI_API_KEY, or give api_key=…")
-    return Server(
+    return ModelServer(
         name,
         address._replace(path=address.path.rstrip("/") + path).geturl(),
         sent,
@@ -49,11 +49,11 @@ def server(
     )
 
 
-def _address(name: str, base_url: str) -> SplitResult:
+def _build_url(name: str, base_url: str) -> SplitResult:
     try:
         parts = urlsplit(base_url)
         usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:  # a port that is no number, a bracket that is not closed
+    except ValueError:  # an invalid port, or an unclosed bracket
         usable = False
     if not usable:
         raise ConfigError(f"the base_url of {name} must be like http://host:port/v1, not {shown_address(base_url)!r}")
@@ -62,24 +62,24 @@ def _address(name: str, base_url: str) -> SplitResult:
     return parts
 
 
-# -- what is sent ---------------------------------------------------------------------------------------------------
+# -- requests -------------------------------------------------------------------------------------------------------
 
 SETTINGS = ("temperature", "top_p", "max_tokens", "stop", "tool_choice", "parallel_tool_calls", "response_format")
 _CHOICES = ("auto", "none", "required")
 _FORMATS = ("json_schema", "json_object", "text")
-_STEP = 16  # messages by which the beginning of a conversation grows
+_STEP = 16  # number of messages by which the cached prefix grows
 _LOOSE = frozenset("allOf oneOf not if then else default patternProperties dependentRequired dependentSchemas".split())
 
 
 def dumps(value: Any) -> bytes:
     try:
         return orjson.dumps(value)
-    except TypeError:  # an integer beyond 64 bits, half a character, or no JSON at all, which this refuses too
+    except TypeError:  # an integer beyond 64 bits or a lone surrogate; other types fail here, too
         return json.dumps(value).encode()
 
 
-def settings(server: Server, request: Request) -> dict[str, Any]:
-    """What is set, without `extra`; what nobody knows, or needs tools where there are none, is sorted out."""
+def build_settings(server: ModelServer, request: Request) -> dict[str, Any]:
+    """Return the settings without `extra`. Refuse unknown ones, and drop those of tools if there are none."""
     if not request.settings:
         return {}
     found = {name: value for name, value in request.settings.items() if value is not None and name != "extra"}
@@ -90,7 +90,7 @@ def settings(server: Server, request: Request) -> dict[str, Any]:
         if not isinstance(request.settings.get(name) or {}, Mapping):
             raise ModelError(f"the setting {name} is an object, not {request.settings[name]!r}")
     choice = found.get("tool_choice")
-    if not request.tools:  # a choice among none is refused by the servers
+    if not request.tools:  # servers refuse a tool_choice without tools
         found.pop("tool_choice", None)
         found.pop("parallel_tool_calls", None)
     elif choice and choice not in _CHOICES and choice not in (names := [tool.name for tool in request.tools]):
@@ -98,13 +98,13 @@ def settings(server: Server, request: Request) -> dict[str, Any]:
     return found
 
 
-def named(choice: str) -> str:
-    """The tool that a `tool_choice` names, if it names one."""
+def named_tool(choice: str) -> str:
+    """Return the name of the tool in a `tool_choice`, if any."""
     return "" if choice in _CHOICES else choice
 
 
-def with_extra(server: Server, body: dict[str, Any], request: Request, *ours: str) -> bytes:
-    """The body with the user's own keys in it, still open at its end; objects on both sides are merged."""
+def with_extra(server: ModelServer, body: dict[str, Any], request: Request, *ours: str) -> bytes:
+    """Return the body with the keys of `extra` merged in, without its closing brace."""
     for name, value in (request.settings.get("extra") or {}).items():
         if name in ours:
             raise ModelError(f"extra cannot set {name!r}: it is made of the conversation; {server.name} was not asked")
@@ -113,13 +113,13 @@ def with_extra(server: Server, body: dict[str, Any], request: Request, *ours: st
     return dumps(body)[:-1]
 
 
-def beginning(
+def cached_prefix(
     key: str, messages: tuple[Message, ...], write: Callable[[tuple[Message, ...]], _T]
 ) -> tuple[list[_T], tuple[Message, ...]]:
-    """What a long conversation begins with, as it was written for an earlier request, and the messages after that.
+    """Return the encoded prefix of a long conversation from an earlier request, and the remaining messages.
 
-    It ends where the assistant's turn begins: there, no wire format looks back. The last message it is made of keeps
-    it, beside the messages before, and it serves for these very messages alone.
+    The prefix ends before an assistant turn, where no wire format depends on earlier messages. It is cached in its
+    last message together with the messages before, and used only for exactly these messages.
     """
     count = (len(messages) // _STEP - 1) * _STEP
     while count > 0 and not (messages[count].role == "assistant" != messages[count - 1].role):
@@ -130,38 +130,38 @@ def beginning(
     before, written = last.cache.get(key, ((), None))
     if len(before) != count - 1 or not all(map(is_, before, messages)):
         before, written = messages[: count - 1], write(messages[:count])
-        for message in before:  # a conversation keeps its beginning once
+        for message in before:  # a conversation caches one prefix only
             message.cache.pop(key, None)
         last.cache[key] = before, written
     return [written], messages[count:]
 
 
-def listed(head: bytes, items: list[bytes], tail: bytes) -> bytes:
-    """A body: the items of its list stand between head and tail. However long they are, they are copied once."""
+def join_items(head: bytes, items: list[bytes], tail: bytes) -> bytes:
+    """Join head, list items and tail to a body. Long items are copied only once."""
     items = items or [b""]
     items[0] = head + items[0]
     items[-1] = items[-1] + tail
     return b",".join(items)
 
 
-def tools(key: str, tools: tuple[Tool, ...], tell: Callable[[Tool], Any]) -> list[bytes]:
-    """What the model is told of each tool. It is encoded once, and kept with the tool as its properties are."""
+def encode_tools(key: str, tools: tuple[Tool, ...], tell: Callable[[Tool], Any]) -> list[bytes]:
+    """Return the encoded tools. Each is encoded once and cached in the tool."""
     return [vars(tool).get(key) or vars(tool).setdefault(key, dumps(tell(tool))) for tool in tools]
 
 
-def json_format(form: Mapping[str, Any]) -> dict[str, Any]:
-    """A `response_format`, flat: a JSON Schema gets a name, and is strict where OpenAI can be."""
+def build_json_format(form: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a flat `response_format`. A JSON Schema gets a name, and is strict if OpenAI supports it."""
     if form.get("type") in _FORMATS:
         return {"type": form["type"], **form.get("json_schema", {})}
     name = _word(str(form.get("title") or "answer"))
-    strict = form.get("type") == "object" and _closed(form)
+    strict = form.get("type") == "object" and _is_closed(form)
     return {"type": "json_schema", "name": name, "schema": form, "strict": strict}
 
 
-def _closed(schema: Any) -> bool:
-    """Whether every object says all that it holds, and every key is required."""
+def _is_closed(schema: Any) -> bool:
+    """Return True if every object excludes additional properties and requires all its keys."""
     if isinstance(schema, list):
-        return all(map(_closed, schema))
+        return all(map(_is_closed, schema))
     if not isinstance(schema, dict):
         return True
     held = schema.get("properties", {})
@@ -169,12 +169,12 @@ def _closed(schema: Any) -> bool:
         schema.get("additionalProperties") is not False or set(schema.get("required", ())) != set(held)
     ):
         return False
-    others = [value for name, value in schema.items() if name != "properties"]  # each part once, however deep it is
-    return _LOOSE.isdisjoint(schema) and all(map(_closed, [*held.values(), *others]))
+    others = [value for name, value in schema.items() if name != "properties"]  # visit each part once, at any depth
+    return _LOOSE.isdisjoint(schema) and all(map(_is_closed, [*held.values(), *others]))
 
 
-def called(call: ToolCall) -> dict[str, str]:
-    """A call's name and arguments as the model wrote them, but never as what servers refuse to read again."""
+def call_fields(call: ToolCall) -> dict[str, str]:
+    """Return the name and the arguments of a call. Invalid arguments are encoded again, as servers refuse them."""
     args = call.raw if call.raw.strip() and not call.invalid else json.dumps(call.args, ensure_ascii=False)
     return {"name": _word(call.name), "arguments": args}
 
@@ -194,7 +194,7 @@ _MAGIC = {
 
 
 def media_type(part: ImagePart | FilePart) -> str:
-    """What a part says it is, or what its first bytes say."""
+    """Return the declared media type of a part, or the type of its first bytes."""
     guess = next((kind for magic, kind in _MAGIC.items() if part.data.startswith(magic)), "")
     return part.media_type or guess or ("image/png" if isinstance(part, ImagePart) else "application/octet-stream")
 
@@ -207,29 +207,31 @@ _DATA = re.compile(r"data:([^;,]*)[^,]*;base64,(?=.)", re.IGNORECASE)
 _ADDRESS = re.compile(r"https?://[^/]", re.IGNORECASE)
 
 
-def inline(part: ImagePart | FilePart) -> ImagePart | FilePart:
-    """Return a part whose address holds its bytes as one with these bytes."""
+def inline_media(part: ImagePart | FilePart) -> ImagePart | FilePart:
+    """Return a part with a data URL as a part with bytes."""
     if (found := _DATA.match(part.url)) is None:
         return part
     return replace(part, url="", data=part.url[found.end() :], media_type=part.media_type or found[1])
 
 
-def media_flaw(part: ImagePart | FilePart) -> str:
+def find_media_flaw(part: ImagePart | FilePart) -> str:
     """Return why no server could read a part's bytes, or an empty text."""
     if part.url:
-        known = part.url.isprintable() and _ADDRESS.match(part.url)  # one with the bytes in it is none by now
+        known = part.url.isprintable() and _ADDRESS.match(part.url)  # data URLs were converted before
         return (
-            "" if known else f"{media_name(part)} is at an address that no model reads; use https: or data: in base64"
+            ""
+            if known
+            else f"{describe_media(part)} is at an address that no model reads; use https: or data: in base64"
         )
     try:
         a2b_base64(part.data, strict_mode=True)
     except ValueError:
-        return f"{media_name(part)} is not valid base64; encode its bytes with base64"
+        return f"{describe_media(part)} is not valid base64; encode its bytes with base64"
     return ""
 
 
-def media_name(part: ImagePart | FilePart) -> str:
-    """Return a part as sentences name it: `the file a.zip (application/zip)`."""
+def describe_media(part: ImagePart | FilePart) -> str:
+    """Return a description of a part for messages: `the file a.zip (application/zip)`."""
     name = part.name if isinstance(part, FilePart) and part.name else _shown_url(part.url)
     what = "the picture" if isinstance(part, ImagePart) else "the file"
     return f"{what} {name} ({media_type(part)})" if name else f"{what} ({media_type(part)})"
@@ -240,14 +242,14 @@ def _shown_url(url: str) -> str:
 
 
 def media_note(part: ImagePart | FilePart) -> str:
-    """Return the text that stands for a part of the conversation that a model cannot read."""
-    return f"[{media_name(part)} is not supported by this model]"
+    """Return the text that replaces a part which a model cannot read."""
+    return f"[{describe_media(part)} is not supported by this model]"
 
 
-def check_newest(messages: tuple[Message, ...], refuses: Callable[[Part], str]) -> None:
-    """Refuse a user's message with a part that the model cannot read. Earlier ones are sent with a note instead.
+def check_newest_message(messages: tuple[Message, ...], refuses: Callable[[Part], str]) -> None:
+    """Raise ModelError if the newest user message has a part that the model cannot read.
 
-    So a part that one model could not read never keeps a thread from being continued.
+    Parts of earlier messages are replaced by a note, so that the thread can be continued with any model.
     """
     newest = messages[-1] if messages else None
     if newest is None or newest.role != "user" or isinstance(newest.content, str):
@@ -256,21 +258,21 @@ def check_newest(messages: tuple[Message, ...], refuses: Callable[[Part], str]) 
         raise ModelError(why)
 
 
-# -- what comes back ------------------------------------------------------------------------------------------------
+# -- replies --------------------------------------------------------------------------------------------------------
 
 _AGAIN = re.compile("rate.?limit|server|overload|time.?out|unavailable|capacity|connection", re.IGNORECASE)
 
 
-def count(usage: Mapping[str, Any], key: str, detail: str = "") -> int:
-    """A number of tokens; what is missing, or no number, counts as none."""
+def count_tokens(usage: Mapping[str, Any], key: str, detail: str = "") -> int:
+    """Return a number of tokens; 0 if it is missing or invalid."""
     found = usage.get(key)
     if detail:
         found = found.get(detail) if isinstance(found, dict) else None
     return found if type(found) is int and found > 0 else 0
 
 
-def refused(server: Server, error: Any) -> ModelError:
-    """What a server says is wrong in the middle of its answer."""
+def refusal_error(server: ModelServer, error: Any) -> ModelError:
+    """Return the ModelError for an error inside of a reply."""
     said = error if isinstance(error, dict) else {"message": error, "type": error}
     code = str(said.get("code") or said.get("status") or "")
     status = int(code) if re.fullmatch("[1-5][0-9][0-9]", code) else None
@@ -279,10 +281,10 @@ def refused(server: Server, error: Any) -> ModelError:
     return ModelError(f"{server.name} broke off its answer: {reason}", status=status, retryable=again)
 
 
-def unreadable(server: Server, data: bytes) -> ModelError:
-    start = server.redact(data[:5_000].decode(errors="backslashreplace"))[:100]  # a key is whole before it is cut
+def unreadable_error(server: ModelServer, data: bytes) -> ModelError:
+    start = server.redact(data[:5_000].decode(errors="backslashreplace"))[:100]  # redact first: a cut key stays
     return ModelError(f"{server.name} sent an event that cannot be read: {start!r}; ask again", retryable=True)
 
 
-def cut(server: Server) -> ModelError:
+def truncated_error(server: ModelServer) -> ModelError:
     return ModelError(f"{server.name} broke off before it had finished its answer", retryable=True)

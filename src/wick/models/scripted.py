@@ -1,4 +1,4 @@
-"""Models for tests: one says what it was told to say, one answers by a function. Both remember what they were asked."""
+"""Models for tests: one with scripted replies, one with a reply function. Both record their requests."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from wick.errors import ModelError
 from wick.messages import Message, ToolCall
 from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, Request, TextDelta, Usage
 
-TURN = 100  # pieces of a reply, after which others have a turn
-KEPT = 100  # requests that are remembered: a function may answer for as long as a server runs
+TURN = 100  # deltas of a reply between yields to the event loop
+KEPT = 100  # number of recorded requests, as a server may run for a long time
 
 Reply = str | Message | ToolCall | Sequence[ToolCall] | BaseException
 
-watched: list[Scripted] | None = None  # a test runner's list of the models that one test makes
+watched: list[Scripted] | None = None  # set by a test runner to collect the models of one test
 
 
 class Scripted:
-    """Says what it was told to say, in order, and remembers what it was asked.
+    """A model that returns scripted replies in order, and records its requests.
 
     Each reply is a text, a message, a tool call or several, or an exception. Text is streamed word by word, a tool
     call's arguments in pieces. A test that leaves replies unused fails; `spare=True` allows it.
@@ -38,11 +38,11 @@ class Scripted:
 
     @property
     def unused(self) -> list[Reply]:
-        """The replies that nobody has asked for."""
+        """The replies that were not requested."""
         return [] if self.spare else self.replies[len(self.requests) :]
 
     def check(self) -> None:
-        """Fail if replies are left unused."""
+        """Raise AssertionError if replies are unused."""
         if self.unused:
             raise AssertionError(
                 f"{len(self.unused)} of the {len(self.replies)} scripted replies were not used: {self.unused!r}"
@@ -58,7 +58,7 @@ class Scripted:
 
 
 class FunctionModel:
-    """Answers by a function of the request, which returns what a script could hold; `requests` are the last hundred."""
+    """A model that replies by a function of the request. `requests` holds the last hundred."""
 
     def __init__(self, fn: Callable[[Request], Reply | Awaitable[Reply]], name: str = "function") -> None:
         self.fn = fn
@@ -74,7 +74,7 @@ class FunctionModel:
         for number, delta in enumerate(_deltas(reply, request), 1):
             yield delta
             if number % TURN == 0:
-                await asyncio.sleep(0)  # others first
+                await asyncio.sleep(0)  # yield to other tasks
 
 
 def _deltas(reply: Reply, request: Request) -> Iterator[Delta]:
@@ -112,6 +112,6 @@ def _pieces(index: int, call: ToolCall, size: int = 12) -> Iterator[CallArgs]:
 
 
 def _usage(message: Message, request: Request) -> Usage:
-    """Estimated as everywhere, from what is new, so that a long thread does not slow a test down."""
+    """Return estimated usage, from new messages only, so that long threads stay fast."""
     asked = request.messages[-1].tokens if request.messages else 0
     return Usage(input_tokens=asked, output_tokens=message.tokens)

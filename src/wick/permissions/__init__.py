@@ -1,1 +1,1 @@
-"""Permission rules: the rules, their specifiers, and two independent readers of shell commands."""
+"""Permission rules: the rules, their specifiers, and two independent parsers of shell commands."""

@@ -1,15 +1,15 @@
 """Permission rules: which tools may be used, with which commands, on which files, towards which hosts.
 
-    Bash                        the tool, whatever it is told
+    Bash                        every use of the tool
     Bash(git status)            a command, word for word
     Bash(git log *)             words, and any others in place of the star; `git log:*` is the same
     Read(src/**)                files of the workspace; `/etc/**` begins at the root
     WebFetch(domain:wick.dev)   a host and the hosts below it
     mcp__*, kind:shell(rm *)    all tools with such names; all tools of a kind
 
-A rule that denies or asks is read generously: it counts for every name that a tool has or had, for a command inside of
-others, for what is in a folder. A rule that allows is read narrowly: every part must be covered, and what cannot be
-read is not. Between "it is" and "it is not" there is `maybe`, and whoever asks the user asks then.
+Deny and ask rules match broadly: by every current and former name of a tool, inside of nested commands, and below
+folders. Allow rules match narrowly: every part of a use must be covered, and unparsable parts never are. A match is
+`yes`, `no` or `maybe`. A caller that can ask the user should ask on `maybe`.
 """
 
 from __future__ import annotations
@@ -24,74 +24,74 @@ from typing import Any, Literal, TypeVar
 from wick._internal.aliases import list_tool_aliases, resolve_tool_name
 from wick.constants import RULE_CHARS
 from wick.errors import ConfigError
-from wick.permissions.shell import Script, read
-from wick.permissions.shell_grammar import grammar
+from wick.permissions.shell import Script, parse_script
+from wick.permissions.shell_grammar import load_grammar
 from wick.permissions.shell_lexer import Redirect
-from wick.permissions.specifiers import Files, Host, Met, Place, Words, most
+from wick.permissions.specifiers import CommandPattern, FilePattern, HostPattern, MatchResult, ToolPath, strictest
 from wick.tools import Tool
 
-Type = Literal["deny", "ask", "allow"]
-Given = str | Mapping[str, Any]
+RuleType = Literal["deny", "ask", "allow"]
+RuleSpec = str | Mapping[str, Any]
 
-ONE_FILE = frozenset({"read_file", "write_file", "edit_file"})  # any other tool with a path may go into folders
-FOLDERS = frozenset({"ls", "glob", "grep"})  # and these do
+ONE_FILE = frozenset({"read_file", "write_file", "edit_file"})  # any other tool with a path may search folders
+FOLDERS = frozenset({"ls", "glob", "grep"})  # tools that search folders
 WORKDIRS = ("workdir", "cwd")  # arguments that make a command start elsewhere
 DOMAIN = "domain:"
 
-S = TypeVar("S", Words, Files, Host)
+S = TypeVar("S", CommandPattern, FilePattern, HostPattern)
 
 _TEXT = re.compile(r"(?P<tool>[^\s()|]+)(?:\((?P<specifier>.*)\))?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule, as it was written, with what is said when it decides."""
+    """A permission rule as written, with the message that is shown when it decides."""
 
-    type: Type
+    type: RuleType
     text: str
     tool: str
     specifier: str = ""
     message: str = ""
 
     @property
-    def literal(self) -> bool:
-        """Whether it is about one tool, by its name."""
+    def is_literal(self) -> bool:
+        """Return True if the rule names a single tool, without wildcards or a kind."""
         return not self.tool.startswith("kind:") and not any(sign in self.tool for sign in "*?[")
 
     @property
-    def known(self) -> bool:
-        """Whether every agent may have a rule about this tool, whether it has the tool or not."""
-        return not self.literal or bool(list_tool_aliases(self.tool) - {self.tool})
+    def allows_missing_tool(self) -> bool:
+        """Return True if an agent without this tool may have the rule."""
+        return not self.is_literal or bool(list_tool_aliases(self.tool) - {self.tool})
 
     @property
     def is_host(self) -> bool:
         return self.specifier.startswith(DOMAIN)
 
     @property
-    def words(self) -> Words:
-        """Its specifier, as a pattern over commands."""
-        return _built(Words, self.specifier, self.text)
+    def command_pattern(self) -> CommandPattern:
+        """The specifier as a pattern for commands."""
+        return _build_pattern(CommandPattern, self.specifier, self.text)
 
     @property
-    def files(self) -> Files:
-        return _built(Files, self.specifier, self.text)
+    def file_pattern(self) -> FilePattern:
+        return _build_pattern(FilePattern, self.specifier, self.text)
 
     @property
-    def host(self) -> Host:
-        return _built(Host, self.specifier.removeprefix(DOMAIN).strip(), self.text)
+    def host_pattern(self) -> HostPattern:
+        return _build_pattern(HostPattern, self.specifier.removeprefix(DOMAIN).strip(), self.text)
 
-    def names(self, subject: Subject) -> bool:
-        """Whether it is about a tool; an allow goes by what the tool is called now, not by what it once was."""
+    def names_tool(self, subject: RuleSubject) -> bool:
+        """Return True if the rule is about this tool. Allow rules ignore former names of the tool."""
         if self.tool.startswith("kind:"):
             return bool(subject.kind) and fnmatchcase(subject.kind, self.tool.removeprefix("kind:"))
-        names = subject.now if self.type == "allow" else subject.ever
-        if self.literal:
+        names = subject.current_names if self.type == "allow" else subject.all_names
+        if self.is_literal:
             return self.tool in names or resolve_tool_name(self.tool) in names
         return any(fnmatchcase(name, self.tool) for name in names)
 
 
-def rule(type: Type, given: Given) -> Rule:
-    """The rule that a text, or `{"rule": text, "message": text}`, is; a ConfigError says what is wrong with it."""
+def parse_rule(type: RuleType, given: RuleSpec) -> Rule:
+    """Parse a rule from a text or from `{"rule": text, "message": text}`; raise ConfigError if it is invalid."""
     text, message = given, ""
     if isinstance(given, Mapping):
         if not set(given) <= {"rule", "message"} or not isinstance(given.get("message", ""), str):
@@ -104,50 +104,50 @@ def rule(type: Type, given: Given) -> Rule:
         raise ConfigError(f"the rule {text!r} cannot be read: write Tool or Tool(specifier), as in Bash(git status)")
     made = Rule(type, text.strip(), found["tool"], (found["specifier"] or "").strip(), message)
     if found["specifier"] is not None:
-        _check(made)
+        _check_specifier(made)
     return made
 
 
-def _built(kind: type[S], specifier: str, text: str) -> S:
+def _build_pattern(kind: type[S], specifier: str, text: str) -> S:
     try:
         return kind(specifier)
     except ConfigError as error:
         raise ConfigError(f"the rule {text!r} cannot be used: {error}") from None
 
 
-def _check(made: Rule) -> object:
-    """Find out what is wrong with a specifier while somebody is there to mend it."""
+def _check_specifier(made: Rule) -> object:
+    """Raise ConfigError for an invalid specifier now, not at the first use of a tool."""
     own = resolve_tool_name(made.tool)
     if not made.specifier:
         raise ConfigError(f"the rule {made.text!r} has nothing in its brackets; leave them out to mean every use")
     if own == "execute" or made.tool == "kind:shell":
-        return grammar() and made.words
+        return load_grammar() and made.command_pattern
     if own == "http_request" and not made.is_host:
         raise ConfigError(f"the rule {made.text!r} should name a host, as in WebFetch(domain:example.com)")
     if made.is_host:
-        return made.host
+        return made.host_pattern
     in_files = own in ONE_FILE | FOLDERS or made.tool in ("kind:read", "kind:write")
-    return made.files if in_files else None
+    return made.file_pattern if in_files else None
 
 
-# -- what rules are compared with -----------------------------------------------------------------------------------
+# -- the subject of a rule -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Subject:
-    """A use of a tool, as rules see it."""
+class RuleSubject:
+    """A tool use in the form that rules are matched against."""
 
     name: str
-    now: frozenset[str]  # what the tool is called
-    ever: frozenset[str]  # and what it was called before
+    current_names: frozenset[str]  # names of the tool
+    all_names: frozenset[str]  # current and former names
     kind: str
     args: Mapping[str, Any]
-    workdir: str = ""  # the workspace, where it is known
-    linked: frozenset[str] = field(default=frozenset())  # paths that lead over a link
-    parsed: Script | None = field(default=None, compare=False)  # its command, where that was read before
+    workdir: str = ""  # the workspace, if known
+    linked: frozenset[str] = field(default=frozenset())  # paths that contain a symbolic link
+    parsed: Script | None = field(default=None, compare=False)  # the command, if it was parsed before
 
     @classmethod
-    def of(cls, tool: Tool, args: Mapping[str, Any], called: Iterable[str] = (), **more: Any) -> Subject:
+    def from_use(cls, tool: Tool, args: Mapping[str, Any], called: Iterable[str] = (), **more: Any) -> RuleSubject:
         now = frozenset((tool.name, *list_tool_aliases(tool.name)))
         now |= frozenset(tool.aliases) if tool.name == tool.origin else frozenset()
         ever = now | tool.names | list_tool_aliases(tool.origin) | frozenset(called)
@@ -155,80 +155,84 @@ class Subject:
 
     @property
     def command(self) -> str | None:
-        shell = self.kind == "shell" or "execute" in self.ever
-        return self._text("command") if shell else None
+        shell = self.kind == "shell" or "execute" in self.all_names
+        return self._text_arg("command") if shell else None
 
     @property
     def path(self) -> str | None:
-        path = self._text("path")
-        if "glob" in self.ever and (self._text("pattern") or "").startswith("/"):
-            return "."  # an absolute pattern is one over the whole workspace, wherever the search begins
-        return "." if not path and not FOLDERS.isdisjoint(self.ever) else path
+        path = self._text_arg("path")
+        if "glob" in self.all_names and (self._text_arg("pattern") or "").startswith("/"):
+            return "."  # an absolute pattern searches the whole workspace, whatever the path
+        return "." if not path and not FOLDERS.isdisjoint(self.all_names) else path
 
     @property
     def url(self) -> str | None:
-        return self._text("url")
+        return self._text_arg("url")
 
-    def _text(self, name: str) -> str | None:
+    def _text_arg(self, name: str) -> str | None:
         value = self.args.get(name)
         return value if isinstance(value, str) else None
 
     @cached_property
     def script(self) -> Script:
-        """What its command would run."""
+        """The parsed command."""
         if self.parsed is not None:
             return self.parsed
         folder = next((value for name in WORKDIRS if (value := self.args.get(name))), None)
-        return read(self.command or "", moved=folder is not None, folder=folder if isinstance(folder, str) else "")
+        return parse_script(
+            self.command or "", moved=folder is not None, folder=folder if isinstance(folder, str) else ""
+        )
 
     @property
-    def place(self) -> Place:
+    def tool_path(self) -> ToolPath:
         path = self.path or ""
-        return Place(path, self.workdir, path in self.linked)
+        return ToolPath(path, self.workdir, path in self.linked)
 
     def paths(self) -> list[str]:
-        """Every path that a rule may be compared with."""
+        """Return every path that a rule may be matched against."""
         if self.command is not None:
-            return [redirect.target.text for redirect in self.script.redirects if redirect.file]
+            return [redirect.target.text for redirect in self.script.redirects if redirect.is_file]
         return [self.path] if self.path else []
 
-    def redirected(self, redirect: Redirect) -> Subject:
-        """A redirection, as the use of a file tool that it amounts to."""
+    def as_file_use(self, redirect: Redirect) -> RuleSubject:
+        """Return a redirection as the equivalent use of a file tool."""
         name = "write_file" if redirect.writes else "read_file"
         names = frozenset((name, *list_tool_aliases(name)))
         kind = "write" if redirect.writes else "read"
-        return Subject(name, names, names, kind, {"path": redirect.target.text}, self.workdir, self.linked)
+        return RuleSubject(name, names, names, kind, {"path": redirect.target.text}, self.workdir, self.linked)
 
 
-def met(rule: Rule, subject: Subject) -> Met:
-    """Whether a rule that denies or asks is about this use."""
-    if rule.names(subject):
-        found = _specified(rule, subject)
+def match_rule(rule: Rule, subject: RuleSubject) -> MatchResult:
+    """Match a deny or ask rule against a tool use."""
+    if rule.names_tool(subject):
+        found = _match_specifier(rule, subject)
         if found != "no":
             return found
     if subject.command is None:
         return "no"
-    return most(_redirect_met(rule, subject, redirect) for redirect in subject.script.redirects if redirect.file)
+    return strictest(
+        _match_redirect(rule, subject, redirect) for redirect in subject.script.redirects if redirect.is_file
+    )
 
 
-def _redirect_met(rule: Rule, subject: Subject, redirect: Redirect) -> Met:
-    file = subject.redirected(redirect)
-    if not rule.names(file):
+def _match_redirect(rule: Rule, subject: RuleSubject, redirect: Redirect) -> MatchResult:
+    file = subject.as_file_use(redirect)
+    if not rule.names_tool(file):
         return "no"
-    return _specified(rule, file) if redirect.target.fixed else "maybe"
+    return _match_specifier(rule, file) if redirect.target.fixed else "maybe"
 
 
-def _specified(rule: Rule, subject: Subject) -> Met:
+def _match_specifier(rule: Rule, subject: RuleSubject) -> MatchResult:
     if not rule.specifier:
         return "yes"
     if rule.is_host:
         if subject.url is not None:
-            return rule.host.met(subject.url)
+            return rule.host_pattern.matches(subject.url)
     elif subject.command is not None:
-        return rule.words.met(subject.script)
+        return rule.command_pattern.matches(subject.script)
     elif subject.path is not None:
-        return rule.files.met(subject.place, one_file=not ONE_FILE.isdisjoint(subject.now))
-    if not rule.literal:
+        return rule.file_pattern.matches(subject.tool_path, one_file=not ONE_FILE.isdisjoint(subject.current_names))
+    if not rule.is_literal:
         return "maybe" if subject.kind == "shell" and not rule.is_host else "no"
     raise ConfigError(
         f"the rule {rule.text!r} cannot be compared with what {rule.tool} is told: "
@@ -236,40 +240,42 @@ def _specified(rule: Rule, subject: Subject) -> Met:
     )
 
 
-def allowing(rules: Sequence[Rule], subject: Subject) -> list[Rule]:
-    """The rules that together allow a use; none if they do not."""
+def find_allowing_rules(rules: Sequence[Rule], subject: RuleSubject) -> list[Rule]:
+    """Return the rules that together allow a use, or an empty list."""
     rules = [rule for rule in rules if rule.type == "allow"]
-    named = [rule for rule in rules if rule.names(subject)]
+    named = [rule for rule in rules if rule.names_tool(subject)]
     whole = [rule for rule in named if not rule.specifier]
     if whole:
         return whole[:1]
     if subject.command is not None:
-        return _script_allowed(rules, named, subject)
+        return _find_script_rules(rules, named, subject)
     return [rule for rule in named if _covers(rule, subject)][:1]
 
 
-def _covers(rule: Rule, subject: Subject) -> bool:
-    """Whether a rule allows all that a use of a file or a host may reach."""
+def _covers(rule: Rule, subject: RuleSubject) -> bool:
+    """Return True if a rule allows every file or host that the use may reach."""
     if rule.is_host:
-        return subject.url is not None and rule.host.covers(subject.url)
-    return subject.path is not None and rule.files.covers(subject.place, folder=not FOLDERS.isdisjoint(subject.ever))
+        return subject.url is not None and rule.host_pattern.covers(subject.url)
+    return subject.path is not None and rule.file_pattern.covers(
+        subject.tool_path, folder=not FOLDERS.isdisjoint(subject.all_names)
+    )
 
 
-def _script_allowed(rules: Sequence[Rule], named: Sequence[Rule], subject: Subject) -> list[Rule]:
-    """Every command needs a rule, every file that it reads from or writes to needs one, and nothing may be hidden."""
+def _find_script_rules(rules: Sequence[Rule], named: Sequence[Rule], subject: RuleSubject) -> list[Rule]:
+    """Return the rules that allow a script: one for each command and each redirected file. Opaque scripts have none."""
     script, used = subject.script, list[list[Rule]]()
     if script.opaque or not script.commands:
         return []
     for command in script.commands:
-        if command.needs:
-            used.append([rule for rule in named if not rule.is_host and rule.words.covers(command)])
+        if command.needs_rule:
+            used.append([rule for rule in named if not rule.is_host and rule.command_pattern.covers(command)])
     for redirect in script.redirects:
-        if redirect.file:
-            used.append(allowing(rules, subject.redirected(redirect)) if redirect.target.fixed else [])
+        if redirect.is_file:
+            used.append(find_allowing_rules(rules, subject.as_file_use(redirect)) if redirect.target.fixed else [])
     return list(dict.fromkeys(found[0] for found in used)) if all(used) else []
 
 
-# -- a ready set ----------------------------------------------------------------------------------------------------
+# -- policies -------------------------------------------------------------------------------------------------------
 
 _REFUSED = "Command blocked by policy"
 _SYSTEM = "/ /bin /boot /dev /etc /home /lib /lib64 /opt /proc /root /sbin /sys /usr /var".split()
@@ -282,7 +288,7 @@ _DESTRUCTIVE = (
     *("sudo *", "su *", "doas *", "pkexec *", "runuser *", "chroot *", "nsenter *", "setcap *", "visudo *"),
     *("passwd *", "useradd *", "userdel *", "usermod *", "insmod *", "rmmod *", "modprobe *", "iptables *", "nft *"),
 )
-SHELL_POLICY: tuple[Given, ...] = tuple(
+SHELL_POLICY: tuple[RuleSpec, ...] = tuple(
     {"rule": f"kind:shell({command})", "message": _REFUSED} for command in _DESTRUCTIVE
 )
-POLICIES: Mapping[str, tuple[Given, ...]] = {"shell": SHELL_POLICY}
+POLICIES: Mapping[str, tuple[RuleSpec, ...]] = {"shell": SHELL_POLICY}

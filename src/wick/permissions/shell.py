@@ -1,9 +1,9 @@
 """Static analysis of shell commands: the programs they run and the files they write.
 
-    script = read("timeout 60 make test > log")
+    script = parse_script("timeout 60 make test > log")
     script.commands      timeout 60 make test · make test
     script.redirects     log, which is written
-    script.opaque        why it cannot be known in full; nothing here
+    script.opaque        reasons why the analysis is incomplete; none here
 
 Two parsers read a command: `shell_syntax`, which is linear and knows where bash and dash differ, and `shell_grammar`,
 which uses tree-sitter. Where they do not agree word for word, the script has a command with an unknown name. A command
@@ -28,8 +28,8 @@ from wick.constants import (
     SHELL_WRAPPED,
 )
 from wick.permissions.inline_code import is_plain_awk, is_plain_sed
-from wick.permissions.shell_grammar import UNKNOWN, look
-from wick.permissions.shell_lexer import Redirect, Unclear, Word, Words, is_assignment, lex
+from wick.permissions.shell_grammar import UNKNOWN, scan_text
+from wick.permissions.shell_lexer import Redirect, UnclearCommand, Word, Words, is_assignment, lex
 from wick.permissions.shell_programs import (
     CALCULATE,
     CHANGES,
@@ -53,30 +53,29 @@ from wick.permissions.shell_programs import (
     Interpreter,
     Wrapper,
     can_run,
+    can_tar_run,
     explain_git,
     find_interpreter,
     is_opener,
     is_shell,
     names_program,
-    runs_from_tar,
 )
-from wick.permissions.shell_syntax import Budget, Parsed, SimpleCommand, parse
+from wick.permissions.shell_syntax import ParseBudget, ParsedScript, SimpleCommand, parse
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
-    """One simple command, or the command inside of another. `needs` says that it must be allowed by itself.
+class ShellCommand:
+    """A simple command, or a command inside of another. `needs_rule` says that it must be allowed by itself.
 
-    A `foreign` command is that of a program about which nothing is known: it may run what its words, from `mentions`
-    on, speak of.
+    A `foreign` command runs an unknown program, which may run any program named in its `mentions`.
     """
 
     words: Words
-    needs: bool = True
+    needs_rule: bool = True
     foreign: bool = False
     mentions: frozenset[str] = frozenset()
     texts: frozenset[str] = frozenset()  # its fixed words, also as paths
-    loose: Words = ()  # its words that may become, or lead to, something else
+    loose: Words = ()  # words that may expand or resolve to something else
 
     def __str__(self) -> str:
         return " ".join(word.text for word in self.words)
@@ -84,33 +83,33 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What was read of a command. Anything in `opaque` means that more may happen than can be seen."""
+    """The analysis of a command. Entries in `opaque` are reasons why it may do more than was found."""
 
-    commands: tuple[Command, ...]
+    commands: tuple[ShellCommand, ...]
     redirects: tuple[Redirect, ...] = ()
     opaque: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()  # absolute folders that it changes to
-    lost: bool = False  # it changes to a folder that is not known
+    lost: bool = False  # it changes to an unknown folder
     names: frozenset[str] = frozenset()  # of its programs, with and without their folders
-    unnamed: tuple[Command, ...] = ()  # commands whose program is not certain
-    mentions: frozenset[str] = frozenset()  # names in the words of programs about which nothing is known
+    unnamed: tuple[ShellCommand, ...] = ()  # commands whose program is unknown
+    mentions: frozenset[str] = frozenset()  # names in the arguments of unknown programs
 
 
 @lru_cache(maxsize=64)
-def read(command: str, moved: bool = False, folder: str = "") -> Script:
-    """Read a command; what cannot be read is not an error, but opaque. `moved`: it does not start in the workspace.
+def parse_script(command: str, moved: bool = False, folder: str = "") -> Script:
+    """Parse and analyse a command. Unparsable parts are not errors, but `opaque`.
 
-    `folder` is where it starts then, if that is known.
+    `moved` says that it starts outside of the workspace; `folder` is its working directory then, if known.
     """
     reader = _Reader()
     try:
-        reader.text(command)
-        reader.check_written()
+        reader.read_text(command)
+        reader.check_written_files()
     except RecursionError:
         reader.hide("it is too long or too deep to be read")
     if moved:
-        reader.check_places()
-        reader.move(Word(folder) if folder else None)
+        reader.check_relative_paths()
+        reader.enter_folder(Word(folder) if folder else None)
     commands = tuple(reader.examine(command) for command in dict.fromkeys(reader.commands))
     fixed = [command.words[0].text.casefold() for command in commands if command.words[0].fixed]
     return Script(
@@ -125,16 +124,16 @@ def read(command: str, moved: bool = False, folder: str = "") -> Script:
     )
 
 
-LOOSE = "…"  # among mentions: words that are not known
+LOOSE = "…"  # among mentions: unknown words
 _SETS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[[^\]]*\])?\+?=")
 _COUNTS = re.compile(r"%[^%A-Za-z]*n")  # printf sets a variable
 _TOKENS = re.compile(r"[\w.+-]+")
-_CODED = re.compile(r"[;&|`$<>()'\"\\\n]")  # signs that a shell, or make, acts on
+_CODED = re.compile(r"[;&|`$<>()'\"\\\n]")  # characters that a shell or make interprets
 _SQLITE_FLAG = re.compile(
     r"--?(?:no)?(?:headers?|csv|json|line|column|batch|bail|readonly|box|table|markdown|html|list|ascii|quote|echo|version)"
 )
 _QUOTES = re.compile(r"['\"\\]")
-_IMPLICIT = {  # files that programs run without being told their names
+_IMPLICIT = {  # files that programs run without naming them
     "python": re.compile(r".*\.(?:py|pth|zip|so)"),
     "node": re.compile(r".*\.(?:js|mjs|cjs|ts|node)|package\.json"),
     "ruby": re.compile(r".*\.rb|gemfile|rakefile"),
@@ -162,39 +161,39 @@ def simplify(path: str) -> str:
             parts.append(part)
     if parts[0] == "." and len(parts) > 1:
         parts = parts[1:]
-    if parts[:2] == ["", "proc"] and "root" in parts[2:]:  # the root of a process is a root
+    if parts[:2] == ["", "proc"] and "root" in parts[2:]:  # /proc/<pid>/root is the root of a file system
         parts = ["", *parts[len(parts) - parts[::-1].index("root") :]]
     return "/".join(parts) or "/"
 
 
 @dataclass(slots=True)
 class _Reader:
-    """Collects what a text, and the texts inside of it, would run."""
+    """Collects the commands of a text and of the texts nested in it."""
 
-    commands: list[Command] = field(default_factory=list)
+    commands: list[ShellCommand] = field(default_factory=list)
     redirects: list[Redirect] = field(default_factory=list)
     opaque: list[str] = field(default_factory=list)
-    inputs: list[str] = field(default_factory=list)  # texts that commands are fed with
+    inputs: list[str] = field(default_factory=list)  # texts on the stdin of commands
     folders: list[str] = field(default_factory=list)
-    files: list[str] = field(default_factory=list)  # that are run
+    files: list[str] = field(default_factory=list)  # files that are run
     lost: bool = False
-    fed: bool = False  # a shell among them reads such a text
-    coded: bool = False  # a variable has a value with signs of a shell
-    depth: int = 0  # of commands in commands
-    nested: int = 0  # of texts in texts
+    fed: bool = False  # a shell reads its stdin
+    coded: bool = False  # a variable has a value with shell syntax
+    depth: int = 0  # nesting of commands
+    nested: int = 0  # nesting of texts
     texts: int = 0
     words: int = 0
     loose: int = 0
-    budget: Budget = field(default_factory=Budget)
+    budget: ParseBudget = field(default_factory=ParseBudget)
 
-    def text(self, text: str) -> None:
-        """Take in a text, by what all readers see in it."""
+    def read_text(self, text: str) -> None:
+        """Analyse a text with all parsers."""
         self.texts += 1
         if len(text) > SHELL_CHARS or self.nested >= SHELL_NESTING or self.texts > SHELL_TEXTS:
             return self.hide("it is too long or too deep to be read")
         self.nested += 1
-        moved, parsed = self._moves(), parse(text, self.budget)
-        self._take(parsed)
+        moved, parsed = self._changes_folder(), parse(text, self.budget)
+        self._add_parsed(parsed)
         if parsed.problem:
             self.opaque.append(parsed.problem)
             self.hide(parsed.problem)
@@ -203,16 +202,16 @@ class _Reader:
         self._finish(moved)
         self.nested -= 1
 
-    def _take(self, parsed: Parsed) -> None:
+    def _add_parsed(self, parsed: ParsedScript) -> None:
         for row in parsed.commands:
             self.redirects += row.redirects
             self.inputs += [word.text for word in row.inputs]
             for name, value in row.assigned:
                 self.opaque.append("it sets a variable")
-                self._assigned(name, value)
-            self.simple(tuple(row.words), row)
+                self._check_assignment(name, value)
+            self.add_simple_command(tuple(row.words), row)
         for name in parsed.loops:
-            self._assigned(name, None)
+            self._check_assignment(name, None)
         for reason in parsed.hidden:
             self.hide(reason)
         if parsed.functions:
@@ -220,54 +219,62 @@ class _Reader:
         if parsed.arithmetic and parsed.literal_code:
             self.hide("it calculates with a text")
 
-    def _compare(self, text: str, parsed: Parsed) -> None:
-        """Compare what was parsed with what the grammar sees, and with the reader of plain commands."""
-        seen = look(text)
+    def _compare(self, text: str, parsed: ParsedScript) -> None:
+        """Compare the parser's commands with those of the tree-sitter grammar and of the lexer."""
+        seen = scan_text(text)
         self.opaque += seen.opaque
         self.redirects += seen.redirects
         for reason, shown in seen.hidden:
             self.hide(reason, shown)
-        mine, others = _known(parsed.simple), _known(seen.commands)
+        mine, others = _comparable_words(parsed.simple), _comparable_words(seen.commands)
         try:
             lexed = lex(text).commands
-        except Unclear as unclear:
+        except UnclearCommand as unclear:
             self.opaque.append(str(unclear))
         else:
-            if _known(lexed) != mine:
-                others = _known(lexed)
+            if _comparable_words(lexed) != mine:
+                others = _comparable_words(lexed)
         if mine != others and not seen.hidden:
             self.hide("it can be read in two ways")
         if mine != others:
             for words in seen.commands:
-                self.simple(words)
+                self.add_simple_command(words)
 
     def _finish(self, moved: bool) -> None:
-        """See to what can only be said of a text as a whole."""
+        """Run the checks that need the whole text."""
         if any(redirect.target.text.startswith(("/dev/tcp/", "/dev/udp/")) for redirect in self.redirects):
             self.opaque.append("it opens a connection")
         if self.fed:
             self._read_inputs()
-        if self._moves() and not moved:
-            self.check_places()
+        if self._changes_folder() and not moved:
+            self.check_relative_paths()
 
-    def _moves(self) -> bool:
-        return self.lost or bool(self.folders) or any(_base(command.words[0]) in MOVES for command in self.commands)
+    def _changes_folder(self) -> bool:
+        return (
+            self.lost
+            or bool(self.folders)
+            or any(_program_name(command.words[0]) in MOVES for command in self.commands)
+        )
 
-    def check_places(self) -> None:
-        """After a `cd`, a path that does not begin at the root is another one."""
-        paths = [redirect.target.text for redirect in self.redirects if redirect.file]
+    def check_relative_paths(self) -> None:
+        """Mark the script as opaque if it uses relative paths after a `cd`."""
+        paths = [redirect.target.text for redirect in self.redirects if redirect.is_file]
         paths += [command.words[0].text for command in self.commands if "/" in command.words[0].text]
         if any(not path.startswith("/") for path in paths):
             self.opaque.append("it names a path after going to another folder")
 
-    def check_written(self) -> None:
-        """A file that is run and, in the same command, written, may contain anything."""
-        written = {_base(redirect.target) for redirect in self.redirects if redirect.writes and redirect.file}
-        loose = any(not row.target.fixed and not row.target.tail for row in self.redirects if row.writes and row.file)
+    def check_written_files(self) -> None:
+        """Hide a script that runs a file which it may write itself."""
+        written = {
+            _program_name(redirect.target) for redirect in self.redirects if redirect.writes and redirect.is_file
+        }
+        loose = any(
+            not row.target.fixed and not row.target.tail for row in self.redirects if row.writes and row.is_file
+        )
         fetched, named, created = set[str](), set[str](), {*written}
         for command in self.commands:
-            name = _base(command.words[0])
-            others = {_base(word) for word in command.words[1:]} if name not in LOOKS else set[str]()
+            name = _program_name(command.words[0])
+            others = {_program_name(word) for word in command.words[1:]} if name not in LOOKS else set[str]()
             fetched |= others if name in FETCHES else set()
             runs = (
                 is_shell(name)
@@ -284,9 +291,9 @@ class _Reader:
                 named |= {part for word in command.words[1:] for part in _name_parts(word, name)}
         if self.files and loose:
             return self.hide("it runs a file, and writes one that is not known")
-        names = {_base(command.words[0]) for command in self.commands}
-        paths = {_base(command.words[0]) for command in self.commands if "/" in command.words[0].text}
-        ran = {_base(Word(file)) for file in self.files}
+        names = {_program_name(command.words[0]) for command in self.commands}
+        paths = {_program_name(command.words[0]) for command in self.commands if "/" in command.words[0].text}
+        ran = {_program_name(Word(file)) for file in self.files}
         if (names | ran) & (written | fetched) or (paths | ran) & named:
             self.hide("it runs a file that it may write")
         for name in names:
@@ -296,11 +303,11 @@ class _Reader:
                 self.hide("it writes a file that one of its programs may run")
 
     def hide(self, reason: str, shown: str = "…") -> None:
-        """Something may be run that cannot be seen."""
+        """Add a command with an unknown name, for something that cannot be analysed."""
         self.opaque.append(reason)
-        self.commands.append(Command((Word(shown, fixed=False),)))
+        self.commands.append(ShellCommand((Word(shown, fixed=False),)))
 
-    def _add(self, command: Command) -> bool:
+    def _add(self, command: ShellCommand) -> bool:
         """Record a command; return False if there are too many."""
         self.words += len(command.words)
         unsure = sum(not word.fixed for word in command.words)
@@ -311,8 +318,8 @@ class _Reader:
         self.commands.append(command)
         return True
 
-    def examine(self, command: Command) -> Command:
-        """Return the command with what rules compare it by, so that each rule needs no pass over its words."""
+    def examine(self, command: ShellCommand) -> ShellCommand:
+        """Return the command with its words indexed for rules, so that rules need no pass over the words."""
         texts = {word.text for word in command.words[1:] if word.fixed}
         texts |= {simplify(text.casefold()) for text in texts if "/" in text}
         strays = self.lost or bool(self.folders)
@@ -328,15 +335,17 @@ class _Reader:
 
     # -- simple commands --------------------------------------------------------------------------------------------
 
-    def simple(self, words: Words, row: SimpleCommand | None = None) -> None:
-        """Take in a simple command, and what it runs in turn."""
+    def add_simple_command(self, words: Words, row: SimpleCommand | None = None) -> None:
+        """Add a simple command and the commands that it runs in turn."""
         if not words:
             return
         if self.depth > SHELL_WRAPPED:
             return self.hide("it is too long or too deep to be read")
-        place, name = len(self.commands), _base(words[0])
+        place, name = len(self.commands), _program_name(words[0])
         foreign = name not in INERT
-        if not self._add(Command(words, foreign=foreign, mentions=_mentioned(name, words) if foreign else frozenset())):
+        if not self._add(
+            ShellCommand(words, foreign=foreign, mentions=_mentioned_names(name, words) if foreign else frozenset())
+        ):
             return
         if not words[0].fixed and not words[0].tail:
             self.opaque.append("the name of a command is not plain")
@@ -344,95 +353,99 @@ class _Reader:
         if not words[0].fixed:
             self.opaque.append("the name of a command is not plain")
         self.depth += 1
-        stands = self._within(name, words, row)
+        stands = self._add_inner(name, words, row)
         self.depth -= 1
         if stands and words[0].text == name:
-            self.commands[place] = replace(self.commands[place], needs=False)
+            self.commands[place] = replace(self.commands[place], needs_rule=False)
 
-    def _within(self, name: str, words: Words, row: SimpleCommand | None) -> bool:
-        """Take in what a command runs in turn; return True if that is all it does."""
+    def _add_inner(self, name: str, words: Words, row: SimpleCommand | None) -> bool:
+        """Add the commands that a command runs; return True if it does nothing else."""
         interpreter = find_interpreter(name)
         if name in WRAPPERS:
-            return self._wrapped(name, WRAPPERS[name], words, row) and not WRAPPERS[name].own
+            return self._add_wrapped(name, WRAPPERS[name], words, row) and not WRAPPERS[name].own
         if is_shell(name):
-            return self._shell(words)
+            return self._add_shell(words)
         if is_opener(name):
-            self._somewhere(words, f"{name} runs another command")
+            self._add_candidates(words, f"{name} runs another command")
         elif interpreter is not None:
-            self._interpreter(*interpreter, words, row)
+            self._check_interpreter(*interpreter, words, row)
         elif name in _SPECIAL:
             _SPECIAL[name](self, words)
         elif name in COMMANDED:
-            self.hide(f"{name} may run what is not seen here")
+            self.hide(f"{name} may run programs that are not visible here")
         elif name in DATABASES:
-            self._database(name, words)
+            self._check_database(name, words)
         else:
-            self._builtin(name, words)
-            self._look_inside(name, words)
-        self._options(name, words)
+            self._check_builtin(name, words)
+            self._add_unknown_program(name, words)
+        self._check_options(name, words)
         return False
 
-    def _look_inside(self, name: str, words: Words) -> None:
-        """Take in the shell or the interpreter that a program about which nothing is known is given."""
+    def _add_unknown_program(self, name: str, words: Words) -> None:
+        """Add the shell or interpreter among the arguments of an unknown program."""
         texts = {word.text for word in words[1:3]}
         if name in INERT or (name in VERBS and texts & _INSTALLS):
             return
         at = next((at for at in range(1, len(words)) if _runs_code(words[at])), None)
         if at is not None and not words[at - 1].text.startswith("--"):
-            self.simple(words[at:])
+            self.add_simple_command(words[at:])
 
-    def _options(self, name: str, words: Words) -> None:
+    def _check_options(self, name: str, words: Words) -> None:
         if name == "crontab" and [word.text for word in words[1:]] == ["-l"]:
             return
         if any(names_program(name, word.text) for word in words[1:]):
-            self._somewhere(words, f"an option of {name} runs a program")
+            self._add_candidates(words, f"an option of {name} runs a program")
             self.hide(f"an option of {name} runs a program")
         if name in ("make", "gmake") and (
             self.coded or any(_CODED.search(word.text.partition("=")[2]) for word in words[1:] if word.fixed)
         ):
             self.hide("a variable of make may run a program")
-        if name in ("make", "gmake") and any(_is_stream(word) for word in _values(words, "f", "--file", "--makefile")):
+        if name in ("make", "gmake") and any(
+            _is_stream(word) for word in _option_values(words, "f", "--file", "--makefile")
+        ):
             self.hide("make reads its commands from elsewhere")
 
-    def _wrapped(self, name: str, wrapper: Wrapper, words: Words, row: SimpleCommand | None) -> bool:
-        """Take in the command inside; whether it stands for the whole."""
+    def _add_wrapped(self, name: str, wrapper: Wrapper, words: Words, row: SimpleCommand | None) -> bool:
+        """Add the wrapped command; return True if a rule for it covers the wrapper."""
         if name == "command" and len(words) > 1 and words[1].text in ("-v", "-V"):
-            return False  # only says where a command is
-        at = wrapper.inner(words)
+            return False  # only prints the path of a command
+        at = wrapper.find_inner(words)
         if name == "env" and at is not None and at < len(words) and words[at].text == "-":
             at += 1
         while at is not None and wrapper.sets and at < len(words) and _SETS.match(words[at].text):
             self.opaque.append("it sets a variable")
-            self._assigned(words[at].text.partition("=")[0], Word(words[at].text.partition("=")[2], words[at].fixed))
+            self._check_assignment(
+                words[at].text.partition("=")[0], Word(words[at].text.partition("=")[2], words[at].fixed)
+            )
             at += 1
         if at is None or (name == "time" and at < len(words) and words[at].text in KEYWORDS):
-            self._somewhere(words, f"the options of {name} are not plain")
+            self._add_candidates(words, f"the options of {name} are not plain")
             self.hide(f"the options of {name} are not plain")
             return False
         if at >= len(words):
-            return name == "xargs"  # which then only says what it was given
-        inner = _fed(words[1:at], words[at:]) if name == "xargs" else words[at:]
-        self.simple(inner, None if name == "xargs" else row)
+            return name == "xargs"  # then it only prints its arguments
+        inner = _xargs_command(words[1:at], words[at:]) if name == "xargs" else words[at:]
+        self.add_simple_command(inner, None if name == "xargs" else row)
         return True
 
-    def _somewhere(self, words: Words, reason: str) -> None:
-        """A command begins with one of these words, or is in one of them."""
+    def _add_candidates(self, words: Words, reason: str) -> None:
+        """Add a command for each word, as any of them may start or contain one."""
         self.opaque.append(reason)
         for at in range(1, len(words)):
-            if not self._add(Command(words[at:])):
+            if not self._add(ShellCommand(words[at:])):
                 return
             if _runs_code(words[at]):
-                self.simple(words[at:])
+                self.add_simple_command(words[at:])
                 continue
             text = words[at].text
             if words[at].fixed and re.search(r"[\s'\"\\]", text):  # su -c, watch
-                self.text(re.sub(r"^(-\w|--[\w-]+=)", "", text))
+                self.read_text(re.sub(r"^(-\w|--[\w-]+=)", "", text))
             elif words[at].fixed and re.match(r"-\w[\w./]|--[\w-]+=", text):  # env -Sevil, --exec=evil
-                self._add(Command((Word(re.sub(r"^(-\w|--[\w-]+=)", "", text)), *words[at + 1 :])))
+                self._add(ShellCommand((Word(re.sub(r"^(-\w|--[\w-]+=)", "", text)), *words[at + 1 :])))
 
-    def find(self, words: Words) -> None:
+    def check_find(self, words: Words) -> None:
         if any(not word.fixed and (not word.glob or word.text[0] in "*?[-") for word in words[1:]):
-            self.hide("what find is told is not plain")  # a file may be named -exec
+            self.hide("the arguments of find are not plain")  # a file may be named -exec
         starts = list[str]()
         for word in words[1:]:
             if word.text.startswith(("-", "(", "!")):
@@ -444,28 +457,29 @@ class _Reader:
             if words[at].text not in FINDS:
                 at += 1
                 continue
-            end = next((end for end in range(at + 1, len(words)) if _ends(words, end)), None)
+            end = next((end for end in range(at + 1, len(words)) if _ends_exec(words, end)), None)
             if end is None:
-                return self._somewhere(words, "what find runs has no end")
+                return self._add_candidates(words, "the command of find has no end")
             if words[at].text.endswith("dir"):
                 self.lost = self.lost or not inside
             plain = inside and words[at + 1 : at + 2] and "{}" not in words[at + 1].text
             inner = [
-                _found(word) if plain and word.text == "{}" else _loose(word, "{}") for word in words[at + 1 : end]
+                _find_result(word) if plain and word.text == "{}" else _mark_replaced(word, "{}")
+                for word in words[at + 1 : end]
             ]
-            self.simple(tuple(inner))
+            self.add_simple_command(tuple(inner))
             at = end + 1
 
     # -- shells and interpreters ------------------------------------------------------------------------------------
 
-    def _shell(self, words: Words) -> bool:
-        """Take in what another shell is told to run; whether that is the whole of it."""
+    def _add_shell(self, words: Words) -> bool:
+        """Add the commands that another shell runs; return True if it runs nothing else."""
         at, letters = 1, ""
         while at < len(words) and re.match(r"[-+].", words[at].text):
             if not re.fullmatch(r"-[a-np-rt-z]+", words[at].text):  # -o and -O take a word, -s reads, others are long
                 if words[at].text in ("--version", "--help"):
                     return False
-                self._somewhere(words, "a shell is started with options of its own")
+                self._add_candidates(words, "a shell is started with options of its own")
                 self.hide("a shell is started with options of its own")
                 self.fed = True
                 return False
@@ -475,32 +489,32 @@ class _Reader:
             plain = words[0].text in PLAIN_SHELLS and set(letters) <= set("ceux")
             if not plain:
                 self.opaque.append("it starts another kind of shell")
-                if _base(words[0]) not in PLAIN_SHELLS or not set(letters) <= set("celux"):
+                if _program_name(words[0]) not in PLAIN_SHELLS or not set(letters) <= set("celux"):
                     self.hide("it starts another kind of shell")
-            return self._code(words[at : at + 1]) and plain
+            return self._add_code(words[at : at + 1]) and plain
         if at >= len(words) or not all(word.fixed for word in words[: at + 1]) or _is_stream(words[at]):
             self.hide("a shell reads its commands from elsewhere")
             self.fed = True
         else:
             self.files.append(words[at].text)
-            self._add(Command(words[at:], needs=False))  # the file is a program as well
+            self._add(ShellCommand(words[at:], needs_rule=False))  # the file is a program as well
         return False
 
     def _read_inputs(self) -> None:
         inputs, self.inputs, self.fed = self.inputs, [], False
         for text in inputs:
-            self.text(text)
+            self.read_text(text)
 
-    def _code(self, words: Words) -> bool:
+    def _add_code(self, words: Words) -> bool:
         if not words or not all(word.fixed for word in words):
             self.hide("it runs a text that is not plain")
             return False
-        self.text(" ".join(word.text for word in words))
+        self.read_text(" ".join(word.text for word in words))
         return True
 
-    def _interpreter(self, language: str, how: Interpreter, words: Words, row: SimpleCommand | None) -> None:
-        """Take in the code that an interpreter is given, the file that it runs, or that it reads its input."""
-        at, silent, reason = 1, False, f"{language} may run what is not seen here"
+    def _check_interpreter(self, language: str, how: Interpreter, words: Words, row: SimpleCommand | None) -> None:
+        """Check the code, the script file or the stdin that an interpreter runs."""
+        at, silent, reason = 1, False, f"{language} may run programs that are not visible here"
         if language == "perl" and any("|" in word.text for word in words[1:]):  # it runs files of such names
             return self.hide(reason)
         while at < len(words) and words[at].text.startswith("-") and words[at].text != "-":
@@ -545,7 +559,7 @@ class _Reader:
                 return self.hide(reason)
         if at < len(words):
             self.files.append(words[at].text)
-            self._add(Command(words[at:], needs=False))
+            self._add(ShellCommand(words[at:], needs_rule=False))
             return None if not _is_stream(words[at]) else self.hide(reason)
         if silent and len(words) == 2:
             return None
@@ -553,17 +567,17 @@ class _Reader:
         plain = len(texts) == 1 and texts[0].fixed and how.plain(texts[0].text)
         return None if plain else self.hide(reason)
 
-    def awk(self, words: Words) -> None:
+    def check_awk(self, words: Words) -> None:
         at = 1
         while at < len(words) and words[at].text.startswith("-") and len(words[at].text) > 1:
             text = words[at].text
             if not re.match(r"-[Fv]|--version$|--csv$", text):
-                return self.hide("awk may run what is not seen here")
+                return self.hide("awk may run programs that are not visible here")
             at += 2 if text in ("-F", "-v") else 1
         if at < len(words) and not (words[at].fixed and is_plain_awk(words[at].text)):
-            self.hide("awk may run what is not seen here")
+            self.hide("awk may run programs that are not visible here")
 
-    def sed(self, words: Words) -> None:
+    def check_sed(self, words: Words) -> None:
         scripts, rest, at = list[Word](), list[Word](), 1
         while at < len(words):
             text = words[at].text
@@ -577,33 +591,33 @@ class _Reader:
             ) and (len(text) > 1):
                 pass
             elif text.startswith("-") and len(text) > 1:
-                return self.hide("sed may run what is not seen here")
+                return self.hide("sed may run programs that are not visible here")
             else:
                 rest.append(words[at])
             at += 1
         scripts = scripts or rest[:1]
         if not all(word.fixed and is_plain_sed(word.text) for word in scripts):
-            self.hide("sed may run what is not seen here")
+            self.hide("sed may run programs that are not visible here")
 
-    def git(self, words: Words) -> None:
+    def check_git(self, words: Words) -> None:
         if reason := explain_git(words):
             self.hide(reason)
-            self._somewhere(tuple(_bare(word) for word in words), reason)
+            self._add_candidates(tuple(_unwrap_git_setting(word) for word in words), reason)
 
-    def tar(self, words: Words) -> None:
-        if runs_from_tar(words):
-            self._somewhere(words, "an option of tar runs a program")
+    def check_tar(self, words: Words) -> None:
+        if can_tar_run(words):
+            self._add_candidates(words, "an option of tar runs a program")
             self.hide("an option of tar runs a program")
 
-    def link(self, words: Words) -> None:
-        self.lost = True  # what a path behind a new link leads to is not known
+    def note_link(self, words: Words) -> None:
+        self.lost = True  # the target of a path through a new link is unknown
 
-    def change(self, words: Words) -> None:
-        """Note the folder that relative paths are seen from."""
+    def note_folder_change(self, words: Words) -> None:
+        """Record the new working directory."""
         targets = [word for word in words[1:] if not (word.fixed and re.fullmatch(r"-[LPe@]*|--", word.text))]
-        self.move(targets[0] if targets else None)
+        self.enter_folder(targets[0] if targets else None)
 
-    def move(self, target: Word | None) -> None:
+    def enter_folder(self, target: Word | None) -> None:
         if target is None or not target.fixed or target.text == "-":
             self.lost = True
         elif target.text.startswith("/"):
@@ -611,7 +625,7 @@ class _Reader:
         elif ".." in target.text.split("/") or target.text[:1] in ("+", "-", ""):
             self.lost = True
 
-    def _database(self, name: str, words: Words) -> None:
+    def _check_database(self, name: str, words: Words) -> None:
         text = " ".join(word.text for word in words[1:])
         tokens = set(_TOKENS.findall(text.casefold()))
         risky = tokens & {
@@ -637,42 +651,42 @@ class _Reader:
         )
         risky |= tokens & {"-cmd", "-init", "--init", "--cmd"}
         if risky or dotted or "\\" in text or not given or any(not word.fixed for word in words[2:]):
-            self.hide(f"{name} may run what is not seen here")
+            self.hide(f"{name} may run programs that are not visible here")
 
     # -- builtins and variables -------------------------------------------------------------------------------------
 
-    def _assigned(self, name: str, value: Word | None) -> None:
+    def _check_assignment(self, name: str, value: Word | None) -> None:
         self.coded = self.coded or (value is not None and value.fixed and _CODED.search(value.text) is not None)
         if can_run(name, value):
             self.hide(f"it sets {name}, which programs run")
             if value is not None and value.fixed and value.text.strip():
-                self.text(value.text)
+                self.read_text(value.text)
 
-    def _builtin(self, name: str, words: Words) -> None:
+    def _check_builtin(self, name: str, words: Words) -> None:
         texts = [word.text for word in words[1:]]
         if name in SETS:
             for word in words[1:]:
                 if is_assignment(word.text):
-                    self._assigned(word.text.partition("=")[0], Word(word.text.partition("=")[2], word.fixed))
+                    self._check_assignment(word.text.partition("=")[0], Word(word.text.partition("=")[2], word.fixed))
                 elif name not in ("export", "readonly") and re.fullmatch(r"[A-Z_][A-Z0-9_]*", word.text):
-                    self._assigned(word.text, None)
+                    self._check_assignment(word.text, None)
         if name in (".", "source") and len(words) == 2 and words[1].fixed and words[1].text.endswith("/bin/activate"):
-            self.opaque.append(f"{name} may run what is not seen here")
+            self.opaque.append(f"{name} may run programs that are not visible here")
             self.files.append(words[1].text)
         elif name in CODE:
-            self.opaque.append(f"{name} may run what is not seen here")
+            self.opaque.append(f"{name} may run programs that are not visible here")
             if name in ("eval", "mapfile", "readarray", "alias"):
-                self._code(words[1:])
+                self._add_code(words[1:])
             if name != "eval":
-                self.hide(f"{name} may run what is not seen here")
+                self.hide(f"{name} may run programs that are not visible here")
             self.fed = self.fed or name in (".", "source")
         elif name in CHANGES:
-            self.opaque.append(f"{name} changes what commands mean")
+            self.opaque.append(f"{name} changes the meaning of commands")
             if name == "trap":
                 for word in words[1:]:
-                    self._code((word,))
+                    self._add_code((word,))
             if name == "set" and any(re.match(r"-\w*H|\+|histexpand|history", text) for text in texts):
-                self.hide("set changes what commands mean")
+                self.hide("set changes the meaning of commands")
         elif (
             (name == "test" and any(text in ("-v", "-R") or "[" in text for text in texts))
             or (name == "printf" and any(text.startswith("-v") or _COUNTS.search(text) for text in texts))
@@ -686,37 +700,37 @@ class _Reader:
 
 
 _SPECIAL: dict[str, Callable[[_Reader, Words], None]] = {
-    "find": _Reader.find,
-    "sed": _Reader.sed,
-    "gsed": _Reader.sed,
-    "git": _Reader.git,
-    "tar": _Reader.tar,
-    "gtar": _Reader.tar,
-    "bsdtar": _Reader.tar,
-    "ln": _Reader.link,
-    **dict.fromkeys(("awk", "gawk", "mawk", "nawk", "original-awk"), _Reader.awk),
-    **dict.fromkeys(MOVES, _Reader.change),
+    "find": _Reader.check_find,
+    "sed": _Reader.check_sed,
+    "gsed": _Reader.check_sed,
+    "git": _Reader.check_git,
+    "tar": _Reader.check_tar,
+    "gtar": _Reader.check_tar,
+    "bsdtar": _Reader.check_tar,
+    "ln": _Reader.note_link,
+    **dict.fromkeys(("awk", "gawk", "mawk", "nawk", "original-awk"), _Reader.check_awk),
+    **dict.fromkeys(MOVES, _Reader.note_folder_change),
 }
 
 
-def _known(commands: Sequence[Words]) -> list[list[str | None]]:
-    """Return what two readers must agree on: each command with its words, and which of them are not fixed."""
-    lone = ("-", "==", "=~")  # which the grammar sometimes leaves out
+def _comparable_words(commands: Sequence[Words]) -> list[list[str | None]]:
+    """Return the words that two parsers must agree on; None marks a word that is not fixed."""
+    lone = ("-", "==", "=~")  # the grammar sometimes omits these
     rows = [[word.text if word.fixed else None for word in words if word.text not in lone] for words in commands]
     return [row for row in rows if row[:1] and row[0] not in NAMED]
 
 
-def _base(word: Word) -> str:
-    """The name of a program, wherever it lies, and as a file system sees it that does not mind capitals."""
+def _program_name(word: Word) -> str:
+    """Return the name of a program without its folder, in lower case."""
     return (word.tail or word.text.rstrip("/").rsplit("/", 1)[-1]).casefold()
 
 
-def _mentioned(name: str, words: Words) -> frozenset[str]:
-    """Return the names that the words of a command contain, but for the verb of a program with verbs."""
+def _mentioned_names(name: str, words: Words) -> frozenset[str]:
+    """Return the names in the words of a command, except for its subcommand."""
     first = 2 if name in VERBS and words[1:2] and re.fullmatch(r"\w[\w:.-]*", words[1].text) else 1
     texts = [LOOSE] * any(not word.fixed and not word.glob for word in words[1:])
     texts += [word.text.casefold() for word in words[first:]]
-    texts += [_QUOTES.sub("", text) for text in texts if _QUOTES.search(text)]  # a shell takes quotes away
+    texts += [_QUOTES.sub("", text) for text in texts if _QUOTES.search(text)]  # a shell removes quotes
     return frozenset(token for text in texts for token in (_TOKENS.findall(text) if text != LOOSE else (text,)))
 
 
@@ -724,8 +738,8 @@ _INSTALLS = frozenset("install add i remove uninstall upgrade update search info
 
 
 def _runs_code(word: Word) -> bool:
-    """Return True if a word is the name of a shell, an interpreter or `env`, as it is spelled to run one."""
-    name = _base(word)
+    """Return True if a word is the name of a shell, an interpreter or a program such as `env`."""
+    name = _program_name(word)
     plain = word.fixed and re.fullmatch(r"[\w./+-]+", word.text) is not None and not word.text.startswith("-")
     others = ("env", "xargs", "awk", "busybox")
     return plain and (is_shell(name) or find_interpreter(name) is not None or name in others)
@@ -735,9 +749,9 @@ def _name_parts(word: Word, name: str) -> set[str]:
     """Return the names of files in a word that is not a plain path: `of=x`, `-ox`, `--output=x`, or code."""
     text = word.text.casefold()
     if re.match(r"--?[\w-]+=|\w+=", text) and not find_interpreter(name):
-        return {_base(Word(text.partition("=")[2]))}
+        return {_program_name(Word(text.partition("=")[2]))}
     if re.match(r"-\w[\w./]", text) and not text.startswith("--") and not find_interpreter(name):
-        return {_base(Word(text[2:]))}
+        return {_program_name(Word(text[2:]))}
     if re.search(r"[\s'\"(]", text):
         return set(_TOKENS.findall(text))
     return set()
@@ -748,7 +762,7 @@ def _is_code(word: Word) -> bool:
 
 
 def _calculates(name: str, texts: Sequence[str]) -> bool:
-    """Return True unless a builtin only takes the result of a substitution as text."""
+    """Return True unless a builtin uses the result of a substitution as plain text."""
     if name in ("printf", "test", "wait", "["):
         return any(text in ("-v", "-R", "-eq", "-ne", "-lt", "-le", "-gt", "-ge") or "[$" in text for text in texts)
     if name in ("export", "readonly", "local", "declare", "typeset"):
@@ -757,7 +771,7 @@ def _calculates(name: str, texts: Sequence[str]) -> bool:
 
 
 def _is_stream(word: Word) -> bool:
-    """Return True if a file is not a file: the input, a descriptor or a terminal, by whichever path."""
+    """Return True if a path names stdin, a file descriptor or a device instead of a file."""
     parts = [part for part in word.text.casefold().split("/") if part not in ("", ".")]
     return (
         word.text == "-"
@@ -768,7 +782,7 @@ def _is_stream(word: Word) -> bool:
     )
 
 
-def _values(words: Words, letter: str, *names: str) -> list[Word]:
+def _option_values(words: Words, letter: str, *names: str) -> list[Word]:
     """Return the values of an option."""
     found = list[Word]()
     for at, word in enumerate(words[1:], 1):
@@ -782,33 +796,33 @@ def _values(words: Words, letter: str, *names: str) -> list[Word]:
     return found
 
 
-def _bare(word: Word) -> Word:
-    """Return a setting of git as the command that it may be: `alias.x=!evil push` is `evil push`."""
+def _unwrap_git_setting(word: Word) -> Word:
+    """Return the command inside of a git setting: `alias.x=!evil push` gives `evil push`."""
     _, sign, value = word.text.partition("=")
     return replace(word, text=value.lstrip("!") or word.text) if sign else replace(word, text=word.text.lstrip("!"))
 
 
-def _found(word: Word) -> Word:
-    """Return a file that find finds below the folder of the command."""
+def _find_result(word: Word) -> Word:
+    """Return a word for a file that find reports below its start folder."""
     return Word("./*", fixed=False, glob=True)
 
 
-def _loose(word: Word, sign: str) -> Word:
-    """A word in which something is put in place of a sign."""
+def _mark_replaced(word: Word, sign: str) -> Word:
+    """Return the word as not fixed if it contains the placeholder."""
     return replace(word, fixed=False, glob=False) if sign in word.text else word
 
 
-def _ends(words: Words, at: int) -> bool:
-    """Whether this is where the command ends that find runs; a plus does so only behind the files."""
+def _ends_exec(words: Words, at: int) -> bool:
+    """Return True if the command of `find -exec` ends here. A plus ends it only after `{}`."""
     return words[at].text == ";" or (words[at].text == "+" and words[at - 1].text == "{}")
 
 
-def _fed(options: Sequence[Word], words: Words) -> Words:
-    """What xargs runs: the words it was given and those it reads, at the end or in place of a sign."""
+def _xargs_command(options: Sequence[Word], words: Words) -> Words:
+    """Return the command that xargs runs, with its input appended or in place of the placeholder."""
     for at, option in enumerate(options):
         if option.text.startswith("-I"):
             sign = option.text[2:] or options[at + 1].text
-            words = tuple(_loose(word, sign) for word in words)
+            words = tuple(_mark_replaced(word, sign) for word in words)
         elif option.text.startswith("-") and "I" in option.text:
-            return (UNKNOWN,)  # perhaps it has a sign
+            return (UNKNOWN,)  # it may have a placeholder
     return (*words, UNKNOWN)

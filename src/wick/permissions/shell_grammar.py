@@ -1,4 +1,4 @@
-"""What the grammar of bash sees in a command: tree-sitter's, which reads everything, and some things too lightly."""
+"""Commands of a shell text by tree-sitter's bash grammar, which accepts everything and some things too readily."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 from wick.constants import SHELL_DEPTH
 from wick.errors import MissingExtra
-from wick.permissions.shell_lexer import Redirect, Unclear, Word, Words, decode_ansi, made
+from wick.permissions.shell_lexer import Redirect, UnclearCommand, Word, Words, decode_ansi, make_word
 
 UNKNOWN = Word("…", fixed=False)  # any words at all
 
 
 @lru_cache(maxsize=1)
-def grammar() -> Any:
-    """The grammar of bash; MissingExtra if its package is not installed."""
+def load_grammar() -> Any:
+    """Return the grammar of bash; raise MissingExtra if its package is not installed."""
     try:
         import tree_sitter
         import tree_sitter_bash
@@ -27,8 +27,8 @@ def grammar() -> Any:
 
 
 @dataclass(slots=True)
-class Found:
-    """A simple command, with the bytes of the text that it begins and ends at."""
+class GrammarCommand:
+    """A simple command, with its start and end as byte offsets of the text."""
 
     start: int
     end: int
@@ -36,14 +36,14 @@ class Found:
 
 
 @dataclass(slots=True)
-class Seen:
-    """What is in a text. `hidden` are parts that may run anything, each with a reason and how it is written."""
+class GrammarScan:
+    """The commands of a text. `hidden` are parts that may run anything: pairs of reason and source text."""
 
-    found: list[Found] = field(default_factory=list)
-    behind: list[tuple[int, list[Word]]] = field(default_factory=list)  # words behind the target of a redirection
-    named: list[Words] = field(default_factory=list)  # commands that the grammar has a word of its own for
+    found: list[GrammarCommand] = field(default_factory=list)
+    trailing: list[tuple[int, list[Word]]] = field(default_factory=list)  # words after the target of a redirection
+    named: list[Words] = field(default_factory=list)  # commands that are keywords of the grammar
     redirects: list[Redirect] = field(default_factory=list)
-    inputs: list[str] = field(default_factory=list)  # texts that commands are fed with
+    inputs: list[str] = field(default_factory=list)  # texts on the stdin of commands
     opaque: list[str] = field(default_factory=list)
     hidden: list[tuple[str, str]] = field(default_factory=list)
 
@@ -52,26 +52,26 @@ class Seen:
         """The simple commands in the order of the text."""
         return [found.words for found in sorted(self.found, key=lambda found: found.start)]
 
-    def join(self) -> None:
-        """Give the words behind a redirection to the command that they belong to."""
-        for start, words in self.behind:
+    def attach_trailing_words(self) -> None:
+        """Append the words after a redirection to the command that they belong to."""
+        for start, words in self.trailing:
             owner = max((found for found in self.found if found.end <= start), key=lambda row: row.end, default=None)
             if owner is None:
-                self.found.append(Found(start, start, tuple(words)))
+                self.found.append(GrammarCommand(start, start, tuple(words)))
             else:
                 owner.words = (*owner.words, *words)
 
 
-def look(text: str) -> Seen:
-    """Look at a whole text, and into every word of it."""
+def scan_text(text: str) -> GrammarScan:
+    """Parse a text and collect the commands in it, also those inside of words."""
     import tree_sitter
 
-    seen = Seen()
-    root = tree_sitter.Parser(grammar()).parse(text.encode("utf-8", "surrogatepass")).root_node
+    seen = GrammarScan()
+    root = tree_sitter.Parser(load_grammar()).parse(text.encode("utf-8", "surrogatepass")).root_node
     if root.has_error:
         seen.hidden.append(("it is not well formed", "…"))
     _visit(root, seen)
-    seen.join()
+    seen.attach_trailing_words()
     return seen
 
 
@@ -103,65 +103,65 @@ _NAMED = {"declaration_command", "unset_command", "test_command"}
 _CALCULATES = _NAMED | {"arithmetic_expansion", "expansion", "translated_string", "variable_assignment"}
 
 
-def _visit(node: Any, seen: Seen, depth: int = 0) -> None:
+def _visit(node: Any, seen: GrammarScan, depth: int = 0) -> None:
     if depth > SHELL_DEPTH:
         return seen.hidden.append(("it is too deep to be read", "…"))
     if node.type in _OPAQUE:
-        _note(node, seen)
+        _record_opaque(node, seen)
     elif node.is_missing:
         seen.hidden.append(("it is not well formed", "…"))
     elif node.type == "command":
-        _command(node, seen)
+        _record_command(node, seen)
     elif node.type == "file_redirect":
-        _redirect(node, seen)
+        _record_redirect(node, seen)
     elif node.type in ("heredoc_redirect", "herestring_redirect"):
-        _input(node, seen)
-    elif node.type == "word" and "\n" in _text(node):  # the line has ended, and the grammar did not notice
-        seen.hidden.append(("it can be read in two ways", _text(node)))
+        _record_input(node, seen)
+    elif node.type == "word" and "\n" in _node_text(node):  # the grammar missed the end of the line
+        seen.hidden.append(("it can be read in two ways", _node_text(node)))
     elif node.type == "compound_statement" and node.children[0].type == "((":
-        seen.hidden.append(("it calculates", _text(node)))
+        seen.hidden.append(("it calculates", _node_text(node)))
     elif node.is_named and node.type not in _STRUCTURE:
         seen.opaque.append(f"it has {node.type.replace('_', ' ')}s")
     for child in node.children:
         _visit(child, seen, depth + 1)
 
 
-def _note(node: Any, seen: Seen) -> None:
+def _record_opaque(node: Any, seen: GrammarScan) -> None:
     seen.opaque.append(_OPAQUE[node.type])
-    text = _text(node)
+    text = _node_text(node)
     if node.type in _NAMED:
-        seen.named.append((made(text.split()[0]), UNKNOWN))
-    if node.type in _CALCULATES and any(map(_runs, _leaves(node))):
+        seen.named.append((make_word(text.split()[0]), UNKNOWN))
+    if node.type in _CALCULATES and any(map(_can_run_code, _iter_leaves(node))):
         seen.hidden.append(("it calculates with a text", text))
 
 
-def _command(node: Any, seen: Seen) -> None:
-    words = tuple(_word(child) for child in node.children if child.is_named and child.type in _WORDS)
+def _record_command(node: Any, seen: GrammarScan) -> None:
+    words = tuple(_node_word(child) for child in node.children if child.is_named and child.type in _WORDS)
     if words:
-        seen.found.append(Found(node.start_byte, node.end_byte, words))
+        seen.found.append(GrammarCommand(node.start_byte, node.end_byte, words))
 
 
-def _redirect(node: Any, seen: Seen) -> None:
+def _record_redirect(node: Any, seen: GrammarScan) -> None:
     sign = next((child.type for child in node.children if not child.is_named), "")
     named = [child for child in node.children if child.is_named and child.type != "file_descriptor"]
     for target in named[:1]:
-        seen.redirects.append(Redirect(sign, _word(target)))
-    if named[1:]:  # the grammar takes the words behind a target for targets; they belong to the command
-        seen.behind.append((node.start_byte, [_word(child) for child in named[1:]]))
+        seen.redirects.append(Redirect(sign, _node_word(target)))
+    if named[1:]:  # the grammar takes the words after a target for targets, too
+        seen.trailing.append((node.start_byte, [_node_word(child) for child in named[1:]]))
 
 
-def _input(node: Any, seen: Seen) -> None:
-    start = "".join(_text(child) for child in node.children if child.type == "heredoc_start")
+def _record_input(node: Any, seen: GrammarScan) -> None:
+    start = "".join(_node_text(child) for child in node.children if child.type == "heredoc_start")
     for child in node.children:
         if child.type == "heredoc_body":
-            seen.inputs.append(_text(child))
-            if "\\\n" in start or (not re.search(r"[\\'\"]", start) and re.search(r"[`\\]", _text(child))):
+            seen.inputs.append(_node_text(child))
+            if "\\\n" in start or (not re.search(r"[\\'\"]", start) and re.search(r"[`\\]", _node_text(child))):
                 seen.hidden.append(("it has a here-document that is not plain", "…"))
         elif node.type == "herestring_redirect" and child.is_named:
-            seen.inputs.append(_word(child).text)
+            seen.inputs.append(_node_word(child).text)
 
 
-def _leaves(node: Any) -> Iterator[Any]:
+def _iter_leaves(node: Any) -> Iterator[Any]:
     todo = [node]
     while todo:
         found = todo.pop()
@@ -170,9 +170,9 @@ def _leaves(node: Any) -> Iterator[Any]:
             yield found
 
 
-def _runs(leaf: Any) -> bool:
-    """Whether a text may run something when it is calculated with: `a[$(rm x)]` does, whatever the quotes."""
-    return (leaf.is_named and re.search(r"`|\$\(", _text(leaf)) is not None) or leaf.type in ("@", "@P")
+def _can_run_code(leaf: Any) -> bool:
+    """Return True if arithmetic evaluation of a text may run a command: `a[$(rm x)]` does, also in quotes."""
+    return (leaf.is_named and re.search(r"`|\$\(", _node_text(leaf)) is not None) or leaf.type in ("@", "@P")
 
 
 _WORDS = frozenset(
@@ -182,30 +182,30 @@ _WORDS = frozenset(
 )
 
 
-def _text(node: Any) -> str:
+def _node_text(node: Any) -> str:
     return str(node.text.decode("utf-8", "replace"))
 
 
-def _word(node: Any) -> Word:
-    """A word as the command gets it."""
+def _node_word(node: Any) -> Word:
+    """Return a word as the command receives it."""
     try:
-        return made(*_pieces(node))
-    except Unclear:
-        return Word(_text(node), fixed=False)
+        return make_word(*_word_pieces(node))
+    except UnclearCommand:
+        return Word(_node_text(node), fixed=False)
 
 
-def _pieces(node: Any) -> Iterator[str | tuple[str]]:
-    """The characters of a word: texts that the shell looks at, and texts in quotes, each in a tuple."""
-    text = _text(node)
+def _word_pieces(node: Any) -> Iterator[str | tuple[str]]:
+    """Yield the pieces of a word: plain text that the shell expands, and quoted text as a tuple."""
+    text = _node_text(node)
     if node.type in ("command_name", "concatenation"):
         end = node.start_byte
         for child in node.children:
             if child.start_byte != end:
-                raise Unclear("a word is in pieces")
-            yield from _pieces(child)
+                raise UnclearCommand("a word is in pieces")
+            yield from _word_pieces(child)
             end = child.end_byte
     elif node.type in ("word", "number"):
-        yield from _escaped(text)
+        yield from _unescape(text)
     elif node.type == "raw_string":
         yield (text[1:-1],)
     elif node.type == "string" and all(child.type in ('"', "string_content") for child in node.children):
@@ -213,10 +213,10 @@ def _pieces(node: Any) -> Iterator[str | tuple[str]]:
     elif node.type == "ansi_c_string":
         yield (decode_ansi(text[2:-1]),)
     else:
-        raise Unclear("a word is not plain")
+        raise UnclearCommand("a word is not plain")
 
 
-def _escaped(text: str) -> Iterator[str | tuple[str]]:
+def _unescape(text: str) -> Iterator[str | tuple[str]]:
     at = 0
     while at < len(text):
         if text[at] != "\\":

@@ -1,7 +1,8 @@
 """The words of a plain shell command, read the way a shell reads them: one character after the other.
 
 Plain means: words, quotes, `;` `&` `&&` `||` `|`, groups, `if` and `while`, redirections, here-documents and comments.
-Everything else, expansions above all, is `Unclear`. What is read here means the same to bash, dash and POSIX's sh.
+Everything else, expansions above all, raises `UnclearCommand`. Accepted commands mean the same to bash, dash and
+POSIX's sh.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ import re
 from dataclasses import dataclass, field
 
 
-class Unclear(Exception):
+class UnclearCommand(Exception):
     """A command is not plain; the message says why, and begins with "it"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word of a command; unless `fixed`, the shell makes something else of it first, perhaps several words."""
+    """A word of a command. Unless `fixed`, the shell expands it, perhaps to several words."""
 
     text: str
     fixed: bool = True
@@ -29,7 +30,7 @@ Words = tuple[Word, ...]
 
 @dataclass(frozen=True, slots=True)
 class Redirect:
-    """Where input comes from or output goes."""
+    """A redirection of input or output."""
 
     sign: str
     target: Word
@@ -39,8 +40,8 @@ class Redirect:
         return ">" in self.sign
 
     @property
-    def file(self) -> bool:
-        """Whether it is a file that counts, not another descriptor, a text or nowhere."""
+    def is_file(self) -> bool:
+        """Return True if the target is a file, and not a descriptor, a text or /dev/null."""
         text = self.target.text
         if self.sign in (">&", "<&") and (text == "-" or text.removesuffix("-").isdecimal()):
             return False
@@ -51,20 +52,20 @@ FREE = ("/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr")
 
 
 @dataclass(slots=True)
-class Lexed:
+class LexResult:
     """The simple commands of a text and its redirections, in order."""
 
     commands: list[Words] = field(default_factory=list)
     redirects: list[Redirect] = field(default_factory=list)
 
 
-def lex(text: str) -> Lexed:
+def lex(text: str) -> LexResult:
     """Read a plain command, or raise Unclear."""
     return _Lexer(text).run()
 
 
-def made(*pieces: str | tuple[str]) -> Word:
-    """A word of texts that the shell looks at, and texts in quotes, each in a tuple."""
+def make_word(*pieces: str | tuple[str]) -> Word:
+    """Build a word from plain text that the shell expands, and from quoted text, given as tuples."""
     text = "".join(piece if isinstance(piece, str) else piece[0] for piece in pieces)
     bare = "".join(piece if isinstance(piece, str) else "\0" * len(piece[0]) for piece in pieces)
     braces = "{" in bare and ("," in bare or ".." in bare)
@@ -87,119 +88,119 @@ class _Lexer:
     def __init__(self, text: str) -> None:
         for char in set(text):
             if char not in "\n\t" and not is_seen(char):
-                raise Unclear("it has characters that cannot be seen")
+                raise UnclearCommand("it has characters that cannot be seen")
         self.text, self.at = text, 0
-        self.done = Lexed()
+        self.done = LexResult()
         self.words: list[Word] = []
         self.closed = False  # behind `)`, `}`, `fi` or `done`
         self.sign = ""  # of a redirection whose target comes next
         self.ambiguous = False  # behind `&>`, which dash reads as the end of a command and `>`
         self.delimiters: list[tuple[str, bool, bool]] = []  # of here-documents that begin with the next line
 
-    def run(self) -> Lexed:
+    def run(self) -> LexResult:
         while self.at < len(self.text):
-            self._next(self.text[self.at])
-        self._end()
+            self._read_next(self.text[self.at])
+        self._end_command()
         if self.delimiters:
-            raise Unclear("it has a here-document without an end")
+            raise UnclearCommand("it has a here-document without an end")
         return self.done
 
-    def _next(self, char: str) -> None:
+    def _read_next(self, char: str) -> None:
         if char in " \t":
             self.at += 1
         elif char == "\n":
-            self._end()
+            self._end_command()
             self.at += 1
-            self._documents()
+            self._skip_documents()
         elif self.text.startswith("\\\n", self.at):
-            self._continue()
+            self._join_lines()
         elif char == "#":
             end = self.text.find("\n", self.at)
             self.at = end if end >= 0 else len(self.text)
         elif char in ";&|<>()":
-            self._operator()
+            self._read_operator()
         else:
-            self._word()
+            self._read_word()
 
-    def _continue(self) -> None:
-        """A line that goes on in the next; between two signs, that could make one sign of them."""
+    def _join_lines(self) -> None:
+        """Skip an escaped newline; refuse one between two operators, which it may join to one."""
         last, first = self.text[self.at - 1] if self.at else "", self.text[self.at + 2 : self.at + 3]
         if last and last in "<>&|();" and first not in (" ", "\t"):
-            raise Unclear("it has a sign that goes on in the next line")
+            raise UnclearCommand("it has a sign that goes on in the next line")
         self.at += 2
 
-    def _operator(self) -> None:
+    def _read_operator(self) -> None:
         sign = next(sign for sign in _SIGNS if self.text.startswith(sign, self.at))
         self.at += len(sign)
         after = self.text[self.at : self.at + 1]
         if (sign in ";&|" and after in (";", "&", "|")) or (sign in "<>(" and after == "("):
-            raise Unclear("it has a command in place of a file, or signs that mean something else")
+            raise UnclearCommand("it has a command in place of a file, or signs that mean something else")
         if self.sign:
-            raise Unclear("it has a redirection without a target")
+            raise UnclearCommand("it has a redirection without a target")
         if sign[0] in "<>" or sign in ("&>", "&>>"):
             self.sign = sign
             self.ambiguous = self.ambiguous or sign[0] == "&"
         elif sign == "(":
             if self.words or self.closed:
-                raise Unclear("it has brackets that mean something else")
+                raise UnclearCommand("it has brackets that mean something else")
         else:
-            self._end()
+            self._end_command()
             self.closed = sign == ")"
 
-    def _end(self) -> None:
+    def _end_command(self) -> None:
         if self.sign:
-            raise Unclear("it has a redirection without a target")
+            raise UnclearCommand("it has a redirection without a target")
         if self.words:
             self.done.commands.append(tuple(self.words))
         self.words, self.closed, self.ambiguous = [], False, False
 
-    def _word(self) -> None:
+    def _read_word(self) -> None:
         start, pieces = self.at, list[str | tuple[str]]()
         while self.at < len(self.text) and self.text[self.at] not in " \t\n;&|<>()":
-            self._piece(pieces)
-        word, raw = made(*pieces), self.text[start : self.at]
+            self._read_piece(pieces)
+        word, raw = make_word(*pieces), self.text[start : self.at]
         if self.sign:
-            self._target(word, quoted=any(isinstance(piece, tuple) for piece in pieces))
+            self._add_redirect(word, quoted=any(isinstance(piece, tuple) for piece in pieces))
         elif raw.isdigit() and self.text[self.at : self.at + 1] in ("<", ">"):
             return  # the number of a descriptor
         elif raw.startswith("{") and self.text[self.at : self.at + 1] in ("<", ">"):
-            raise Unclear("it sets a variable")
+            raise UnclearCommand("it sets a variable")
         else:
-            self._take(word, raw)
+            self._add_word(word, raw)
 
-    def _piece(self, pieces: list[str | tuple[str]]) -> None:
+    def _read_piece(self, pieces: list[str | tuple[str]]) -> None:
         char = self.text[self.at]
         if char in "$`":
-            raise Unclear("it uses a variable, or has a command inside of a word")
+            raise UnclearCommand("it uses a variable, or has a command inside of a word")
         if char == "'":
             end = self.text.find("'", self.at + 1)
             if end < 0:
-                raise Unclear("it has a quote that is left open")
+                raise UnclearCommand("it has a quote that is left open")
             pieces.append((self.text[self.at + 1 : end],))
             self.at = end + 1
         elif char == '"':
-            pieces.append((self._quoted(),))
+            pieces.append((self._read_quoted(),))
         elif char == "\\":
-            self._backslash(pieces)
+            self._read_escape(pieces)
         else:
             pieces.append(char)
             self.at += 1
 
-    def _backslash(self, pieces: list[str | tuple[str]]) -> None:
+    def _read_escape(self, pieces: list[str | tuple[str]]) -> None:
         after = self.text[self.at + 1 : self.at + 2]
         if not after:
-            raise Unclear("it ends in a backslash")
+            raise UnclearCommand("it ends in a backslash")
         if after != "\n":
             pieces.append((after,))
         self.at += 2
 
-    def _quoted(self) -> str:
-        """A text in double quotes."""
+    def _read_quoted(self) -> str:
+        """Read a text in double quotes."""
         found, at = list[str](), self.at + 1
         while at < len(self.text) and self.text[at] != '"':
             char, after = self.text[at], self.text[at + 1 : at + 2]
             if char in "$`":
-                raise Unclear("it uses a variable, or has a command inside of a word")
+                raise UnclearCommand("it uses a variable, or has a command inside of a word")
             if char == "\\" and after in ("$", "`", '"', "\\", "\n") and after:
                 found.append(after.strip("\n"))
                 at += 2
@@ -207,50 +208,50 @@ class _Lexer:
                 found.append(char)
                 at += 1
         if at >= len(self.text):
-            raise Unclear("it has a quote that is left open")
+            raise UnclearCommand("it has a quote that is left open")
         self.at = at + 1
         return "".join(found)
 
-    def _target(self, word: Word, quoted: bool) -> None:
+    def _add_redirect(self, word: Word, quoted: bool) -> None:
         if self.sign in ("<<", "<<-"):
             if not word.text or not word.fixed or "\n" in word.text:
-                raise Unclear("it has a here-document that is not plain")
+                raise UnclearCommand("it has a here-document that is not plain")
             self.delimiters.append((word.text, quoted, self.sign == "<<-"))
         self.done.redirects.append(Redirect(self.sign, word))
         self.sign = ""
 
-    def _take(self, word: Word, raw: str) -> None:
+    def _add_word(self, word: Word, raw: str) -> None:
         if not self.words and raw in _OTHER:
-            raise Unclear("it compares, loops or defines something")
+            raise UnclearCommand("it compares, loops or defines something")
         if not self.words and raw in _CLOSE:
             self.closed = True
         elif self.closed:
-            raise Unclear("it has words behind a group")
+            raise UnclearCommand("it has words behind a group")
         elif self.ambiguous:
-            raise Unclear("it has a redirection that shells read in two ways")
+            raise UnclearCommand("it has a redirection that shells read in two ways")
         elif self.words or raw not in _GO_ON:
             if not self.words and is_assignment(raw):
-                raise Unclear("it sets a variable")
+                raise UnclearCommand("it sets a variable")
             self.words.append(word)
 
-    def _documents(self) -> None:
-        """Here-documents begin with the line after them."""
+    def _skip_documents(self) -> None:
+        """Skip the here-documents that begin with the next line."""
         for delimiter, quoted, tabs in self.delimiters:
             while True:
                 if self.at >= len(self.text):
-                    raise Unclear("it has a here-document without an end")
+                    raise UnclearCommand("it has a here-document without an end")
                 end = self.text.find("\n", self.at)
                 end = end if end >= 0 else len(self.text)
                 line, self.at = self.text[self.at : end], end + 1
                 if (line.lstrip("\t") if tabs else line) == delimiter:
                     break
                 if not quoted and any(sign in line for sign in "$`\\"):
-                    raise Unclear("it uses a variable in a here-document, or has a command there")
+                    raise UnclearCommand("it uses a variable in a here-document, or has a command there")
         self.delimiters = []
 
 
 def is_seen(char: str) -> bool:
-    """Return True unless a character is a control, a blank of another kind or half of one."""
+    """Return True unless a character is a control character, an unusual blank or a surrogate."""
     return char == " " or not (ord(char) < 32 or ord(char) == 127 or char.isspace() or "\ud800" <= char <= "\udfff")
 
 
@@ -266,7 +267,7 @@ _LETTERS = dict(zip("abeEfnrtv", "\a\b\x1b\x1b\f\n\r\t\v", strict=True))
 
 
 def decode_ansi(text: str) -> str:
-    """Return the text that bash makes of `$'…'`."""
+    """Decode the text inside of `$'…'` as bash does."""
 
     def char(found: re.Match[str]) -> str:
         code = found[1]

@@ -1,4 +1,4 @@
-"""Tables of programs: which of them run other programs, and where in their words those are."""
+"""Tables of programs that run other programs, with the position of the inner command."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wick.permissions.shell_lexer import Word, Words
 
 @dataclass(frozen=True, slots=True)
 class Wrapper:
-    """A command that runs the one it is given: its options, and how many words stand before that command."""
+    """A command that runs another one: its options, and the number of words before the inner command."""
 
     flags: str = ""
     valued: str = ""
@@ -21,23 +21,23 @@ class Wrapper:
     sets: bool = False  # takes NAME=value
     own: bool = False  # must be allowed by itself, too
 
-    def inner(self, words: Words) -> int | None:
-        """Where the command inside begins; None if that is not plain."""
+    def find_inner(self, words: Words) -> int | None:
+        """Return the index of the inner command; None if it is not certain."""
         at = 1
         while at < len(words) and words[at].fixed and words[at].text.startswith("-") and words[at].text != "-":
             text = words[at].text
             if text == "--":
                 at += 1
                 break
-            step = self._option(text)
+            step = self._option_width(text)
             if step is None:
                 return None
             at += step
         at += self.skip
         return at if all(word.fixed for word in words[:at]) else None  # a pattern may become several words
 
-    def _option(self, text: str) -> int | None:
-        """How many words an option takes; None if it is not known."""
+    def _option_width(self, text: str) -> int | None:
+        """Return the number of words that an option takes; None for an unknown option."""
         if text.startswith("--"):
             name, equals, _ = text[2:].partition("=")
             if name in (self.long_valued if equals else self.long_flags):
@@ -102,7 +102,7 @@ def is_shell(name: str) -> bool:
     return _SHELL.fullmatch(name) is not None
 
 
-# Builtins that change what later words mean, or run what is in a text, a file or a variable.
+# Builtins that change the meaning of later words, or run the content of a text, a file or a variable.
 CHANGES = frozenset(
     "[ [[ declare export getopts let local read readonly set shift shopt trap typeset unalias unset".split()
 )
@@ -114,9 +114,11 @@ KEYWORDS = frozenset(
     "! { } ( [[ if then elif else fi for while until do done case esac select function in time coproc".split()
 )
 FINDS = frozenset("-exec -execdir -ok -okdir".split())
-NAMED = frozenset("declare export local readonly typeset unset unsetenv [ [[".split())  # to the grammar, no commands
+NAMED = frozenset(
+    "declare export local readonly typeset unset unsetenv [ [[".split()
+)  # keywords of the grammar, not commands
 
-# Programs whose words are data: none of them runs another program because of a word.
+# Programs whose arguments are data: no argument makes them run another program.
 INERT = frozenset(
     ". : [ [[ break cd continue declare dirs echo exit export false getopts hash jobs kill let local popd printf"
     " pushd pwd read readonly return set shift shopt test times trap true type typeset ulimit umask unalias unset"
@@ -129,12 +131,12 @@ INERT = frozenset(
     " whereis which who whoami xxd yes yq zcat zip apt apt-get dpkg git pip pip3 tar git-lfs shred wipefs"
     " chattr lsattr command".split()
 )
-# Programs whose first word is a verb, which is no program.
+# Programs whose first argument is a subcommand, not a program.
 VERBS = frozenset(
     "brew bun bundle cargo composer conda deno docker dotnet gem go gradle helm just kubectl make mix mvn nix npm"
     " nx pipenv pnpm podman poetry rails rake rustup systemctl task terraform turbo uv wick yarn".split()
 )
-# Options that name a program to run: a letter, or a long name, which may be shortened. `""` stands for every word.
+# Options that name a program to run: a letter, or a long name, which may be shortened. `""` matches every word.
 RUNNING_OPTIONS = {
     "sort": ("--compress-program",),
     "split": ("--filter",),
@@ -188,7 +190,7 @@ def names_program(name: str, text: str) -> bool:
     if text.startswith("-wrapper"):  # of every compiler that is like gcc
         return True
     if not (text.startswith(("-", "+")) and len(text) > 1):
-        return any(option in ("", text) or _starts(option, text) for option in RUNNING_OPTIONS.get(name, ()))
+        return any(option in ("", text) or _matches_prefix(option, text) for option in RUNNING_OPTIONS.get(name, ()))
     long = text.partition("=")[0] if text.startswith("--") and len(text) > 2 else ""
     letters = text[1:] if not text.startswith("--") else ""
     for option in RUNNING_OPTIONS.get(name, ()):
@@ -197,13 +199,13 @@ def names_program(name: str, text: str) -> bool:
         elif option == "+":
             found = text.startswith("+")
         else:
-            found = not option or _starts(option, text) or (option.isalpha() and option in letters)
+            found = not option or _matches_prefix(option, text) or (option.isalpha() and option in letters)
         if found:
             return True
     return False
 
 
-def _starts(option: str, text: str) -> bool:
+def _matches_prefix(option: str, text: str) -> bool:
     return option.startswith("=") and text.startswith(option[1:])
 
 
@@ -221,7 +223,7 @@ DATABASES = {
     "mysql": ("-e", "--execute"),
     "mariadb": ("-e", "--execute"),
 }
-FETCHES = frozenset("cp dd install ln mv rename rsync tee".split())  # they put a program where another was
+FETCHES = frozenset("cp dd install ln mv rename rsync tee".split())  # they may replace a program
 LOOKS = frozenset(
     "[ cat chmod chown echo file git grep head ls md5sum rm sha256sum shellcheck stat tail test touch wc"
     " cc gcc g++ c++ clang clang++ go rustc javac tsc ghc make cmake cargo".split()
@@ -230,7 +232,7 @@ LOOKS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """An interpreter: the options that carry code, those without and those with a value, and a check of the code."""
+    """An interpreter: its options with code, without and with a value, and a check for its code."""
 
     code: str
     flags: str
@@ -256,7 +258,7 @@ _SAME = {"pypy": "python", "ipython": "python", "nodejs": "node", "luajit": "lua
 
 
 def find_interpreter(name: str) -> tuple[str, Interpreter] | None:
-    """Return the language of an interpreter, whatever its version, and how its options are read."""
+    """Return the language and the options of an interpreter, ignoring its version."""
     found = _INTERPRETER.fullmatch(name)
     if found is None:
         return None
@@ -289,7 +291,7 @@ _FOLDER = re.compile(
 
 
 def can_run(name: str, value: Word | None) -> bool:
-    """Return True if a variable of that name can make a program run another one than its words say."""
+    """Return True if an environment variable can make a program run another one."""
     text = value.text.strip("\"'") if value is not None else "?"
     if name == "PATH":
         return ".." in text or not all(map(_FOLDER.fullmatch, text.split(":")))
@@ -408,7 +410,7 @@ _TAR_LONG = frozenset(
 )
 
 
-def runs_from_tar(words: Words) -> bool:
+def can_tar_run(words: Words) -> bool:
     """Return True if an option of tar may run a program."""
     for place, word in enumerate(words[1:]):
         text = word.text

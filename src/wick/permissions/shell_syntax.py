@@ -5,7 +5,7 @@
     parsed.problem       the reason why the rest was not parsed; empty if all of it was
 
 The parser accepts what bash and dash read alike. Where the two disagree, it returns both readings or gives up with a
-`problem`. Each character is read once per nesting level, and `Budget` bounds tokens and commands.
+`problem`. Each character is read once per nesting level, and `ParseBudget` bounds tokens and commands.
 """
 
 from __future__ import annotations
@@ -14,7 +14,16 @@ import re
 from dataclasses import dataclass, field
 
 from wick.constants import SHELL_ASSIGNMENTS, SHELL_COMMANDS, SHELL_NESTED, SHELL_REDIRECTS, SHELL_TOKENS, SHELL_WORDS
-from wick.permissions.shell_lexer import Redirect, Unclear, Word, Words, decode_ansi, is_assignment, is_seen, made
+from wick.permissions.shell_lexer import (
+    Redirect,
+    UnclearCommand,
+    Word,
+    Words,
+    decode_ansi,
+    is_assignment,
+    is_seen,
+    make_word,
+)
 
 Piece = str | tuple[str]
 
@@ -36,7 +45,7 @@ class SimpleCommand:
 
 
 @dataclass(slots=True)
-class Budget:
+class ParseBudget:
     """The work that one text may take, with all that is nested in it."""
 
     tokens: int = SHELL_TOKENS
@@ -45,11 +54,11 @@ class Budget:
     def spend(self, tokens: int = 1) -> None:
         self.tokens -= tokens
         if self.tokens < 0:
-            raise Unclear("it is too long or too deep to be read")
+            raise UnclearCommand("it is too long or too deep to be read")
 
 
 @dataclass(slots=True)
-class Parsed:
+class ParsedScript:
     """The result of parsing a text."""
 
     commands: list[SimpleCommand] = field(default_factory=list)
@@ -66,12 +75,12 @@ class Parsed:
         return [tuple(row.words) for row in self.commands if row.words and not row.extra]
 
 
-def parse(text: str, budget: Budget | None = None) -> Parsed:
+def parse(text: str, budget: ParseBudget | None = None) -> ParsedScript:
     """Parse a text; commands before a `problem` are returned as well."""
-    parser = _Parser(text, Parsed(), budget or Budget())
+    parser = _Parser(text, ParsedScript(), budget or ParseBudget())
     try:
         parser.run()
-    except Unclear as unclear:
+    except UnclearCommand as unclear:
         parser.flush()
         parser.parsed.problem = str(unclear)
     parser.parsed.commands.sort(key=lambda row: row.start)
@@ -93,9 +102,11 @@ _COMPOUND = frozenset("{ ( if while until for case select [[ ! function".split()
 class _Parser:
     """A machine over tokens. The stack holds open compounds; nested substitutions are parsed by recursion."""
 
-    def __init__(self, text: str, parsed: Parsed, budget: Budget, at: int = 0, depth: int = 0, base: int = 0) -> None:
+    def __init__(
+        self, text: str, parsed: ParsedScript, budget: ParseBudget, at: int = 0, depth: int = 0, base: int = 0
+    ) -> None:
         if depth > SHELL_NESTED:
-            raise Unclear("it is too long or too deep to be read")
+            raise UnclearCommand("it is too long or too deep to be read")
         self.text, self.at, self.depth, self.base = text, at, depth, base
         self.parsed, self.budget = parsed, budget
         self.stack: list[str] = []
@@ -111,11 +122,11 @@ class _Parser:
         if not nested:
             self._check_characters()
         while self.at < len(self.text):
-            if self._token(nested):
+            if self._read_token(nested):
                 return
         self._end()
         if nested or self.stack or self.mode or self.documents:
-            raise Unclear("it is not well formed")
+            raise UnclearCommand("it is not well formed")
 
     def flush(self) -> None:
         """Record the command that was being read when parsing stopped."""
@@ -125,11 +136,11 @@ class _Parser:
     def _check_characters(self) -> None:
         for char in set(self.text):
             if char not in "\n\t" and not is_seen(char):
-                raise Unclear("it has characters that cannot be seen")
+                raise UnclearCommand("it has characters that cannot be seen")
 
     # -- tokens -----------------------------------------------------------------------------------------------------
 
-    def _token(self, nested: bool) -> bool:
+    def _read_token(self, nested: bool) -> bool:
         """Read one token; return True at the end of a substitution."""
         char = self.text[self.at]
         if char in " \t":
@@ -138,42 +149,42 @@ class _Parser:
         self.budget.spend()
         if char == "\n":
             self.at += 1
-            self._newline()
+            self._read_newline()
         elif self.text.startswith("\\\n", self.at):
             self._continue_line()
         elif char == "#":
             end = self.text.find("\n", self.at)
             self.at = end if end >= 0 else len(self.text)
-        elif char in ";&|<>()" and not self._at_process():
-            return self._operator(nested)
+        elif char in ";&|<>()" and not self._is_at_process():
+            return self._read_operator(nested)
         else:
-            self._word()
+            self._parse_word()
         return False
 
-    def _at_process(self) -> bool:
+    def _is_at_process(self) -> bool:
         return self.text[self.at] in "<>" and self.text.startswith("(", self.at + 1)
 
     def _continue_line(self) -> None:
         last, first = self.text[self.at - 1] if self.at else "", self.text[self.at + 2 : self.at + 3]
         if last and last in "<>&|();" and first not in (" ", "\t"):
-            raise Unclear("it has a sign that goes on in the next line")
+            raise UnclearCommand("it has a sign that goes on in the next line")
         self.at += 2
 
-    def _newline(self) -> None:
+    def _read_newline(self) -> None:
         if self.mode in ("case", "in", "pattern", "test") and not self.documents:
             return  # line breaks are blanks there
         self._end()
         self._read_documents()
 
-    def _operator(self, nested: bool) -> bool:
+    def _read_operator(self, nested: bool) -> bool:
         sign = next(sign for sign in _OPERATORS if self.text.startswith(sign, self.at))
         if self.sign:
-            raise Unclear("it has a redirection without a target")
+            raise UnclearCommand("it has a redirection without a target")
         if self.mode == "test":
             self.at += len(sign)
             self._split_test(sign)
         elif self.mode == "pattern":
-            self._in_pattern(sign)
+            self._handle_pattern(sign)
         elif sign[0] in "<>" or sign in ("&>", "&>>"):
             self.at += len(sign)
             self.sign = sign
@@ -191,37 +202,37 @@ class _Parser:
     def _separate(self, sign: str) -> None:
         if sign[0] == ";" and sign != ";":
             if self.stack[-1:] != ["case"]:
-                raise Unclear("it has signs that mean something else")
+                raise UnclearCommand("it has signs that mean something else")
             self._end()
             self.mode = "pattern"
             return
         if self.row.is_empty and not self.closed and self.mode != "for":
-            raise Unclear("it is not well formed")
+            raise UnclearCommand("it is not well formed")
         self._end()
 
     def _split_test(self, sign: str) -> None:
         """In dash `[[` is a command, and an operator inside of it starts another one."""
         if "<" in sign or ">" in sign or sign == ";":
-            raise Unclear("it has a test that can be read in two ways")
+            raise UnclearCommand("it has a test that can be read in two ways")
         self._end_row()
         self.row.extra = True
 
-    def _in_pattern(self, sign: str) -> None:
+    def _handle_pattern(self, sign: str) -> None:
         if sign not in "(|)":
-            raise Unclear("it has a pattern that is not plain")
+            raise UnclearCommand("it has a pattern that is not plain")
         self.at += 1
         if sign == ")":
             self.mode = ""
 
     def _open(self) -> None:
         if self.closed or self.mode:
-            raise Unclear("it has brackets that mean something else")
+            raise UnclearCommand("it has brackets that mean something else")
         if self.row.words:
             return self._define()
         if not self.row.is_empty:
-            raise Unclear("it has brackets that mean something else")
+            raise UnclearCommand("it has brackets that mean something else")
         if self.text.startswith("((", self.at):
-            raise Unclear("it calculates")
+            raise UnclearCommand("it calculates")
         self.at += 1
         self.stack.append("(")
 
@@ -232,7 +243,7 @@ class _Parser:
             end += 1
         plain = len(self.row.words) == 1 and self.row.words[0].fixed and not self.row.assigned
         if not plain or self.row.redirects or self.text[end : end + 1] != ")":
-            raise Unclear("it has brackets that mean something else")
+            raise UnclearCommand("it has brackets that mean something else")
         self.at = end + 1
         self.parsed.functions.append(self.row.words[0].text)
         self.budget.commands -= 1
@@ -246,7 +257,7 @@ class _Parser:
             self.closed = True
             return False
         if not nested or self.stack or self.mode or self.documents:
-            raise Unclear("it is not well formed")
+            raise UnclearCommand("it is not well formed")
         self._end()
         self.at += 1
         return True
@@ -255,10 +266,10 @@ class _Parser:
 
     def _end(self) -> None:
         if self.sign or self.mode in ("case", "in", "pattern", "test"):
-            raise Unclear("it is not well formed")
+            raise UnclearCommand("it is not well formed")
         if self.mode == "for":
             if len(self.row.words) < 2:
-                raise Unclear("it is not well formed")
+                raise UnclearCommand("it is not well formed")
             self.mode = ""
             self._start_row()
             return
@@ -279,49 +290,49 @@ class _Parser:
     def _add(self, row: SimpleCommand) -> None:
         self.budget.commands -= 1
         if self.budget.commands < 0 or len(row.words) > SHELL_WORDS:
-            raise Unclear("it has too many commands or words")
+            raise UnclearCommand("it has too many commands or words")
         self.parsed.commands.append(row)
 
-    def _word(self) -> None:
+    def _parse_word(self) -> None:
         start = self.at
         word, quoted = self._read_word()
         raw, after = self.text[start : self.at], self.text[self.at : self.at + 1]
         if self.sign:
-            self._target(word, quoted)
+            self._add_redirect(word, quoted)
         elif self.mode in ("case", "in", "pattern"):
-            self._case_word(raw)
-        elif after in ("<", ">") and not self._at_process() and raw.isdigit():
+            self._read_case_word(raw)
+        elif after in ("<", ">") and not self._is_at_process() and raw.isdigit():
             if len(raw) > 1:
-                raise Unclear("it has a descriptor that shells read in two ways")
+                raise UnclearCommand("it has a descriptor that shells read in two ways")
         elif after in ("<", ">") and raw.startswith("{"):
-            raise Unclear("it sets a variable")
+            raise UnclearCommand("it sets a variable")
         else:
-            self._take(word, raw, start)
+            self._add_word(word, raw, start)
 
-    def _take(self, word: Word, raw: str, start: int) -> None:
+    def _add_word(self, word: Word, raw: str, start: int) -> None:
         row = self.row
         if row.is_empty:
             row.start = self.base + start
         if self.mode == "test":
             row.words.append(word)
             if len(row.words) > SHELL_WORDS:
-                raise Unclear("it has too many commands or words")
+                raise UnclearCommand("it has too many commands or words")
             if raw == "]]":
                 self.mode = ""
                 self._end_row()
                 self.closed = True
         elif self.mode == "for":
-            self._for_word(word, raw)
-        elif row.is_empty and self._reserved(raw, start):
+            self._read_for_word(word, raw)
+        elif row.is_empty and self._handle_reserved(raw, start):
             return
         elif self.closed:
-            raise Unclear("it has words behind a group")
+            raise UnclearCommand("it has words behind a group")
         elif not row.words and is_assignment(raw):
             self._assign(raw, word)
         else:
             row.words.append(word)
             if len(row.words) > SHELL_WORDS:
-                raise Unclear("it has too many commands or words")
+                raise UnclearCommand("it has too many commands or words")
             if self.dash is not None:
                 self.dash.append(word)
 
@@ -329,13 +340,13 @@ class _Parser:
         self.budget.spend(SHELL_TOKENS // SHELL_ASSIGNMENTS)
         name, _, value = raw.partition("=")
         if not value and self.text.startswith("(", self.at):
-            self._array()
+            self._read_array()
             word = Word(word.text, fixed=False)
         self.row.assigned.append(
             (name.removesuffix("+").partition("[")[0], Word(word.text.partition("=")[2], word.fixed))
         )
 
-    def _array(self) -> None:
+    def _read_array(self) -> None:
         """Read the elements of an array; their substitutions are commands."""
         self.at += 1
         while self.at < len(self.text):
@@ -345,29 +356,29 @@ class _Parser:
                 return
             if self.text[self.at] in " \t\n":
                 self.at += 1
-            elif self.text[self.at] in ";&|<>(" and not self._at_process():
+            elif self.text[self.at] in ";&|<>(" and not self._is_at_process():
                 break
             else:
                 self._read_word()
-        raise Unclear("it is not well formed")
+        raise UnclearCommand("it is not well formed")
 
-    def _reserved(self, raw: str, start: int) -> bool:
+    def _handle_reserved(self, raw: str, start: int) -> bool:
         """Handle a word that has a meaning of its own at the start of a command; return True if it was one."""
         if raw in _OPENERS:
             self._not_closed()
             self.stack.append(_OPENERS[raw])
         elif raw in _CLOSERS:
             if self.stack[-1:] != [_CLOSERS[raw]]:
-                raise Unclear("it is not well formed")
+                raise UnclearCommand("it is not well formed")
             self.stack.pop()
             self.closed = True
         elif raw in _INNER:
             if self.stack[-1:] != [_INNER[raw]]:
-                raise Unclear("it is not well formed")
+                raise UnclearCommand("it is not well formed")
             self.closed = False
         elif raw == "esac":
             if self.stack[-1:] != ["case"]:
-                raise Unclear("it is not well formed")
+                raise UnclearCommand("it is not well formed")
             self.stack.pop()
             self.closed = True
         elif raw == "!" or (raw == "time" and self._peek() in _COMPOUND):
@@ -378,7 +389,7 @@ class _Parser:
             self.mode = "case" if raw == "case" else "for"
         elif raw == "function":
             self._not_closed()
-            self._function()
+            self._read_function()
         elif raw == "[[":
             self._not_closed()
             self.mode = "test"
@@ -389,7 +400,7 @@ class _Parser:
 
     def _not_closed(self) -> None:
         if self.closed:
-            raise Unclear("it has words behind a group")
+            raise UnclearCommand("it has words behind a group")
 
     def _peek(self) -> str:
         """Return the next unquoted word or bracket on this line."""
@@ -403,30 +414,30 @@ class _Parser:
             end += 1
         return self.text[at:end]
 
-    def _function(self) -> None:
+    def _read_function(self) -> None:
         while self.text[self.at : self.at + 1] in (" ", "\t"):
             self.at += 1
         name, _ = self._read_word()
         if not name.text or not name.fixed:
-            raise Unclear("it is not well formed")
+            raise UnclearCommand("it is not well formed")
         self.parsed.functions.append(name.text)
         self.budget.commands -= 1
         if self.budget.commands < 0 or self._peek() == "function":
-            raise Unclear("it has too many commands or words")
+            raise UnclearCommand("it has too many commands or words")
         while self.text[self.at : self.at + 1] in (" ", "\t"):
             self.at += 1
         if self.text.startswith("()", self.at):
             self.at += 2
         self._start_row()
 
-    def _for_word(self, word: Word, raw: str) -> None:
+    def _read_for_word(self, word: Word, raw: str) -> None:
         words = self.row.words
         if len(words) == 1 and raw == "do":
             self.mode = ""
             self._start_row()
             return
         if (not words and not (word.fixed and set(raw) <= _NAME)) or (len(words) == 1 and raw != "in"):
-            raise Unclear("it is not well formed")
+            raise UnclearCommand("it is not well formed")
         words.append(word)
         if len(words) == 1:
             self.parsed.loops.append(raw)
@@ -436,12 +447,12 @@ class _Parser:
     def _ends_line(self) -> bool:
         return self._peek() == "" and self.text[self.at :].lstrip(" \t")[:1] in (";", "\n")
 
-    def _case_word(self, raw: str) -> None:
+    def _read_case_word(self, raw: str) -> None:
         if self.mode == "case":
             self.mode = "in"
         elif self.mode == "in":
             if raw != "in":
-                raise Unclear("it is not well formed")
+                raise UnclearCommand("it is not well formed")
             self.mode = "pattern"
         elif raw == "esac":
             self.mode = ""
@@ -450,12 +461,12 @@ class _Parser:
 
     # -- redirections -----------------------------------------------------------------------------------------------
 
-    def _target(self, word: Word, quoted: bool) -> None:
+    def _add_redirect(self, word: Word, quoted: bool) -> None:
         row, sign, self.sign = self.row, self.sign, ""
         self.budget.spend(SHELL_TOKENS // SHELL_REDIRECTS)
         if sign in ("<<", "<<-"):
             if not word.text or not word.fixed or "\n" in word.text:
-                raise Unclear("it has a here-document that is not plain")
+                raise UnclearCommand("it has a here-document that is not plain")
             self.documents.append((word.text, quoted, sign == "<<-", row))
         elif sign == "<<<":
             row.inputs.append(word)
@@ -466,7 +477,7 @@ class _Parser:
             start, lines = self.at, list[str]()
             while True:
                 if self.at >= len(self.text):
-                    raise Unclear("it has a here-document without an end")
+                    raise UnclearCommand("it has a here-document without an end")
                 end = self.text.find("\n", self.at)
                 end = end if end >= 0 else len(self.text)
                 line, self.at = self.text[self.at : end], end + 1
@@ -486,9 +497,9 @@ class _Parser:
         if not any(sign in body for sign in "$`\\"):
             return False
         if "\\\n" in body:
-            raise Unclear("it has a here-document that is not plain")
+            raise UnclearCommand("it has a here-document that is not plain")
         inner = _Parser(body, self.parsed, self.budget, depth=self.depth + 1, base=self.base + start)
-        inner._double_quoted(end="")
+        inner._read_double_quoted(end="")
         return True
 
     # -- words ------------------------------------------------------------------------------------------------------
@@ -498,29 +509,29 @@ class _Parser:
         start, pieces, dynamic = self.at, list[Piece](), False
         while self.at < len(self.text):
             char = self.text[self.at]
-            if char in _META and not self._at_process():
+            if char in _META and not self._is_at_process():
                 break
             if char == "$" or char == "`" or char in "<>":
                 piece = self._expand()
             elif char == '"':
                 self.at += 1
-                piece = self._double_quoted('"')
+                piece = self._read_double_quoted('"')
             else:
-                piece = self._literal(char)
+                piece = self._read_literal(char)
             dynamic = dynamic or piece is None
             pieces.append(piece or "")
         text = self.text[start : self.at]
         if self.at == start:
-            raise Unclear("it is not well formed")
+            raise UnclearCommand("it is not well formed")
         quoted = any(isinstance(piece, tuple) for piece in pieces) or dynamic
-        return Word(text, fixed=False, tail=_tail(text)) if dynamic else made(*pieces), quoted
+        return Word(text, fixed=False, tail=_certain_tail(text)) if dynamic else make_word(*pieces), quoted
 
-    def _literal(self, char: str) -> Piece:
+    def _read_literal(self, char: str) -> Piece:
         at = self.at
         if char == "'":
             end = self.text.find("'", at + 1)
             if end < 0:
-                raise Unclear("it has a quote that is left open")
+                raise UnclearCommand("it has a quote that is left open")
             self.budget.spend(1 + (end - at) // 8)
             self.at = end + 1
             self._note_literal(self.text[at + 1 : end])
@@ -528,7 +539,7 @@ class _Parser:
         if char == "\\":
             after = self.text[at + 1 : at + 2]
             if not after:
-                raise Unclear("it ends in a backslash")
+                raise UnclearCommand("it ends in a backslash")
             self.budget.spend()
             self.at += 2
             self._note_literal(after if after in "$`" else "")
@@ -543,7 +554,7 @@ class _Parser:
         if "$" in text or "`" in text:
             self.parsed.literal_code = True
 
-    def _double_quoted(self, end: str) -> Piece | None:
+    def _read_double_quoted(self, end: str) -> Piece | None:
         """Read to the closing quote, or to the end of a here-document; None if it has expansions."""
         found, dynamic = list[str](), False
         escaped = '$`"\\\n' if end else "$`\\\n"
@@ -569,7 +580,7 @@ class _Parser:
                 found.append(self.text[self.at : stop])
                 self.at = stop
         if end:
-            raise Unclear("it has a quote that is left open")
+            raise UnclearCommand("it has a quote that is left open")
         return None
 
     def _expand(self, quoted: bool = False, inside: bool = False) -> Piece | None:
@@ -577,7 +588,7 @@ class _Parser:
         self.budget.spend()
         self.depth += 1
         if self.depth > SHELL_NESTED:
-            raise Unclear("it is too long or too deep to be read")
+            raise UnclearCommand("it is too long or too deep to be read")
         piece = self._read_expansion(quoted, inside)
         self.depth -= 1
         return piece
@@ -586,27 +597,27 @@ class _Parser:
         text, at = self.text, self.at
         char, after = text[at], text[at + 1 : at + 2]
         if char == "`":
-            self._backquoted(quoted)
+            self._read_backquoted(quoted)
         elif char in "<>":
             self.at += 2
-            self._substitution()
+            self._read_substitution()
         elif after == "(":
             if text.startswith("((", at + 1):
                 self.at += 3
-                self._arithmetic()
+                self._read_arithmetic()
             else:
                 self.at += 2
-                self._substitution()
+                self._read_substitution()
         elif after == "{":
             self.at += 2
-            self._parameter(inside)
+            self._read_parameter(inside)
         elif after == "'" and not inside:
-            return self._ansi()
+            return self._read_ansi()
         elif after == '"' and not inside:
             self.at += 2
-            self._double_quoted('"')
+            self._read_double_quoted('"')
         elif after == "[":
-            raise Unclear("it calculates")
+            raise UnclearCommand("it calculates")
         elif after and (after in _NAME or after in "?#@*!$-"):
             self.at += 2
             while not after.isdigit() and after in _NAME and self.text[self.at : self.at + 1] in _NAME_OR_NOTHING:
@@ -618,30 +629,30 @@ class _Parser:
             return "$"
         return None
 
-    def _ansi(self) -> Piece:
+    def _read_ansi(self) -> Piece:
         """Read `$'…'`. Dash ends it at the first quote, bash at the first that is not escaped."""
         at = self.at + 2
         end = at
         while end < len(self.text) and self.text[end] != "'":
             end += 2 if self.text[end] == "\\" else 1
         if end >= len(self.text):
-            raise Unclear("it has a quote that is left open")
+            raise UnclearCommand("it has a quote that is left open")
         if "'" in self.text[at:end]:
-            raise Unclear("it has a quote that shells read in two ways")
+            raise UnclearCommand("it has a quote that shells read in two ways")
         self.at = end + 1
         self.parsed.literal_code = True
         return (decode_ansi(self.text[at:end]),)
 
-    def _substitution(self) -> None:
+    def _read_substitution(self) -> None:
         inner = _Parser(self.text, self.parsed, self.budget, self.at, self.depth, self.base)
         try:
             inner.run(nested=True)
-        except Unclear:
+        except UnclearCommand:
             inner.flush()
             raise
         self.at = inner.at
 
-    def _backquoted(self, quoted: bool) -> None:
+    def _read_backquoted(self, quoted: bool) -> None:
         start, found = self.at + 1, list[str]()
         at = start
         while at < len(self.text) and self.text[at] != "`":
@@ -655,22 +666,22 @@ class _Parser:
                 found.append(self.text[at:stop])
                 at = stop
         if at >= len(self.text):
-            raise Unclear("it has a quote that is left open")
+            raise UnclearCommand("it has a quote that is left open")
         self.at = at + 1
         code = "".join(found)
         self.budget.spend(1 + len(code) // 8)  # it is read once more, at each level
         inner = _Parser(code, self.parsed, self.budget, depth=self.depth + 1, base=self.base + start)
         try:
             inner.run()
-        except Unclear:
+        except UnclearCommand:
             inner.flush()
             raise
 
-    def _parameter(self, inside: bool) -> None:
+    def _read_parameter(self, inside: bool) -> None:
         """Read `${…}`."""
         start = self.at
         if self.text[self.at : self.at + 1] in (" ", "\t", "\n", "|", ""):
-            raise Unclear("it has an expansion that is not plain")
+            raise UnclearCommand("it has an expansion that is not plain")
         while self.at < len(self.text):
             char = self.text[self.at]
             if char == "}":
@@ -685,18 +696,18 @@ class _Parser:
                 self._expand(quoted=inside, inside=inside)
             elif char == '"':
                 self.at += 1
-                self._double_quoted('"')
+                self._read_double_quoted('"')
             elif char == "'" and inside:
-                raise Unclear("it has a quote that shells read in two ways")
+                raise UnclearCommand("it has a quote that shells read in two ways")
             elif char in "'\\":
-                self._literal(char)
-            elif char in "<>" and self._at_process():
-                raise Unclear("it has an expansion that is not plain")
+                self._read_literal(char)
+            elif char in "<>" and self._is_at_process():
+                raise UnclearCommand("it has an expansion that is not plain")
             else:
                 self.at += 1
-        raise Unclear("it is not well formed")
+        raise UnclearCommand("it is not well formed")
 
-    def _arithmetic(self) -> None:
+    def _read_arithmetic(self) -> None:
         """Read `$((…))`."""
         self.parsed.arithmetic = True
         depth = 0
@@ -711,17 +722,17 @@ class _Parser:
             if char == "$" or char == "`":
                 self._expand(quoted=True, inside=True)
                 continue
-            if char in "'\";{}\\" or (char in "<>" and self._at_process()):
+            if char in "'\";{}\\" or (char in "<>" and self._is_at_process()):
                 break
             depth += (char == "(") - (char == ")")
             self.at += 1
-        raise Unclear("it calculates, or runs a command in a word")
+        raise UnclearCommand("it calculates, or runs a command in a word")
 
 
 _NAME_OR_NOTHING = _NAME | {""}
 
 
-def _tail(text: str) -> str:
+def _certain_tail(text: str) -> str:
     """Return the last part of a path that is certain although the rest is not, as in `"$HOME/bin/make"`."""
     if text.startswith('"') and text.endswith('"') and text.count('"') == 2:
         head, slash, tail = text[1:-1].rpartition("/")

@@ -25,7 +25,7 @@ from smollm2 import loaded, needs_smollm2
 from wick import Agent, Message, ToolCall, assistant, tool, user
 from wick.errors import ConfigError, ModelError
 from wick.models import _http, resolve
-from wick.models.llama_server import TOOLS_IN_WORDS, _template
+from wick.models.llama_server import TOOLS_IN_WORDS, _choose_template
 from wick.models.local import Local, _environment
 from wick.models.openai import OpenAI
 from wick.protocols import Finish, Request
@@ -444,13 +444,16 @@ def gguf(path: Path, **texts: str) -> str:
 
 
 def test_a_template_that_knows_tools_is_left_alone(tmp_path: Path) -> None:
-    assert _template(gguf(tmp_path / "a", chat_template="{% if tools %}…{% endif %}")) == ""
-    assert _template(gguf(tmp_path / "b", **{"chat_template": "{{ messages }}", "chat_template.tool_use": "…"})) == ""
+    assert _choose_template(gguf(tmp_path / "a", chat_template="{% if tools %}…{% endif %}")) == ""
+    assert (
+        _choose_template(gguf(tmp_path / "b", **{"chat_template": "{{ messages }}", "chat_template.tool_use": "…"}))
+        == ""
+    )
 
 
 def test_a_template_that_does_not_is_told_in_words(tmp_path: Path) -> None:
     system, own = "{%- set place = 'system' -%}", "{{ messages }} ö"
-    assert _template(gguf(tmp_path / "a", chat_template=own)) == system + TOOLS_IN_WORDS + own
+    assert _choose_template(gguf(tmp_path / "a", chat_template=own)) == system + TOOLS_IN_WORDS + own
     refuses = "{{ raise_exception('no system') }}"
-    assert _template(gguf(tmp_path / "b", chat_template=refuses)).startswith("{%- set place = 'user' -%}")
-    assert "<|im_start|>" in _template(gguf(tmp_path / "c", model="a base model without a template"))
+    assert _choose_template(gguf(tmp_path / "b", chat_template=refuses)).startswith("{%- set place = 'user' -%}")
+    assert "<|im_start|>" in _choose_template(gguf(tmp_path / "c", model="a base model without a template"))

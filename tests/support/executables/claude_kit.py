@@ -11,7 +11,7 @@ from typing import Any
 
 from wick import Agent, Hook, Scripted, Tool, tool
 from wick.hook_programs.claude import SettingsHooks
-from wick.hook_programs.claude.settings import Settings, parse
+from wick.hook_programs.claude.settings import HookSettings, parse_settings
 from wick.hook_programs.runner import Runner
 from wick.protocols import Model
 
@@ -72,14 +72,14 @@ def on(event: str, *handlers: Json, matcher: str = "") -> Json:
     return {event: [{"matcher": matcher, "hooks": list(handlers)}]}
 
 
-def made(folder: Path, hooks: Mapping[str, Any] | Settings, **options: Any) -> SettingsHooks:
-    settings = hooks if isinstance(hooks, Settings) else parse(hooks)
+def made(folder: Path, hooks: Mapping[str, Any] | HookSettings, **options: Any) -> SettingsHooks:
+    settings = hooks if isinstance(hooks, HookSettings) else parse_settings(hooks)
     return SettingsHooks(settings, Runner(cwd=folder, **options))
 
 
 def agent(
     folder: Path,
-    hooks: Mapping[str, Any] | Settings,
+    hooks: Mapping[str, Any] | HookSettings,
     model: Model,
     *more: Any,
     tools: Sequence[Tool] = TOOLS,

@@ -14,7 +14,7 @@ import pytest
 
 from wick.capabilities.executables import Executables
 from wick.hook_programs.runner import Runner
-from wick.hook_programs.worker import Failed, Serving
+from wick.hook_programs.worker import ProgramFailed, ProgramWorker
 
 # What every program here is made of: a test gives `answer(call)`, or a `serve()` of its own.
 SCRIPT = """#!{python} -IS
@@ -58,12 +58,12 @@ class Kept:
         told = json.dumps({"protocol": "lines", **hook})
         self.path.write_text(SCRIPT.format(python=sys.executable, hook=told, here=str(folder), body=body))
         self.path.chmod(0o755)
-        self.serving: Serving | None = None
+        self.serving: ProgramWorker | None = None
         self.capability: Executables | None = None
 
-    def alone(self, *, timeout: float = 20, sandbox: bool = False, **options: Any) -> Serving:
+    def alone(self, *, timeout: float = 20, sandbox: bool = False, **options: Any) -> ProgramWorker:
         runner = Runner(cwd=self.folder, timeout=timeout, sandbox=sandbox)
-        self.serving = Serving([str(self.path), "serve"], runner, **options)
+        self.serving = ProgramWorker([str(self.path), "serve"], runner, **options)
         return self.serving
 
     def in_agent(self, **options: Any) -> Executables:
@@ -103,9 +103,9 @@ async def gone(*pids: int) -> bool:
     return not any(map(runs, pids))
 
 
-async def problem(serving: Serving, *, timeout: float = 20, **request: Any) -> str:
+async def problem(serving: ProgramWorker, *, timeout: float = 20, **request: Any) -> str:
     """What a call that fails says."""
-    with pytest.raises(Failed) as failure:
+    with pytest.raises(ProgramFailed) as failure:
         await serving.ask({"event": "x", **request}, timeout=timeout)
     return str(failure.value)
 

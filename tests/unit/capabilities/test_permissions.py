@@ -161,11 +161,11 @@ async def test_commands_are_read_once_and_one_after_the_other(monkeypatch: pytes
         busy, seen[len(seen) :] = busy + 1, [command]
         most = max(most, busy)
         assert threading.current_thread() is not threading.main_thread()
-        found = shell.read.__wrapped__(command, **more)
+        found = shell.parse_script.__wrapped__(command, **more)
         busy -= 1
         return found
 
-    monkeypatch.setattr(rules, "read", reads)
+    monkeypatch.setattr(rules, "parse_script", reads)
     commands = [f"echo {number} " + "x" * SHELL_INLINE_CHARS for number in range(80)]
     calls = [ToolCall(str(number), "execute", {"command": command}) for number, command in enumerate(commands)]
     await Agent(

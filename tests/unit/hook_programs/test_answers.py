@@ -13,11 +13,11 @@ from kit import call, execute
 from wick import Run, Step, ToolUse, user
 from wick.decisions import Block, Stop
 from wick.hook_programs import kodelet, wick_protocol
-from wick.hook_programs.answers import Unfit, encoded, parsed
-from wick.hook_programs.claude.answers import Said, verdict
-from wick.hook_programs.claude.handlers import heard
-from wick.hook_programs.claude.settings import Entry
-from wick.hook_programs.runner import Ran
+from wick.hook_programs.answers import InvalidAnswer, encode_payload, parse_answer
+from wick.hook_programs.claude.answers import HandlerResult, combine_answers
+from wick.hook_programs.claude.handlers import interpret_result
+from wick.hook_programs.claude.settings import HookHandler
+from wick.hook_programs.runner import ProgramResult
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=9),
@@ -75,8 +75,8 @@ def fits(value: Any, kinds: Any) -> bool:
 def test_a_wrong_type_in_a_field_of_one_program_per_hook(place: tuple[str, str], value: Any) -> None:
     event, field = place
     try:
-        kodelet.Event(event).hear(parsed(encoded({field: value})), an_operation(event))
-    except Unfit:
+        kodelet.KodeletEvent(event).apply_answer(parse_answer(encode_payload({field: value})), an_operation(event))
+    except InvalidAnswer:
         return
     assert fits(value, KODELET[event][field])
 
@@ -85,8 +85,8 @@ def test_a_wrong_type_in_a_field_of_one_program_per_hook(place: tuple[str, str],
 def test_a_wrong_type_in_a_field_of_a_point(place: tuple[str, str], value: Any) -> None:
     event, field = place
     try:
-        wick_protocol.read(parsed(encoded({field: value})), event, an_operation(event))
-    except Unfit:
+        wick_protocol.apply_answer(parse_answer(encode_payload({field: value})), event, an_operation(event))
+    except InvalidAnswer:
         return
     assert fits(value, POINTS[event][field])
 
@@ -99,7 +99,7 @@ def test_a_wrong_type_in_a_field_of_a_point(place: tuple[str, str], value: Any) 
 def test_a_wrong_type_in_a_field_of_settings(event: str, field: str, value: Any) -> None:
     above, _, name = field.rpartition(".")
     told = {above: {"hookEventName": event, name: value}} if above else {name: value}
-    said = heard(Entry(event, command="check"), Ran(stdout=encoded(told)))
+    said = interpret_result(HookHandler(event, command="check"), ProgramResult(stdout=encode_payload(told)))
     wanted = (SPECIFIC if above else CLAUDE)[name]
     assert said.problem or fits(value, wanted)
 
@@ -107,11 +107,11 @@ def test_a_wrong_type_in_a_field_of_settings(event: str, field: str, value: Any)
 @given(st.binary(max_size=60))
 def test_any_bytes_are_understood_or_a_failure(printed: bytes) -> None:
     for event in ("PreToolUse", "UserPromptSubmit", "Stop"):
-        said = heard(Entry(event, command="check"), Ran(stdout=printed))
-        assert isinstance(said, Said)
+        said = interpret_result(HookHandler(event, command="check"), ProgramResult(stdout=printed))
+        assert isinstance(said, HandlerResult)
     try:
-        assert isinstance(parsed(printed), dict)
-    except Unfit as problem:
+        assert isinstance(parse_answer(printed), dict)
+    except InvalidAnswer as problem:
         assert str(problem).startswith("answered ")
 
 
@@ -142,8 +142,8 @@ SIGNALS = (129, 137, 139, 143)
 
 def decision(printed: str | bytes, code: int, event: str = "PreToolUse", **options: Any) -> Any:
     stdout = printed if isinstance(printed, bytes) else printed.encode()
-    said = heard(Entry(event, command="check", **options), Ran(code, stdout, "why"))
-    return verdict(Run(), [said], "?").decision
+    said = interpret_result(HookHandler(event, command="check", **options), ProgramResult(code, stdout, "why"))
+    return combine_answers(Run(), [said], "?").decision
 
 
 @pytest.mark.parametrize("printed", [*AGREES, *REFUSES])
@@ -171,10 +171,10 @@ def test_a_text_may_have_objects_in_it_that_are_no_answers() -> None:
 
 
 def test_what_is_told_is_spelled_as_shell_scripts_look_for_it() -> None:
-    assert encoded({"tool_name": "bash", "tool_input": {"command": "größer"}}) == (
+    assert encode_payload({"tool_name": "bash", "tool_input": {"command": "größer"}}) == (
         '{"tool_name":"bash","tool_input":{"command":"größer"}}'.encode()
     )
 
 
 def test_half_characters_are_told_as_they_are() -> None:
-    assert json.loads(encoded({"command": "rm \ud800"})) == {"command": "rm \ud800"}
+    assert json.loads(encode_payload({"command": "rm \ud800"})) == {"command": "rm \ud800"}

@@ -7,7 +7,7 @@ import pytest
 from kit import entries
 from wick import Block, Run
 from wick.errors import HookError
-from wick.hook_programs.failure_policy import Fail, decides, failed, shown, words
+from wick.hook_programs.failure_policy import Fail, decides, describe_failure, handle_failure, one_line
 
 DECIDING = ("before_tool_call", "user_message_send", "PreToolUse", "UserPromptSubmit", "before_step", "guard_run")
 WATCHING = (
@@ -32,20 +32,22 @@ def test_who_decides_is_known_by_the_event() -> None:
 def test_whether_a_failure_counts_is_the_events_unless_somebody_chose(
     event: str, fail: Fail | None, counts: str
 ) -> None:
-    assert shown(event, fail) == counts
+    assert describe_failure(event, fail) == counts
 
 
 def test_who_decides_and_fails_has_not_agreed() -> None:
     run = Run()
     for fail in (None, "closed"):
-        assert failed(run, "check", "hangs", fail, True) == Block("the hook program check hangs, so it has not agreed")
+        assert handle_failure(run, "check", "hangs", fail, True) == Block(
+            "the hook program check hangs, so it has not agreed"
+        )
     assert entries(run.thread, "event") == []
 
 
 @pytest.mark.parametrize(("fail", "deciding"), [("open", True), ("open", False), (None, False)])
 def test_who_may_fail_is_logged(fail: Fail | None, deciding: bool, caplog: pytest.LogCaptureFixture) -> None:
     run = Run()
-    assert failed(run, "watch", "hangs", fail, deciding) is None
+    assert handle_failure(run, "watch", "hangs", fail, deciding) is None
     (entry,) = entries(run.thread, "event")
     assert (entry["name"], entry["data"]) == ("hook_failed", {"hook": "watch", "problem": "hangs"})
     assert "the hook program watch hangs; the run goes on" in caplog.text
@@ -53,8 +55,8 @@ def test_who_may_fail_is_logged(fail: Fail | None, deciding: bool, caplog: pytes
 
 def test_who_watches_and_must_not_fail_fails() -> None:
     with pytest.raises(HookError, match="the hook program watch hangs"):
-        failed(Run(), "watch", "hangs", "closed", False)
+        handle_failure(Run(), "watch", "hangs", "closed", False)
 
 
 def test_somebody_elses_words_stay_short_and_on_one_line() -> None:
-    assert words("  a\n\tb  ") == "a b" and words("x" * 400) == "x" * 299 + "…"
+    assert one_line("  a\n\tb  ") == "a b" and one_line("x" * 400) == "x" * 299 + "…"

@@ -18,11 +18,11 @@ from wick.hook_programs.trust import (
     NOT_TRUSTED,
     SETTLED_SECONDS,
     Trust,
-    at_home,
-    checking,
-    guarding,
-    hashed,
-    parts,
+    expand_home,
+    hash_file,
+    list_code_files,
+    make_check,
+    make_folder_check,
 )
 
 
@@ -40,31 +40,31 @@ def trust(tmp_path: Path) -> Trust:
 
 
 def test_a_file_is_trusted_when_somebody_says_so(trust: Trust, file: Path) -> None:
-    assert trust.standing(file) == "untrusted" and not trust.trusted(file)
+    assert trust.trust_state(file) == "untrusted" and not trust.is_trusted(file)
     assert trust.trust([file]) == [file] and trust.trust([str(file)]) == []
-    assert trust.standing(file) == "trusted" and Trust(trust.path).trusted(file)
-    assert trust.files() == {file: hashed(file)}
+    assert trust.trust_state(file) == "trusted" and Trust(trust.path).is_trusted(file)
+    assert trust.files() == {file: hash_file(file)}
 
 
 def test_a_changed_file_is_not_trusted_until_it_is_again(trust: Trust, file: Path) -> None:
     trust.trust([file])
     file.write_text("#!/bin/sh\necho changed\n")
-    assert trust.standing(file) == "changed" and not trust.trusted(file)
+    assert trust.trust_state(file) == "changed" and not trust.is_trusted(file)
     assert trust.trust([file]) == [file]
-    assert trust.standing(file) == "trusted"
+    assert trust.trust_state(file) == "trusted"
 
 
 def test_what_was_read_is_what_counts(trust: Trust, file: Path) -> None:
     trust.trust([file])
     read = file.read_bytes()
     file.write_text("something else")
-    assert trust.trusted(file, read) and not trust.trusted(file, b"something else")
+    assert trust.is_trusted(file, read) and not trust.is_trusted(file, b"something else")
 
 
 def test_what_is_forgotten_is_not_trusted(trust: Trust, file: Path) -> None:
     trust.trust([file])
     assert trust.forget([file, "/no/such"]) == [file]
-    assert trust.standing(file) == "untrusted" and trust.forget([file]) == []
+    assert trust.trust_state(file) == "untrusted" and trust.forget([file]) == []
 
 
 def test_the_file_is_for_its_owner_alone(trust: Trust, file: Path) -> None:
@@ -76,7 +76,7 @@ def test_the_file_is_for_its_owner_alone(trust: Trust, file: Path) -> None:
 def test_a_path_is_the_same_by_every_way_that_leads_there(trust: Trust, file: Path, tmp_path: Path) -> None:
     (tmp_path / "other").symlink_to(tmp_path)
     trust.trust([tmp_path / "other" / ".." / tmp_path.name / "check"])
-    assert trust.standing(tmp_path / "other" / "check") == "trusted" == trust.standing(file)
+    assert trust.trust_state(tmp_path / "other" / "check") == "trusted" == trust.trust_state(file)
 
 
 def test_a_link_that_leads_elsewhere_is_changed(trust: Trust, file: Path, tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_link_that_leads_elsewhere_is_changed(trust: Trust, file: Path, tmp_pa
     trust.trust([link])
     link.unlink()
     link.symlink_to(evil)
-    assert trust.standing(link) == "changed" and trust.standing(file) == "untrusted"
+    assert trust.trust_state(link) == "changed" and trust.trust_state(file) == "untrusted"
 
 
 @pytest.mark.parametrize("what", ["gone", "a folder", "a pipe"])
@@ -98,7 +98,7 @@ def test_what_cannot_be_read_cannot_be_trusted(trust: Trust, tmp_path: Path, wha
         os.mkfifo(path)
     with pytest.raises(ConfigError, match="cannot be read, so it cannot be trusted"):
         trust.trust([path])
-    assert trust.standing(path) == "untrusted"
+    assert trust.trust_state(path) == "untrusted"
 
 
 @pytest.mark.parametrize(
@@ -108,17 +108,17 @@ def test_a_damaged_file_trusts_nothing(trust: Trust, file: Path, text: str) -> N
     trust.trust([file])
     trust.path.write_text(text)
     with pytest.raises(ConfigError, match="which says what is trusted, is damaged"):
-        trust.trusted(file)
+        trust.is_trusted(file)
 
 
 def test_what_a_program_hooks_is_remembered_beside_its_trust(trust: Trust, file: Path) -> None:
-    assert trust.type_of(file) is None
-    trust.learn({file: {"points": ["turn_end"]}})
-    assert trust.type_of(file) == {"points": ["turn_end"]} and trust.standing(file) == "untrusted"
+    assert trust.last_type(file) is None
+    trust.record_types({file: {"points": ["turn_end"]}})
+    assert trust.last_type(file) == {"points": ["turn_end"]} and trust.trust_state(file) == "untrusted"
     trust.trust([file])
     written = trust.path.stat().st_mtime_ns
-    trust.learn({file: {"points": ["turn_end"]}})
-    assert trust.path.stat().st_mtime_ns == written and trust.standing(file) == "trusted"
+    trust.record_types({file: {"points": ["turn_end"]}})
+    assert trust.path.stat().st_mtime_ns == written and trust.trust_state(file) == "trusted"
 
 
 def test_two_who_write_at_once_lose_nothing(tmp_path: Path) -> None:
@@ -133,10 +133,10 @@ def test_two_who_write_at_once_lose_nothing(tmp_path: Path) -> None:
 
 
 def test_a_check_reads_a_file_again_only_when_it_looks_different(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    known, read = hashed(file), []
-    monkeypatch.setattr("wick.hook_programs.trust.hashed", lambda path: read.append(path) or known)
+    known, read = hash_file(file), []
+    monkeypatch.setattr("wick.hook_programs.trust.hash_file", lambda path: read.append(path) or known)
     monkeypatch.setattr("wick.hook_programs.trust.SETTLED_SECONDS", 3600)
-    check = checking(file, known)
+    check = make_check(file, known)
     assert [check(), check()] == ["", ""] and len(read) == 2  # it was written a moment ago, and may be again
     monkeypatch.setattr("wick.hook_programs.trust.SETTLED_SECONDS", SETTLED_SECONDS)
     time.sleep(2 * SETTLED_SECONDS)
@@ -146,7 +146,7 @@ def test_a_check_reads_a_file_again_only_when_it_looks_different(file: Path, mon
 
 
 def test_a_check_sees_a_change_that_hides_its_time(file: Path) -> None:
-    check, about = checking(file, hashed(file)), file.stat()
+    check, about = make_check(file, hash_file(file)), file.stat()
     assert check() == ""
     file.write_text("#!/bin/no\n")
     os.utime(file, ns=(about.st_atime_ns, about.st_mtime_ns))
@@ -154,13 +154,13 @@ def test_a_check_sees_a_change_that_hides_its_time(file: Path) -> None:
 
 
 def test_a_check_without_a_hash_asks_whether_it_is_there(file: Path) -> None:
-    check = checking(file)
+    check = make_check(file)
     file.write_text("#!/bin/sh\n# changed\n")
     assert check() == ""
     file.chmod(0o600)
     assert check() == "is not executable any more"
     file.unlink()
-    assert check() == "stands no longer where it was"
+    assert check() == "no longer exists"
 
 
 # -- what lies beside a program -------------------------------------------------------------------------------------
@@ -174,8 +174,8 @@ def test_a_folder_of_programs_is_all_that_could_be_loaded_there(tmp_path: Path) 
     (tmp_path / "deep" / "again").symlink_to(tmp_path)  # round and round
     (tmp_path / "nowhere").symlink_to(tmp_path / "no")
     os.mkfifo(tmp_path / "pipe")
-    assert {str(path.relative_to(tmp_path)) for path in parts(tmp_path)} == set(code)
-    assert parts(tmp_path / "no") == []
+    assert {str(path.relative_to(tmp_path)) for path in list_code_files(tmp_path)} == set(code)
+    assert list_code_files(tmp_path / "no") == []
 
 
 def test_a_folder_with_very_many_files_is_none_of_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,8 +183,8 @@ def test_a_folder_with_very_many_files_is_none_of_programs(tmp_path: Path, monke
     for number in range(4):
         (tmp_path / f"file{number}").write_text("")
     with pytest.raises(ConfigError, match="has more than 3 files; that is no directory of hooks"):
-        parts(tmp_path)
-    assert "has more than 3 files" in guarding(tmp_path, {})()
+        list_code_files(tmp_path)
+    assert "has more than 3 files" in make_folder_check(tmp_path, {})()
 
 
 def test_what_lies_beside_a_program_is_trusted_with_it(trust: Trust, tmp_path: Path) -> None:
@@ -192,14 +192,14 @@ def test_what_lies_beside_a_program_is_trusted_with_it(trust: Trust, tmp_path: P
     folder.mkdir()
     (folder / "check").write_text("#!/bin/sh\n. ./lib\n")
     (folder / "lib").write_text("exit 0\n")
-    trust.trust(parts(folder))
-    check = guarding(folder, trust.files())
+    trust.trust(list_code_files(folder))
+    check = make_folder_check(folder, trust.files())
     assert check() == ""
     (folder / "lib").write_text("exit 1\n")
     assert check() == "stands beside lib, which was changed after it was trusted"
-    trust.trust(parts(folder))
+    trust.trust(list_code_files(folder))
     (folder / "json.py").write_text("")
-    assert guarding(folder, trust.files())() == "stands beside json.py, which is not trusted"
+    assert make_folder_check(folder, trust.files())() == "stands beside json.py, which is not trusted"
 
 
 TRUSTED = """#!/usr/bin/env python3
@@ -225,20 +225,20 @@ def test_a_program_of_its_own_does_not_take_the_trust_of_its_neighbours(
     (folder / "check").write_text(TRUSTED)
     if standing == "changed":
         other.write_text("#!/bin/sh\n")
-    trust.trust(parts(folder))
-    check = guarding(folder, trust.files())
+    trust.trust(list_code_files(folder))
+    check = make_folder_check(folder, trust.files())
     other.write_text("#!/bin/sh\nexit 3\n")
     other.chmod(0o644 if name == "not-executable" else 0o755)
     problem = f"stands beside {name}, which {CHANGED if standing == 'changed' else NOT_TRUSTED}"
-    for look in (check, guarding(folder, trust.files())):  # one that has looked before, and one that looks now
+    for look in (check, make_folder_check(folder, trust.files())):  # one that has looked before, and one that looks now
         assert look() == ("" if name in APART else problem)
-    assert trust.standing(other) == ("changed" if standing == "changed" else "untrusted")  # it does not run itself
+    assert trust.trust_state(other) == ("changed" if standing == "changed" else "untrusted")  # it does not run itself
 
 
 def test_a_file_that_loses_its_execute_bit_is_a_part_again(trust: Trust, tmp_path: Path) -> None:
     (tmp_path / "check").write_text("#!/bin/sh\n")
-    trust.trust(parts(tmp_path))
-    check, other = guarding(tmp_path, trust.files()), tmp_path / "second"
+    trust.trust(list_code_files(tmp_path))
+    check, other = make_folder_check(tmp_path, trust.files()), tmp_path / "second"
     other.write_text("")
     other.chmod(0o755)
     assert check() == ""
@@ -249,12 +249,12 @@ def test_a_file_that_loses_its_execute_bit_is_a_part_again(trust: Trust, tmp_pat
 def test_a_folder_where_every_new_file_is_taken_for_a_program_is_noticed(
     trust: Trust, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wick.hook_programs.trust.is_apart", lambda path, folder, trusted: True)
+    monkeypatch.setattr("wick.hook_programs.trust.is_independent", lambda path, folder, trusted: True)
     (tmp_path / "check").write_text("#!/bin/sh\n")
-    trust.trust(parts(tmp_path))
+    trust.trust(list_code_files(tmp_path))
     (tmp_path / "json.py").write_text("")
     (tmp_path / "json.py").chmod(0o755)
-    assert guarding(tmp_path, trust.files())() == ""  # which the test above would not have
+    assert make_folder_check(tmp_path, trust.files())() == ""  # which the test above would not have
 
 
 # -- the file of trust, and where it is -----------------------------------------------------------------------------
@@ -265,9 +265,9 @@ def test_a_file_that_others_may_write_trusts_nothing(trust: Trust, file: Path) -
     for mode in (0o620, 0o602, 0o666):
         trust.path.chmod(mode)
         with pytest.raises(ConfigError, match="can be written by others"):
-            trust.trusted(file)
+            trust.is_trusted(file)
     trust.path.chmod(0o644)
-    assert trust.trusted(file)
+    assert trust.is_trusted(file)
 
 
 def test_who_waits_long_for_somebody_else_is_told(
@@ -277,10 +277,10 @@ def test_who_waits_long_for_somebody_else_is_told(
     trust.trust([file])
     with open(f"{trust.path}.lock") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(ConfigError, match="somebody else has been changing"):
+        with pytest.raises(ConfigError, match="another process has locked"):
             trust.forget([file])
-        trust.learn({file: {"points": ["turn_end"]}})  # what can be asked again need not be kept
-    assert "cannot be remembered" in caplog.text and trust.trusted(file) and trust.type_of(file) is None
+        trust.record_types({file: {"points": ["turn_end"]}})  # what can be asked again need not be kept
+    assert "cannot be stored" in caplog.text and trust.is_trusted(file) and trust.last_type(file) is None
 
 
 def test_without_a_home_nothing_is_trusted_and_no_folder_of_that_name_is_one(
@@ -290,9 +290,9 @@ def test_without_a_home_nothing_is_trusted_and_no_folder_of_that_name_is_one(
     monkeypatch.setenv("HOME", "./~")
     Trust(tmp_path / "~" / ".wick" / "trust.json").trust([file])
     trust = Trust()
-    assert at_home("~/.wick") is None and trust.standing(file) == "untrusted" and trust.files() == {}
-    trust.learn({file: {"points": ["turn_end"]}})
-    with pytest.raises(ConfigError, match="set HOME to its whole path"):
+    assert expand_home("~/.wick") is None and trust.trust_state(file) == "untrusted" and trust.files() == {}
+    trust.record_types({file: {"points": ["turn_end"]}})
+    with pytest.raises(ConfigError, match="set HOME to an absolute path"):
         trust.trust([file])
 
 
@@ -315,8 +315,8 @@ def test_what_is_gone_is_not_remembered_unless_it_was_trusted(trust: Trust, file
     for path in (gone, trusted):
         path.write_text("")
     trust.trust([trusted])
-    trust.learn({path: {"points": ["turn_end"]} for path in (gone, trusted)})
+    trust.record_types({path: {"points": ["turn_end"]} for path in (gone, trusted)})
     gone.unlink()
     trusted.unlink()
-    trust.learn({file: {"points": ["turn_end"]}})
-    assert [trust.type_of(path) is not None for path in (gone, trusted, file)] == [False, True, True]
+    trust.record_types({file: {"points": ["turn_end"]}})
+    assert [trust.last_type(path) is not None for path in (gone, trusted, file)] == [False, True, True]

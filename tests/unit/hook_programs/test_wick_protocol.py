@@ -24,9 +24,9 @@ from wick import (
     user,
 )
 from wick._internal.aliases import POINT_NAMES
-from wick.hook_programs.answers import Unfit, answered, parsed
-from wick.hook_programs.runner import Ran
-from wick.hook_programs.wick_protocol import payload, read, tool_result
+from wick.hook_programs.answers import InvalidAnswer, parse_answer, read_answer
+from wick.hook_programs.runner import ProgramResult
+from wick.hook_programs.wick_protocol import apply_answer, build_payload, parse_tool_result
 from wick.operations import Operation, Result
 
 
@@ -52,37 +52,39 @@ RESULTS: dict[str, Any] = {
 @pytest.mark.parametrize("point", POINT_NAMES)
 def test_every_point_is_told_as_json(point: str) -> None:
     op = made(point)
-    told = payload(op, point, cwd="/srv/app")
+    told = build_payload(op, point, cwd="/srv/app")
     assert json.loads(json.dumps(told)) == told
     about = {"event": point, "run": op.run.id, "thread": op.run.thread.id, "agent": "helper", "user": "ada"}
     assert about.items() <= told.items() and (told["cwd"], told["invoked_by"]) == ("/srv/app", "main")
     assert "result" not in told and "error" not in told
     op.result = RESULTS[op.name]
-    assert json.loads(json.dumps(payload(op, point, phase="after")))["result"] and payload(op, point)["result"]
+    assert (
+        json.loads(json.dumps(build_payload(op, point, phase="after")))["result"] and build_payload(op, point)["result"]
+    )
 
 
 def test_what_is_told_of_each_operation() -> None:
-    assert payload(made("before_run"), "before_run")["input"] == [{"role": "user", "content": "hello"}]
-    step = payload(made("before_step"), "before_step")
+    assert build_payload(made("before_run"), "before_run")["input"] == [{"role": "user", "content": "hello"}]
+    step = build_payload(made("before_step"), "before_step")
     assert (step["number"], step["pending"]) == (3, [{"call_id": "c1", "tool": "echo", "args": {"text": "hi"}}])
-    asked = payload(made("before_model_call"), "before_model_call")
+    asked = build_payload(made("before_model_call"), "before_model_call")
     assert (asked["system"], asked["tools"], asked["purpose"]) == ("Be kind.", ["echo"], "")
-    use = payload(made("before_tool_use"), "before_tool_use")
+    use = build_payload(made("before_tool_use"), "before_tool_use")
     assert (use["tool"], use["args"], use["call_id"], use["kind"]) == ("echo", {"text": "hi", "times": 1}, "c1", "")
 
 
 def test_a_child_says_so_and_an_error_is_told() -> None:
     run = Run(parent=Run())
     run.error = ValueError("lost")
-    told = payload(run, "after_run")
+    told = build_payload(run, "after_run")
     assert (told["invoked_by"], told["error"]) == ("subagent", "lost")
     run.error = ValueError()
-    assert payload(run, "after_run")["error"] == "ValueError"
+    assert build_payload(run, "after_run")["error"] == "ValueError"
 
 
 def test_a_tool_that_is_not_there_has_the_name_it_was_called_by() -> None:
     use = ToolUse(Run(), call("nobody"), None, {"text": "hi"})
-    assert payload(use, "after_tool_use")["tool"] == "nobody"
+    assert build_payload(use, "after_tool_use")["tool"] == "nobody"
 
 
 @pytest.mark.parametrize(
@@ -101,7 +103,7 @@ def test_a_tool_that_is_not_there_has_the_name_it_was_called_by() -> None:
     ],
 )
 def test_a_decision_is_read(point: str, answer: dict[str, Any], decision: Any) -> None:
-    assert read(answer, point, made(point)) == decision
+    assert apply_answer(answer, point, made(point)) == decision
 
 
 @pytest.mark.parametrize(
@@ -124,43 +126,43 @@ def test_a_decision_is_read(point: str, answer: dict[str, Any], decision: Any) -
     ],
 )
 def test_what_a_point_does_not_have_is_a_failure(point: str, answer: dict[str, Any], problem: str) -> None:
-    with pytest.raises(Unfit) as caught:
-        read(answer, point, made(point))
+    with pytest.raises(InvalidAnswer) as caught:
+        apply_answer(answer, point, made(point))
     assert problem in str(caught.value)
 
 
 def test_changes_are_made() -> None:
     run = made("before_run")
     assert isinstance(run, Run)
-    read({"input": "bye", "system": "Be brief."}, "before_run", run)
+    apply_answer({"input": "bye", "system": "Be brief."}, "before_run", run)
     assert ([message.text for message in run.input], run.system) == (["bye"], "Be brief.")
     call = made("before_model_call")
     assert isinstance(call, ModelCall)
-    read({"system": "Be brief."}, "before_model_call", call)
+    apply_answer({"system": "Be brief."}, "before_model_call", call)
     assert call.system == "Be brief."
     use = made("before_tool_use")
     assert isinstance(use, ToolUse)
-    read({"args": {"text": "ho"}}, "before_tool_use", use)
+    apply_answer({"args": {"text": "ho"}}, "before_tool_use", use)
     assert use.args == {"text": "ho", "times": 1}
-    read({"result": "hoho"}, "after_tool_use", use)
+    apply_answer({"result": "hoho"}, "after_tool_use", use)
     assert use.result == ToolResult("hoho")
-    read({"result": {"error": "bad"}}, "after_tool_use", use)
+    apply_answer({"result": {"error": "bad"}}, "after_tool_use", use)
     assert use.result == ToolResult(error="bad")
     reply = made("after_model_call")
-    read({"result": "bye"}, "after_model_call", reply)
+    apply_answer({"result": "bye"}, "after_model_call", reply)
     assert reply.result == Message("assistant", "bye")
 
 
 def test_who_refuses_changes_nothing() -> None:
     use = made("before_tool_use")
     assert isinstance(use, ToolUse)
-    assert read({"decision": "block", "args": {"text": "ho"}}, "before_tool_use", use) is not None
+    assert apply_answer({"decision": "block", "args": {"text": "ho"}}, "before_tool_use", use) is not None
     assert use.args == {"text": "hi", "times": 1}
 
 
 def test_a_result_is_a_text_or_its_parts() -> None:
-    assert tool_result("x") == ToolResult("x") == tool_result({"output": "x"})
-    assert tool_result({"output": "x", "data": [1], "error": None}) == ToolResult("x", data=[1])
+    assert parse_tool_result("x") == ToolResult("x") == parse_tool_result({"output": "x"})
+    assert parse_tool_result({"output": "x", "data": [1], "error": None}) == ToolResult("x", data=[1])
 
 
 @pytest.mark.parametrize(
@@ -180,18 +182,18 @@ def test_a_result_is_a_text_or_its_parts() -> None:
     ],
 )
 def test_what_is_printed_is_one_json_object(printed: bytes, problem: str) -> None:
-    with pytest.raises(Unfit) as caught:
-        parsed(printed)
+    with pytest.raises(InvalidAnswer) as caught:
+        parse_answer(printed)
     assert problem in str(caught.value)
 
 
 def test_nothing_is_an_empty_answer_and_an_exit_code_is_a_failure() -> None:
-    assert parsed(b"") == parsed(b" \n") == {} and parsed(b' {"a": [1.5]}\n') == {"a": [1.5]}
-    assert answered(Ran(stdout=b"{}")) == {}
+    assert parse_answer(b"") == parse_answer(b" \n") == {} and parse_answer(b' {"a": [1.5]}\n') == {"a": [1.5]}
+    assert read_answer(ProgramResult(stdout=b"{}")) == {}
     for ran, problem in (
-        (Ran(problem="hangs"), "hangs"),
-        (Ran(3), "ended with exit code 3"),
-        (Ran(3, stderr="a\nb"), "a b"),
+        (ProgramResult(problem="hangs"), "hangs"),
+        (ProgramResult(3), "ended with exit code 3"),
+        (ProgramResult(3, stderr="a\nb"), "a b"),
     ):
-        with pytest.raises(Unfit, match=problem):
-            answered(ran)
+        with pytest.raises(InvalidAnswer, match=problem):
+            read_answer(ran)

@@ -263,9 +263,9 @@ async def test_the_head_of_a_question() -> None:
     lines = heads[0].decode().split("\r\n")
     assert lines[0] == "POST /v1/chat/completions HTTP/1.1"
     assert {f"host: 127.0.0.1:{port}", "x-name: ä", "user-agent: me", "accept-encoding: identity"} <= {*lines}
-    head = _http.Server("here", url).head
+    head = _http.ModelServer("here", url).head
     assert head.startswith(b"POST /a%20b/%C3%A4?x=1&y=%20 HTTP/1.1\r\n")
-    assert b"\r\nhost: [::1]\r\n" in _http.Server("here", "http://[::1]/v1").head
+    assert b"\r\nhost: [::1]\r\n" in _http.ModelServer("here", "http://[::1]/v1").head
 
 
 @pytest.mark.parametrize("value", ["a\r\nx: y", "a\nb", "a\rb", "a\0b"])
@@ -289,7 +289,7 @@ async def test_what_comes_compressed_is_read_all_the_same(pack: Callable[[bytes]
 
 async def test_another_compression_is_refused_in_a_sentence() -> None:
     async with serving(saying(STREAM + b"content-encoding: br\r\n" + sized(SAID))) as port:
-        with pytest.raises(ModelError, match="compressed as 'br', which nobody asked for"):
+        with pytest.raises(ModelError, match="compressed as 'br', which was not requested"):
             await ask(port)
 
 

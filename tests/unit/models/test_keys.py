@@ -18,7 +18,7 @@ from wick import Agent
 from wick.capabilities.retry import Retry
 from wick.errors import ConfigError, ModelError
 from wick.models import _http
-from wick.models._http import Server
+from wick.models._http import ModelServer
 from wick.models.anthropic import Anthropic
 from wick.models.openai import OpenAI
 from wick.models.openai_responses import OpenAIResponses
@@ -102,7 +102,7 @@ async def test_no_error_repeats_the_key(client: Any, caplog: pytest.LogCaptureFi
 
 
 async def test_a_key_that_is_repeated_is_noticed(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
-    monkeypatch.setattr(Server, "redact", lambda self, text, shortest=0: text)
+    monkeypatch.setattr(ModelServer, "redact", lambda self, text, shortest=0: text)
     with pytest.raises(AssertionError):
         await test_no_error_repeats_the_key(OpenAI, caplog)
 
@@ -110,14 +110,14 @@ async def test_a_key_that_is_repeated_is_noticed(monkeypatch: pytest.MonkeyPatch
 def test_credentials_of_other_headers_and_of_the_address_are_redacted_too() -> None:
     basic = b64encode(b"user:correct-horse").decode()
     headers = {"authorization": f"Basic {basic}", "X-Goog-Api-Key": "goog-12345678", "accept": "text/event-stream"}
-    server = Server("x", "https://h/v1?key=in-the-query&api-version=2024-02-01", headers)
+    server = ModelServer("x", "https://h/v1?key=in-the-query&api-version=2024-02-01", headers)
     text = f"{basic} correct-horse goog-12345678 in-the-query 2024-02-01 text/event-stream"
     assert server.redact(text) == "[key] [key] [key] [key] 2024-02-01 text/event-stream"
     assert "in-the-query" not in repr(server) + server.where and server.where == "https://h/v1"
 
 
 def test_a_short_key_is_redacted_where_it_is_refused_alone() -> None:
-    server = Server("x", "https://h/v1", {"authorization": "Bearer ollama"})
+    server = ModelServer("x", "https://h/v1", {"authorization": "Bearer ollama"})
     assert server.redact("ollama says no") == "ollama says no" and server.redact("ollama", 4) == "[key]"
 
 

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from answering import Answering, answering, asking, deltas, sse
 from wick.errors import ConfigError, ModelError
 from wick.messages import FilePart, ImagePart, Message, Reasoning, TextPart, ToolCall, assistant, tool_message, user
-from wick.models._http import Server
+from wick.models._http import ModelServer
 from wick.models.openai_responses import OpenAIResponses, _Response
 from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, Request, TextDelta, Usage
 from wick.reply import Reply
@@ -497,7 +497,7 @@ EVENTS = st.fixed_dictionaries(
 
 @given(st.lists(JSON | EVENTS, max_size=5))
 def test_whatever_a_server_sends_is_a_reply_or_a_model_error(events: list[Any]) -> None:
-    reply, response = Reply(), _Response(Server("here", "http://localhost/"))
+    reply, response = Reply(), _Response(ModelServer("here", "http://localhost/"))
     try:
         for delta in response.deltas([json.dumps(event).encode() for event in events]):
             reply.feed(delta)

@@ -20,10 +20,10 @@ from wick._internal.worker_threads import list_abandoned
 from wick.errors import ConfigError
 from wick.models import resolve
 from wick.models.anthropic import Anthropic
-from wick.models.ollama import installed, ollama_url
+from wick.models.ollama import list_installed, ollama_url
 from wick.models.openai import OpenAI
 from wick.models.openai_responses import OpenAIResponses
-from wick.models.registry import ALIASES, choose
+from wick.models.registry import ALIASES, choose_model
 
 VARIABLES = "ANTHROPIC_API_KEY ANTHROPIC_BASE_URL OPENAI_API_KEY OPENAI_BASE_URL OLLAMA_HOST".split()
 NOBODY = "127.0.0.1:1"  # where no server listens
@@ -311,7 +311,7 @@ async def ollama(env: pytest.MonkeyPatch) -> AsyncIterator[dict[str, Any]]:
 
 
 def test_auto_takes_anthropic_first(keys: Any) -> None:
-    model, why = choose()
+    model, why = choose_model()
     assert model.name == f"anthropic:{ALIASES['sonnet']}"
     assert why == f"{model.name}, as ANTHROPIC_API_KEY is set"
 
@@ -319,13 +319,13 @@ def test_auto_takes_anthropic_first(keys: Any) -> None:
 def test_auto_takes_openai_next(env: pytest.MonkeyPatch) -> None:
     env.setenv("ANTHROPIC_API_KEY", " ")
     env.setenv("OPENAI_API_KEY", "sk-open")
-    model, why = choose()
+    model, why = choose_model()
     assert model.name == "openai:gpt-4o"
     assert why == "openai:gpt-4o, as OPENAI_API_KEY is set"
 
 
 async def test_auto_takes_an_ollama_that_answers(ollama: Any) -> None:
-    model, why = await asyncio.to_thread(choose)
+    model, why = await asyncio.to_thread(choose_model)
     assert model.name == "ollama:qwen3:4b"
     assert why == f"ollama:qwen3:4b, as no API key is set and Ollama answers at {ollama_url()}"
 
@@ -346,7 +346,7 @@ async def test_auto_takes_an_ollama_that_answers(ollama: Any) -> None:
 )
 async def test_something_else_that_answers_is_no_ollama(ollama: Any, answer: Any) -> None:
     ollama["answer"] = answer
-    assert await asyncio.to_thread(installed) == []
+    assert await asyncio.to_thread(list_installed) == []
 
 
 async def test_a_server_that_never_answers_is_no_ollama(env: pytest.MonkeyPatch) -> None:
@@ -361,7 +361,7 @@ async def test_a_server_that_never_answers_is_no_ollama(env: pytest.MonkeyPatch)
 
     server = await asyncio.start_server(drip, "127.0.0.1", 0)
     env.setenv("OLLAMA_HOST", f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
-    assert await asyncio.to_thread(installed) == []
+    assert await asyncio.to_thread(list_installed) == []
     over.set()
     server.close()
     await server.wait_closed()
@@ -371,7 +371,7 @@ async def test_a_server_that_never_answers_is_no_ollama(env: pytest.MonkeyPatch)
 @there("wick.models.demo")
 def test_auto_takes_the_demo_when_nothing_else_is_there(env: pytest.MonkeyPatch) -> None:
     env.setenv("OLLAMA_HOST", NOBODY)
-    model, why = choose()
+    model, why = choose_model()
     assert "demo" in model.name
     assert why.endswith(
         f"as ANTHROPIC_API_KEY and OPENAI_API_KEY are not set and no Ollama with a model answers at http://{NOBODY}"

@@ -14,8 +14,17 @@ from stubs import COMMANDS, Ran, Stubs
 from wick import Tool, tool
 from wick.constants import RULE_CHARS
 from wick.errors import ConfigError
-from wick.permissions.rules import POLICIES, SHELL_POLICY, Given, Rule, Subject, allowing, met, rule
-from wick.permissions.specifiers import Met
+from wick.permissions.rules import (
+    POLICIES,
+    SHELL_POLICY,
+    Rule,
+    RuleSpec,
+    RuleSubject,
+    find_allowing_rules,
+    match_rule,
+    parse_rule,
+)
+from wick.permissions.specifiers import MatchResult
 
 
 @tool(kind="shell")
@@ -54,20 +63,20 @@ def plain(text: str = "") -> str:
     return text
 
 
-def use(used: Tool, workdir: str = "", linked: Any = frozenset(), **args: Any) -> Subject:
-    return Subject.of(used, args, workdir=workdir, linked=linked)
+def use(used: Tool, workdir: str = "", linked: Any = frozenset(), **args: Any) -> RuleSubject:
+    return RuleSubject.from_use(used, args, workdir=workdir, linked=linked)
 
 
-def shell(command: str, **args: Any) -> Subject:
+def shell(command: str, **args: Any) -> RuleSubject:
     return use(execute, command=command, **args)
 
 
-def denies(text: str, subject: Subject) -> Met:
-    return met(rule("deny", text), subject)
+def denies(text: str, subject: RuleSubject) -> MatchResult:
+    return match_rule(parse_rule("deny", text), subject)
 
 
-def allows(subject: Subject, *texts: str) -> bool:
-    return bool(allowing([rule("allow", text) for text in texts], subject))
+def allows(subject: RuleSubject, *texts: str) -> bool:
+    return bool(find_allowing_rules([parse_rule("allow", text) for text in texts], subject))
 
 
 # -- how rules are written ------------------------------------------------------------------------------------------
@@ -85,8 +94,8 @@ def allows(subject: Subject, *texts: str) -> bool:
         ({"rule": "Read"}, "Read", "", ""),
     ],
 )
-def test_a_rule(given_: Given, tool_: str, specifier: str, message: str) -> None:
-    found = rule("deny", given_)
+def test_a_rule(given_: RuleSpec, tool_: str, specifier: str, message: str) -> None:
+    found = parse_rule("deny", given_)
     assert (found.tool, found.specifier, found.message, found.type) == (tool_, specifier, message, "deny")
 
 
@@ -127,13 +136,13 @@ def test_a_rule(given_: Given, tool_: str, specifier: str, message: str) -> None
 )
 def test_a_rule_that_cannot_be_one(wrong: Any, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        rule("deny", wrong)
+        parse_rule("deny", wrong)
 
 
 @given(st.text(max_size=30))
 def test_every_text_is_a_rule_or_a_sentence(text: str) -> None:
     try:
-        found = rule("allow", text)
+        found = parse_rule("allow", text)
     except ConfigError as error:
         assert len(str(error)) > 20
     else:
@@ -174,7 +183,7 @@ def test_a_specifier_needs_something_to_compare_with() -> None:
     assert not allows(use(plain, text="x"), "plain(x)")
     assert denies("pl*(x)", use(plain, text="x")) == "no"
     with pytest.raises(ConfigError, match="cannot be compared"):
-        denies("Bash(ls)", Subject.of(execute, {"command": 7}))
+        denies("Bash(ls)", RuleSubject.from_use(execute, {"command": 7}))
 
 
 # -- commands -------------------------------------------------------------------------------------------------------
@@ -260,8 +269,8 @@ def test_the_tool_itself_allows_everything() -> None:
 
 
 def test_parts_may_be_allowed_by_different_rules() -> None:
-    rules = [rule("allow", text) for text in ("Bash(ls *)", "Bash(cat *)", "Write(out/**)", "Bash(ls -l)")]
-    assert [found.text for found in allowing(rules, shell("ls -l | cat > out/a"))] == [
+    rules = [parse_rule("allow", text) for text in ("Bash(ls *)", "Bash(cat *)", "Write(out/**)", "Bash(ls -l)")]
+    assert [found.text for found in find_allowing_rules(rules, shell("ls -l | cat > out/a"))] == [
         *("Bash(ls *)", "Bash(cat *)", "Write(out/**)")
     ]
 
@@ -295,7 +304,7 @@ def test_parts_may_be_allowed_by_different_rules() -> None:
         ("", "no"),
     ],
 )
-def test_what_a_deny_sees(command: str, answer: Met) -> None:
+def test_what_a_deny_sees(command: str, answer: MatchResult) -> None:
     assert denies("Bash(rm *)", shell(command)) == answer
 
 
@@ -314,7 +323,7 @@ def test_what_a_deny_sees(command: str, answer: Met) -> None:
         ("git push *", "maybe"),
     ],
 )
-def test_a_deny_of_certain_words(command: str, answer: Met) -> None:
+def test_a_deny_of_certain_words(command: str, answer: MatchResult) -> None:
     assert denies("Bash(git push * --force *)", shell(command)) == answer
 
 
@@ -336,7 +345,7 @@ def test_a_star_alone_is_every_command() -> None:
         ("echo x 2>&1 > /dev/null", "no"),
     ],
 )
-def test_a_redirection_is_a_use_of_a_file(command: str, answer: Met) -> None:
+def test_a_redirection_is_a_use_of_a_file(command: str, answer: MatchResult) -> None:
     assert denies("Write(secret/**)", shell(command, workdir="/w")) == answer
 
 
@@ -347,7 +356,7 @@ def test_a_redirection_must_be_allowed() -> None:
     assert not allows(shell("sort < data/x > data/x"), *rules)
     assert not allows(shell("sort < data/../x"), *rules)
     assert not allows(shell("sort < data/x", linked={"data/x"}), *rules)
-    assert not allows(Subject.of(execute, {"command": "sort < data/x", "workdir": "sub"}), *rules)
+    assert not allows(RuleSubject.from_use(execute, {"command": "sort < data/x", "workdir": "sub"}), *rules)
     assert not allows(shell("sort > /dev/tcp/a/1"), "Bash(sort *)", "Write")
     assert denies("Write", shell("sort > x")) == "yes"
     assert denies("kind:write", shell("sort > x")) == "yes"
@@ -407,7 +416,7 @@ def test_files_that_are_allowed(specifier: str, path: str, fits: bool) -> None:
         ("secret/**", "/etc/secret/a", "no"),
     ],
 )
-def test_files_that_are_denied(specifier: str, path: str, answer: Met) -> None:
+def test_files_that_are_denied(specifier: str, path: str, answer: MatchResult) -> None:
     assert denies(f"Read({specifier})", use(read_file, workdir="/w", path=path)) == answer
 
 
@@ -449,11 +458,11 @@ def test_a_host() -> None:
 
 # -- the ready set --------------------------------------------------------------------------------------------------
 
-POLICY = [rule("deny", item) for item in SHELL_POLICY]
+POLICY = [parse_rule("deny", item) for item in SHELL_POLICY]
 
 
-def policy(command: str) -> Met:
-    answers = {met(item, shell(command)) for item in POLICY}
+def policy(command: str) -> MatchResult:
+    answers = {match_rule(item, shell(command)) for item in POLICY}
     return "yes" if "yes" in answers else "maybe" if "maybe" in answers else "no"
 
 
@@ -491,10 +500,10 @@ def test_the_policies() -> None:
 # -- no command is allowed by mistake -------------------------------------------------------------------------------
 
 ALLOW = [
-    rule("allow", f"Bash({text})")
+    parse_rule("allow", f"Bash({text})")
     for text in ("ok *", "good one two", "echo *", "true", "cat *", "find *", "xargs *", "bash *")
 ]
-DENY = [rule("deny", f"Bash({text})") for text in ("bad *", "evil *")]
+DENY = [parse_rule("deny", f"Bash({text})") for text in ("bad *", "evil *")]
 EXAMPLES = 3_000 if os.environ.get("WICK_FULL") else 400
 
 
@@ -503,7 +512,7 @@ def fine(ran: Ran) -> bool:
 
 
 def missed(rules: list[Rule], command: str) -> bool:
-    return all(met(item, shell(command)) == "no" for item in rules)
+    return all(match_rule(item, shell(command)) == "no" for item in rules)
 
 
 @pytest.fixture(scope="module")
@@ -524,7 +533,7 @@ def stubs(tmp_path_factory: pytest.TempPathFactory) -> Stubs:
 @example("ok\u00a0; bad")
 def test_what_is_allowed_runs_nothing_else(stubs: Stubs, sh: str, command: str) -> None:
     """A real shell runs every command that the rules allow, and each stub that it starts is one that they allow."""
-    if allowing(ALLOW, shell(command)):
+    if find_allowing_rules(ALLOW, shell(command)):
         ran = stubs.run(command, sh)
         assert all(map(fine, ran)), ran
 
@@ -558,7 +567,7 @@ def test_what_is_denied_is_seen_or_asked_about(stubs: Stubs, sh: str, command: s
 )  # fmt: skip
 def test_what_is_plain_is_allowed_and_runs(stubs: Stubs, command: str) -> None:
     """Or nothing at all would be allowed, and the tests above would be content."""
-    assert allowing(ALLOW, shell(command))
+    assert find_allowing_rules(ALLOW, shell(command))
     assert missed(DENY, command)
     assert stubs.run(command, "sh") and all(map(fine, stubs.run(command, "bash")))
 
@@ -578,7 +587,7 @@ def test_what_is_plain_is_allowed_and_runs(stubs: Stubs, command: str) -> None:
 )  # fmt: skip
 def test_what_runs_something_else_is_neither_allowed_nor_missed(stubs: Stubs, command: str) -> None:
     assert ("bad",) in [row[:1] for row in stubs.run(command.replace("b?d", f"{stubs.bin}/b?d"), "bash")]
-    assert not allowing(ALLOW, shell(command))
+    assert not find_allowing_rules(ALLOW, shell(command))
     assert not missed(DENY, command)
 
 

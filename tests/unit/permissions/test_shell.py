@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from stubs import COMMANDS
 from wick.constants import SHELL_CHARS, SHELL_COMMANDS, SHELL_WORDS
-from wick.permissions.shell import read
+from wick.permissions.shell import parse_script
 
 
 def commands(text: str) -> list[str]:
     """Every command that is seen, those that stand for the one inside in brackets."""
-    return [str(command) if command.needs else f"[{command}]" for command in read(text).commands]
+    return [str(command) if command.needs_rule else f"[{command}]" for command in parse_script(text).commands]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def commands(text: str) -> list[str]:
 )  # fmt: skip
 def test_what_is_plain(text: str, seen: list[str]) -> None:
     assert commands(text) == seen
-    assert read(text).opaque == ()
+    assert parse_script(text).opaque == ()
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_what_is_plain(text: str, seen: list[str]) -> None:
 )
 def test_what_is_seen_in_what_is_opaque(text: str, seen: str) -> None:
     assert seen in commands(text)
-    assert read(text).opaque
+    assert parse_script(text).opaque
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_what_is_seen_in_what_is_opaque(text: str, seen: str) -> None:
 )  # fmt: skip
 def test_what_may_run_anything(text: str) -> None:
     """One of its commands has a name that nobody knows."""
-    script = read(text)
+    script = parse_script(text)
     assert script.opaque
     assert any(not command.words[0].fixed for command in script.commands)
 
@@ -136,19 +136,19 @@ def test_what_may_run_anything(text: str) -> None:
     ],
 )  # fmt: skip
 def test_what_no_rule_can_allow(text: str) -> None:
-    assert read(text).opaque
+    assert parse_script(text).opaque
 
 
 def test_a_path_means_something_else_in_another_folder() -> None:
-    assert read("cd x && /bin/run > /tmp/out").opaque == ()
-    assert read("./run > out").opaque == ()
-    assert read("./run", moved=True).opaque
-    assert read("run > out", moved=True).opaque
-    assert read("run", moved=True).opaque == ()
+    assert parse_script("cd x && /bin/run > /tmp/out").opaque == ()
+    assert parse_script("./run > out").opaque == ()
+    assert parse_script("./run", moved=True).opaque
+    assert parse_script("run > out", moved=True).opaque
+    assert parse_script("run", moved=True).opaque == ()
 
 
 @given(COMMANDS | st.text(max_size=40))
 def test_every_text_can_be_looked_at(text: str) -> None:
-    script = read(text)
+    script = parse_script(text)
     assert all(command.words for command in script.commands)
     assert all(reason and reason == reason.strip() for reason in script.opaque)

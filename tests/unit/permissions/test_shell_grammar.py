@@ -7,11 +7,11 @@ import sys
 import pytest
 
 from wick.errors import MissingExtra
-from wick.permissions.shell_grammar import grammar, look
+from wick.permissions.shell_grammar import load_grammar, scan_text
 
 
 def seen(text: str) -> list[list[str]]:
-    return [[word.text for word in words] for words in look(text).commands]
+    return [[word.text for word in words] for words in scan_text(text).commands]
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_commands_in_the_order_of_the_text() -> None:
 
 
 def test_what_it_notes_beside_commands() -> None:
-    found = look("export A=1; cat <<EOF > out\ntext\nEOF\nsort <<< words")
+    found = scan_text("export A=1; cat <<EOF > out\ntext\nEOF\nsort <<< words")
     assert [words[0].text for words in found.named] == ["export"]
     assert found.inputs == ["text\n", "words"]
     assert [(redirect.sign, redirect.target.text) for redirect in found.redirects] == [(">", "out")]
@@ -44,11 +44,11 @@ def test_what_it_notes_beside_commands() -> None:
     ["a 'b", "echo ${x@P}", "((1))", "echo $((a['$(b)']))", "cat <<E\n`a`\nE", "a\n\\b", "(" * 300 + "a" + ")" * 300],
 )
 def test_what_may_run_anything(text: str) -> None:
-    assert look(text).hidden
+    assert scan_text(text).hidden
 
 
 def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tree_sitter_bash", None)
-    grammar.cache_clear()
+    load_grammar.cache_clear()
     with pytest.raises(MissingExtra, match=r"pip install 'wick-agent\[permissions\]'"):
-        grammar()
+        load_grammar()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from wick.permissions.shell_lexer import Unclear, Word, lex, made
+from wick.permissions.shell_lexer import UnclearCommand, Word, lex, make_word
 
 
 def words(text: str) -> list[list[str]]:
@@ -63,16 +63,16 @@ def test_plain_commands(text: str, expected: list[list[str]]) -> None:
     ],
 )  # fmt: skip
 def test_what_is_not_plain(text: str) -> None:
-    with pytest.raises(Unclear, match="^it "):
+    with pytest.raises(UnclearCommand, match="^it "):
         lex(text)
 
 
 def test_redirections() -> None:
     found = lex("a <in >out 2>>err &>all >|over <>both 3>&1 2>&- >/dev/null <<<text >&file").redirects
-    assert [(row.sign, row.target.text) for row in found if row.file] == [
+    assert [(row.sign, row.target.text) for row in found if row.is_file] == [
         *(("<", "in"), (">", "out"), (">>", "err"), ("&>", "all"), (">|", "over"), ("<>", "both"), (">&", "file"))
     ]
-    assert [row.writes for row in found if row.file] == [False, True, True, True, True, True, True]
+    assert [row.writes for row in found if row.is_file] == [False, True, True, True, True, True, True]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_redirections() -> None:
     ],
 )
 def test_what_the_shell_makes_something_else_of(pieces: tuple[str | tuple[str]], word: Word) -> None:
-    assert made(*pieces) == word
+    assert make_word(*pieces) == word
 
 
 @pytest.mark.parametrize("shell", ["bash", "sh"])
@@ -108,7 +108,7 @@ def test_quotes_are_those_of_a_real_shell(shell: str, text: str) -> None:
         pytest.skip(f"install {shell}")
     try:
         commands = lex(f"set -- {text}").commands
-    except Unclear:
+    except UnclearCommand:
         return
     first, *others = commands
     if others:

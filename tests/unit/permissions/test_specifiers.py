@@ -7,9 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wick.errors import ConfigError
-from wick.permissions.shell import Command, read
+from wick.permissions.shell import ShellCommand, parse_script
 from wick.permissions.shell_lexer import Word
-from wick.permissions.specifiers import Files, Host, Met, Place, Words, like, most
+from wick.permissions.specifiers import (
+    CommandPattern,
+    FilePattern,
+    HostPattern,
+    MatchResult,
+    ToolPath,
+    strictest,
+    wildcard_match,
+)
 
 
 @pytest.mark.parametrize(
@@ -27,7 +35,7 @@ from wick.permissions.specifiers import Files, Host, Met, Place, Words, like, mo
     ],
 )
 def test_a_star_in_a_word(pattern: str, text: str, fits: bool) -> None:
-    assert like(pattern, text) is fits
+    assert wildcard_match(pattern, text) is fits
 
 
 @given(st.lists(st.text("ab*", max_size=3), max_size=4), st.text("ab", max_size=6))
@@ -41,37 +49,37 @@ def test_stars_are_those_of_a_reference(pieces: list[str], text: str) -> None:
             return any(reference(pattern[1:], text[at:]) for at in range(len(text) + 1))
         return text[:1] == pattern[0] and reference(pattern[1:], text[1:])
 
-    assert like(pattern, text) is reference(pattern, text)
+    assert wildcard_match(pattern, text) is reference(pattern, text)
 
 
 @given(st.lists(st.sampled_from(["a", "b", "*"]), min_size=1, max_size=5), st.lists(st.sampled_from("ab"), max_size=5))
 def test_words_are_those_of_a_reference(pattern: list[str], words: list[str]) -> None:
     """A star among words is what it is among characters; what the shell may make something of is only a maybe."""
-    whole = Words(" ".join(["x", *pattern]))
+    whole = CommandPattern(" ".join(["x", *pattern]))
     plain = tuple(map(Word, ["x", *words]))
-    fits = like("".join(pattern), "".join(words))
-    assert whole.covers(Command(plain)) is fits
+    fits = wildcard_match("".join(pattern), "".join(words))
+    assert whole.covers(ShellCommand(plain)) is fits
     unknown = Word("$y", fixed=False)
     for at in range(1, len(plain) + 1):
-        loose = Command((*plain[:at], unknown, *plain[at:]))
-        assert not fits or whole._one_met(loose) != "no"  # it may be nothing
+        loose = ShellCommand((*plain[:at], unknown, *plain[at:]))
+        assert not fits or whole._match_command(loose) != "no"  # it may be nothing
 
 
 def test_a_pattern_of_files_that_begins_at_the_root_or_not() -> None:
-    assert Files("/a/b").met(Place("b", "/a"), one_file=True) == "yes"
-    assert Files("b").met(Place("/a/b", "/a"), one_file=True) == "yes"
-    assert Files("b").met(Place("/c/d", "/a"), one_file=True) == "no"
-    assert not Files("**").covers(Place(".", "/a"), folder=False)
-    assert Files("**").covers(Place(".", "/a"), folder=True)
+    assert FilePattern("/a/b").matches(ToolPath("b", "/a"), one_file=True) == "yes"
+    assert FilePattern("b").matches(ToolPath("/a/b", "/a"), one_file=True) == "yes"
+    assert FilePattern("b").matches(ToolPath("/c/d", "/a"), one_file=True) == "no"
+    assert not FilePattern("**").covers(ToolPath(".", "/a"), folder=False)
+    assert FilePattern("**").covers(ToolPath(".", "/a"), folder=True)
 
 
 @given(st.lists(st.sampled_from(["a", "b", ".", "..", "", "A"]), min_size=1, max_size=6).map("/".join))
 def test_what_covers_a_path_is_met_by_it(path: str) -> None:
     for text in ("a/**", "a/*", "*", "/w/a/**", "b"):
-        files = Files(text)
+        files = FilePattern(text)
         for folder in (True, False):
-            if files.covers(Place(path, "/w"), folder):
-                assert files.met(Place(path, "/w"), one_file=not folder) == "yes"
+            if files.covers(ToolPath(path, "/w"), folder):
+                assert files.matches(ToolPath(path, "/w"), one_file=not folder) == "yes"
                 assert ".." not in path.split("/")
 
 
@@ -110,29 +118,29 @@ def test_what_covers_a_path_is_met_by_it(path: str) -> None:
         ("*", "https://a@b", False, "yes"),
     ],
 )
-def test_hosts(domain: str, url: str, allowed: bool, denied: Met) -> None:
-    assert Host(domain).covers(url) is allowed
-    assert Host(domain).met(url) == denied
+def test_hosts(domain: str, url: str, allowed: bool, denied: MatchResult) -> None:
+    assert HostPattern(domain).covers(url) is allowed
+    assert HostPattern(domain).matches(url) == denied
 
 
 @given(st.text("ab.:/@\\\\ \t%#?[]1", max_size=20))
 def test_every_url_can_be_looked_at(text: str) -> None:
     for url in (text, f"http://{text}"):
-        assert Host("a.b").met(url) in ("yes", "maybe", "no")
-        assert not Host("a.b").covers(url) or Host("a.b").met(url) == "yes"
+        assert HostPattern("a.b").matches(url) in ("yes", "maybe", "no")
+        assert not HostPattern("a.b").covers(url) or HostPattern("a.b").matches(url) == "yes"
 
 
 @pytest.mark.parametrize("text", ["", ".", "a b", "a/b", "ß", "*a", "a..b", "http://a", "*.*", "a:80"])
 def test_what_is_no_host(text: str) -> None:
     with pytest.raises(ConfigError, match="should name a host"):
-        Host(text)
+        HostPattern(text)
 
 
 def test_the_most_that_is_said() -> None:
-    assert most([]) == "no"
-    assert most(["no", "maybe"]) == "maybe"
-    assert most(["maybe", "yes", "no"]) == "yes"
+    assert strictest([]) == "no"
+    assert strictest(["no", "maybe"]) == "maybe"
+    assert strictest(["maybe", "yes", "no"]) == "yes"
 
 
 def test_a_star_is_every_command() -> None:
-    assert Words("*").met(read("")) == "yes"
+    assert CommandPattern("*").matches(parse_script("")) == "yes"

@@ -17,7 +17,7 @@ from wick.capability import Capability
 from wick.decisions import Block, Continue, Decision
 from wick.errors import ConfigError, HookError
 from wick.hook_programs import kodelet
-from wick.hook_programs.agreements import agreed, remember, screen
+from wick.hook_programs.agreements import has_agreed, record_agreement, screen_messages
 from wick.hooks import after, before, guard
 from wick.messages import Message, TextPart, user
 from wick.operations import ModelCall, Operation, Run, Step, ToolUse
@@ -107,16 +107,16 @@ class Recipes(Capability):
     async def user_message_send(self, run: Run) -> Block | None:
         if self._watcher(run, "user_message_send") is None:
             return None
-        screen(run, self, self.name, lambda message: self._welcomes(run, message))
+        screen_messages(run, self, self.name, lambda message: self._welcomes(run, message))
         verdict = await self._decide(run, "user_message_send")
         if verdict is None:
-            remember(run, self)
+            record_agreement(run, self)
         return verdict
 
     @guard(Run)
     async def user_message_send_again(self, run: Run) -> Block | None:
         """What was changed since it was looked at is looked at again."""
-        if self._watcher(run, "user_message_send") is None or agreed(run, self):
+        if self._watcher(run, "user_message_send") is None or has_agreed(run, self):
             return None
         return await self._decide(run, "user_message_send")
 
@@ -124,13 +124,13 @@ class Recipes(Capability):
     async def before_tool_call(self, use: ToolUse) -> Block | None:
         verdict = await self._decide(use, "before_tool_call")
         if verdict is None and self._watcher(use, "before_tool_call") is not None:
-            remember(use, self)
+            record_agreement(use, self)
         return verdict
 
     @guard(ToolUse)
     async def before_tool_call_again(self, use: ToolUse) -> Block | None:
         """A verdict holds for the call that it was about; if that was changed since, the handler looks again."""
-        if self._watcher(use, "before_tool_call") is None or agreed(use, self):
+        if self._watcher(use, "before_tool_call") is None or has_agreed(use, self):
             return None
         copy = use.fork()
         verdict = await self._decide(copy, "before_tool_call")
@@ -167,14 +167,14 @@ class Recipes(Capability):
 
     async def _tell(self, op: Operation[Any], event: str) -> Decision | None:
         """Tell a handler of an event, and do what it answers."""
-        watcher, language = self._watcher(op, event), kodelet.Event(event)
-        if watcher is None or not language.concerns(op):
+        watcher, language = self._watcher(op, event), kodelet.KodeletEvent(event)
+        if watcher is None or not language.matches(op):
             return None
-        answer = self._function_of(watcher.handler, event)(language.tell(op, str(Path.cwd())), op.run)
+        answer = self._function_of(watcher.handler, event)(language.build_payload(op, str(Path.cwd())), op.run)
         answer = await answer if isawaitable(answer) else answer
         if answer is not None and not isinstance(answer, Mapping):
             raise HookError(f"the handler {watcher.handler} answers a dict or nothing, not {answer!r}")
-        return language.hear(dict(answer or {}), op)
+        return language.apply_answer(dict(answer or {}), op)
 
     def _watcher(self, op: Operation[Any], event: str) -> Watcher | None:
         """Which handler the recipe of a run has for an event, on this turn; its tools are watched in children, too."""

@@ -20,7 +20,7 @@ from wick.capabilities.mcp.config import read_servers
 from wick.config import Config
 from wick.errors import ConfigError, WickError
 from wick.models import resolve
-from wick.permissions.rules import Type, rule
+from wick.permissions.rules import RuleType, parse_rule
 
 MOST = 100  # problems of one file
 
@@ -128,10 +128,10 @@ def _check_parts(source: YamlSource, at: KeyPath, options: Mapping[str, Any]) ->
 
 
 def _each(options: Mapping[str, Any]) -> Iterator[tuple[str, KeyPath, Callable[[], object]]]:
-    for type in get_args(Type):
+    for type in get_args(RuleType):
         rules = _map(options.get("permissions")).get(type)
         for number, one in enumerate(rules if isinstance(rules, list) else ()):
-            yield "permissions", (type, number), partial(rule, type, one)
+            yield "permissions", (type, number), partial(parse_rule, type, one)
     for name, server in _map(_map(options.get("mcp")).get("servers")).items():
         yield "mcp", ("servers", name), partial(read_servers, {name: server})
 

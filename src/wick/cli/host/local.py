@@ -41,7 +41,7 @@ from wick.config.builder import AgentConfig
 from wick.config.process_files import ProcessFiles
 from wick.errors import ConfigError, StoreError, WickError
 from wick.events import Event
-from wick.hook_programs.registry import Listed
+from wick.hook_programs.registry import HookRow
 from wick.hooks import Hook, order_rings
 from wick.operations import OPERATIONS
 from wick.protocols import Backend, Summary
@@ -390,7 +390,7 @@ def _changed(change: Any, titles: Mapping[str, str]) -> Changed:
     return Changed(title=titles.get(change.thread, ""), **{name: getattr(change, name) for name in names})
 
 
-def _hooks_off(off: Sequence[Listed]) -> str:
+def _hooks_off(off: Sequence[HookRow]) -> str:
     """Return the sentence about hooks that were found and are not trusted."""
     names = list(dict.fromkeys(row.name if row.source in row.name else f"{row.source}/{row.name}" for row in off))
     more = f" and {len(names) - NAMED_HOOKS} more" if len(names) > NAMED_HOOKS else ""

@@ -24,7 +24,7 @@ from wick.cli.terminal.output import plain
 from wick.constants import DETAIL_CHARS, DETAIL_LINES
 from wick.errors import WickError
 from wick.events import ApprovalRequest
-from wick.permissions.rules import rule
+from wick.permissions.rules import parse_rule
 
 WORDS: dict[str, Choice] = {
     **dict.fromkeys(("y", "yes"), "allow"),
@@ -94,7 +94,7 @@ class Terminal:
 
     def _is_rule(self, text: str) -> bool:
         try:
-            rule("allow", text)
+            parse_rule("allow", text)
         except WickError as error:
             self._console.print(Text(f"  {plain(str(error))}", style="red"))
             return False

@@ -1,11 +1,11 @@
-"""Claude Code's settings as hooks: each of its events stands at one of wick's points.
+"""Claude Code's settings as hooks: each of its events is mapped to a hook point of wick.
 
-SessionStart, UserPromptSubmit, SubagentStart    before a run; a prompt is looked at again at the gate
+SessionStart, UserPromptSubmit, SubagentStart    before a run; a prompt is checked again at the gate
 PreToolUse                                       before a tool is used, and at the gate
 PermissionRequest, Notification                  when the user is about to be asked
 PostToolUse, PostToolUseFailure                  after a tool was used
 Stop, SubagentStop                               after the step that would be the last
-PreCompact, PostCompact                          before and after the conversation is summed up
+PreCompact, PostCompact                          before and after the conversation is summarized
 SessionEnd                                       when the capability is closed
 """
 
@@ -13,87 +13,87 @@ from __future__ import annotations
 
 from typing import Any
 
-from wick.hook_programs.claude.names import Place
+from wick.hook_programs.claude.names import ToolView
 from wick.hook_programs.claude.run_events import RunEvents
-from wick.hook_programs.claude.session import Session
-from wick.hook_programs.claude.settings import Settings
+from wick.hook_programs.claude.session import HookSession
+from wick.hook_programs.claude.settings import HookSettings
 from wick.hook_programs.claude.tool_events import ToolEvents
-from wick.hook_programs.registry import Listed
+from wick.hook_programs.registry import HookRow
 from wick.hook_programs.runner import Runner
 from wick.hooks import Hook
 from wick.operations import ModelCall, Operation, Run, Step, ToolUse
 
-SPARE_SECONDS = 15.0  # beyond a program's own time limit, which ends it with a better sentence
-INNERMOST = -50.0  # inside of what sums up the conversation
+SPARE_SECONDS = 15.0  # added to the program's own time limit, which has a better error message
+INNERMOST = -50.0  # inside of the summarization hooks
 
 
-def hooks(settings: Settings, runner: Runner) -> list[Hook]:
-    """The hooks that settings stand for."""
+def build_hooks(settings: HookSettings, runner: Runner) -> list[Hook]:
+    """Return the hooks of settings."""
     return SettingsHooks(settings, runner).hooks()
 
 
 class SettingsHooks:
-    """The hooks of some settings, and what is to be done when they are no longer needed."""
+    """The hooks of settings, with the cleanup of their session."""
 
-    def __init__(self, settings: Settings, runner: Runner) -> None:
-        self.session = Session(settings, runner)
+    def __init__(self, settings: HookSettings, runner: Runner) -> None:
+        self.session = HookSession(settings, runner)
         self.runs, self.tools = RunEvents(self.session), ToolEvents(self.session)
 
     def hooks(self) -> list[Hook]:
-        """Its hooks, outermost first; without handlers there are none."""
-        return [*self._around(), *self._of_runs(), *self._of_tools()] if self.session.live else []
+        """Return the hooks, outermost first; an empty list without handlers."""
+        return [*self._wrapping_hooks(), *self._run_hooks(), *self._tool_hooks()] if self.session.is_live else []
 
-    def _around(self) -> list[Hook]:
+    def _wrapping_hooks(self) -> list[Hook]:
         made = [
-            self._hook("settings", Run, "wrap", self.runs.attend),
-            self._hook("settings", Run, "before", self.runs.begin),
-            self._hook("settings", ModelCall, "before", self.runs.tell, priority=INNERMOST),
+            self._hook("settings", Run, "wrap", self.runs.wrap_run),
+            self._hook("settings", Run, "before", self.runs.watch_compaction),
+            self._hook("settings", ModelCall, "before", self.runs.deliver_context, priority=INNERMOST),
         ]
-        if self.session.has("PermissionRequest", "Notification"):
-            made.append(self._hook("PermissionRequest", Run, "before", self.tools.deputise))
+        if self.session.has_handlers("PermissionRequest", "Notification"):
+            made.append(self._hook("PermissionRequest", Run, "before", self.tools.install_delegate))
         return made
 
-    def _of_runs(self) -> list[Hook]:
+    def _run_hooks(self) -> list[Hook]:
         runs = self.runs
         made = [
-            self._hook("SessionStart", Run, "before", runs.start),
+            self._hook("SessionStart", Run, "before", runs.start_session),
             self._hook("SubagentStart", Run, "before", runs.start_subagent),
-            self._hook("UserPromptSubmit", Run, "before", runs.hear),
-            self._hook("UserPromptSubmit", Run, "guard", runs.hear_again),
-            self._hook("Stop", Step, "after", runs.stop),
-            self._hook("SubagentStop", Step, "after", runs.stop_subagent),
+            self._hook("UserPromptSubmit", Run, "before", runs.check_prompt),
+            self._hook("UserPromptSubmit", Run, "guard", runs.recheck_prompt),
+            self._hook("Stop", Step, "after", runs.check_stop),
+            self._hook("SubagentStop", Step, "after", runs.check_subagent_stop),
         ]
-        return [hook for hook in made if self.session.has(hook.name.partition("@")[0])]
+        return [hook for hook in made if self.session.has_handlers(hook.name.partition("@")[0])]
 
-    def _of_tools(self) -> list[Hook]:
+    def _tool_hooks(self) -> list[Hook]:
         tools = self.tools
         made = [
-            self._tool_hook("PreToolUse", "before", tools.look),
-            self._tool_hook("PreToolUse", "guard", tools.check),
-            self._tool_hook("PostToolUse", "after", tools.review, hold=True),
-            self._tool_hook("PostToolUseFailure", "after", tools.review_failure, hold=True),
+            self._tool_hook("PreToolUse", "before", tools.before_use),
+            self._tool_hook("PreToolUse", "guard", tools.check_sealed),
+            self._tool_hook("PostToolUse", "after", tools.after_use, hold=True),
+            self._tool_hook("PostToolUseFailure", "after", tools.after_failure, hold=True),
         ]
-        return [hook for hook in made if self.session.has(hook.name.partition("@")[0])]
+        return [hook for hook in made if self.session.has_handlers(hook.name.partition("@")[0])]
 
     def _tool_hook(self, event: str, position: Any, fn: Any, **options: Any) -> Hook:
         cwd = self.session.runner.cwd
 
         def matches(use: ToolUse) -> bool:
-            return use.tool is not None and bool(self.session.matching(event, Place.of(use, cwd).names))
+            return use.tool is not None and bool(self.session.find_handlers(event, ToolView.from_use(use, cwd).names))
 
         return self._hook(event, ToolUse, position, fn, match=matches, **options)
 
     def _hook(self, event: str, operation: type[Operation[Any]], position: Any, fn: Any, **options: Any) -> Hook:
-        seconds = [entry.seconds for entry in self.session.settings.of(event)]
+        seconds = [entry.seconds for entry in self.session.settings.for_event(event)]
         if position == "guard":
             options["timeout"] = max(seconds, default=0.0) + SPARE_SECONDS
         inherit = position in ("before", "after")
         return Hook(fn, operation, position, name=f"{event}@{position}_{operation.name}", inherit=inherit, **options)
 
-    def listed(self, ring: int = 0) -> list[Listed]:
-        """A row for each handler; `ring` is the place of the first."""
-        return self.session.listed(ring)
+    def list_handlers(self, ring: int = 0) -> list[HookRow]:
+        """Return a row for each handler; `ring` is the position of the first."""
+        return self.session.list_handlers(ring)
 
     async def close(self) -> None:
-        """Tell the programs that the conversations have ended."""
+        """Send SessionEnd for every conversation."""
         await self.session.close()

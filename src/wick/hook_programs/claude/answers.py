@@ -1,4 +1,4 @@
-"""What a program for Claude Code answers: its JSON, checked, and what several answers come to together."""
+"""Answers of handlers for Claude Code: validation of their JSON, and the combination of several answers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from wick import constants
 from wick.decisions import Ask, Block, Stop
-from wick.hook_programs.answers import Unfit
-from wick.hook_programs.claude.settings import Entry
-from wick.hook_programs.failure_policy import decides, failed, words
+from wick.hook_programs.answers import InvalidAnswer
+from wick.hook_programs.claude.settings import HookHandler
+from wick.hook_programs.failure_policy import decides, handle_failure, one_line
 from wick.operations import Run
 
 Permission = Literal["allow", "deny", "ask", "defer"]
@@ -22,8 +22,8 @@ class _Data(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True)  # other versions have more fields
 
 
-class Behaviour(_Data):
-    """What a program says in place of the user."""
+class PermissionBehaviour(_Data):
+    """The decision that a program makes in place of the user."""
 
     behavior: Literal["allow", "deny"]
     updatedInput: dict[str, Any] | None = None
@@ -31,8 +31,8 @@ class Behaviour(_Data):
     interrupt: bool | None = None
 
 
-class Specific(_Data):
-    """What only some events have."""
+class EventOutput(_Data):
+    """The event-specific fields of an answer."""
 
     hookEventName: str
     permissionDecision: Permission | None = None
@@ -41,57 +41,57 @@ class Specific(_Data):
     additionalContext: str | None = None
     updatedToolOutput: Any = None
     initialUserMessage: str | None = None
-    decision: Behaviour | None = None
+    decision: PermissionBehaviour | None = None
 
 
-class Answer(_Data):
-    """The JSON that a program printed; without any, what saying nothing means."""
+class ClaudeAnswer(_Data):
+    """The JSON that a program printed. The defaults are the meaning of an empty answer."""
 
-    goes_on: bool | None = Field(True, alias="continue")
+    continues: bool | None = Field(True, alias="continue")
     stopReason: str | None = None
     suppressOutput: bool | None = None
     systemMessage: str | None = None
     decision: Literal["block", "approve"] | None = None
     reason: str | None = None
-    hookSpecificOutput: Specific | None = None
+    hookSpecificOutput: EventOutput | None = None
 
 
-NOTHING = Answer.model_validate({})
+NOTHING = ClaudeAnswer.model_validate({})
 
 
-def checked(data: dict[str, Any], event: str) -> Answer:
-    """An answer to this event; `Unfit` if it is none."""
+def validate_answer(data: dict[str, Any], event: str) -> ClaudeAnswer:
+    """Validate an answer to this event; raise `InvalidAnswer` if it is invalid."""
     try:
-        answer = Answer.model_validate(data)
+        answer = ClaudeAnswer.model_validate(data)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        raise Unfit(f"answered with JSON that does not fit: {where}: {words(first['msg'])}") from None
+        raise InvalidAnswer(f"answered with JSON that does not fit: {where}: {one_line(first['msg'])}") from None
     specific = answer.hookSpecificOutput
     if specific is not None and specific.hookEventName != event:
-        raise Unfit(f"answered for {words(specific.hookEventName, 40)!r}, and it was asked about {event}")
+        raise InvalidAnswer(f"answered for {one_line(specific.hookEventName, 40)!r}, and it was asked about {event}")
     return answer
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What one handler came to. `problem` is the rest of a sentence about its failure."""
+class HandlerResult:
+    """The result of one handler. `problem` continues a sentence about its failure."""
 
-    entry: Entry
-    answer: Answer = NOTHING
-    text: str = ""  # what it printed, where that is no JSON
+    entry: HookHandler
+    answer: ClaudeAnswer = NOTHING
+    text: str = ""  # the output, if it is not JSON
     stderr: str = ""
-    refuses: bool = False  # by exit code 2, or as a model that was asked
+    refuses: bool = False  # by exit code 2, or by the judgement of a prompt handler
     problem: str = ""
-    printed: str = ""  # the beginning of all that it printed
+    printed: str = ""  # the beginning of the output
 
     @property
-    def specific(self) -> Specific:
-        return self.answer.hookSpecificOutput or Specific(hookEventName=self.entry.event)
+    def specific(self) -> EventOutput:
+        return self.answer.hookSpecificOutput or EventOutput(hookEventName=self.entry.event)
 
     @property
     def reason(self) -> str:
-        """Why it refuses: the JSON's reason, or else what it wrote to stderr."""
+        """The reason of a refusal: from the JSON, or else from stderr."""
         said = self.specific.permissionDecisionReason or self.answer.reason or self.stderr.strip()
         return said or f"the hook {self.entry.name} refused it and gave no reason"
 
@@ -101,7 +101,7 @@ class Said:
 
     @property
     def context(self) -> list[str]:
-        """What it wants the model to know."""
+        """The texts that are added to the context of the model."""
         plain = self.text if self.entry.event in ("SessionStart", "UserPromptSubmit") else ""
         return [text for text in (plain, self.specific.additionalContext or "") if text.strip()]
 
@@ -113,51 +113,51 @@ class Said:
         return self.specific.permissionDecision or old.get(self.answer.decision)
 
 
-def stop(said: Sequence[Said]) -> Stop | None:
-    """`continue: false` ends everything and wins over all."""
+def find_stop(said: Sequence[HandlerResult]) -> Stop | None:
+    """Return the Stop of the first answer with `continue: false`, which overrides all others."""
     for one in said:
-        if one.answer.goes_on is False:
+        if one.answer.continues is False:
             reason = (one.answer.stopReason or "")[: constants.HOOK_TEXT_CHARS]
             return Stop(reason or f"the hook {one.entry.name} wants nothing more to be done")
     return None
 
 
-def failure(run: Run, said: Sequence[Said]) -> Block | None:
-    """What the failures among several answers mean; the first that denies counts."""
+def resolve_failures(run: Run, said: Sequence[HandlerResult]) -> Block | None:
+    """Apply the failure policy to failed handlers; return the first Block."""
     blocks = [
-        failed(run, one.entry.name, one.problem, one.entry.fail, decides(one.entry.event))
+        handle_failure(run, one.entry.name, one.problem, one.entry.fail, decides(one.entry.event))
         for one in said
         if one.problem
     ]
     return next((block for block in blocks if block is not None), None)
 
 
-def refusal(said: Sequence[Said]) -> str:
-    """Why those refuse that do, all together; nothing if nobody does."""
+def join_refusals(said: Sequence[HandlerResult]) -> str:
+    """Return the reasons of all refusals, joined; an empty text without refusals."""
     return "\n".join(dict.fromkeys(one.reason for one in said if one.blocks))
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What several answers about one tool use come to."""
+class ToolVerdict:
+    """The combined answers about one tool use."""
 
     decision: Block | Ask | Stop | None = None
     allowed: bool = False
-    rewrite: Said | None = None  # the answer whose input counts: the last that has one
+    rewrite: HandlerResult | None = None  # the last answer with an updated input
     context: list[str] = field(default_factory=list)
 
 
-def verdict(run: Run, said: Sequence[Said], question: str) -> Verdict:
-    """Deny over defer over ask over allow, whatever the order."""
-    if (ended := stop(said)) is not None:
-        return Verdict(ended)
-    if (broken := failure(run, said)) is not None:
-        return Verdict(broken)
+def combine_answers(run: Run, said: Sequence[HandlerResult], question: str) -> ToolVerdict:
+    """Combine answers: deny before defer before ask before allow, in any order."""
+    if (ended := find_stop(said)) is not None:
+        return ToolVerdict(ended)
+    if (broken := resolve_failures(run, said)) is not None:
+        return ToolVerdict(broken)
     by = {word: [one for one in said if one.permission == word] for word in ("deny", "defer", "ask", "allow")}
     context = [text for one in said for text in one.context]
     if by["deny"]:
-        return Verdict(Block(by["deny"][0].reason), context=context)
+        return ToolVerdict(Block(by["deny"][0].reason), context=context)
     rewrite = next((one for one in reversed(said) if one.specific.updatedInput is not None), None)
     if asking := (by["defer"] or by["ask"]):
-        return Verdict(Ask(asking[0].specific.permissionDecisionReason or question), False, rewrite, context)
-    return Verdict(None, bool(by["allow"]), rewrite, context)
+        return ToolVerdict(Ask(asking[0].specific.permissionDecisionReason or question), False, rewrite, context)
+    return ToolVerdict(None, bool(by["allow"]), rewrite, context)

@@ -1,6 +1,6 @@
-"""Calling one handler of Claude Code's settings: a command, a server, or the model itself.
+"""Calls of one handler of Claude Code's settings: a command, an HTTP server, or a prompt for the model.
 
-Nothing is raised for what a handler does: what went wrong is the `problem` of what it said.
+A failure of a handler is returned as the `problem` of its result, never raised.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from wick import constants
 from wick._internal.http_requests import fetch
 from wick._internal.prompt_text import fence_text
-from wick.hook_programs.answers import Unfit, parsed
-from wick.hook_programs.claude.answers import NOTHING, Answer, Said, checked
-from wick.hook_programs.claude.settings import Entry
-from wick.hook_programs.failure_policy import decides, words
-from wick.hook_programs.runner import Ran, Runner
+from wick.hook_programs.answers import InvalidAnswer, parse_answer
+from wick.hook_programs.claude.answers import NOTHING, ClaudeAnswer, HandlerResult, validate_answer
+from wick.hook_programs.claude.settings import HookHandler
+from wick.hook_programs.failure_policy import decides, one_line
+from wick.hook_programs.runner import ProgramResult, Runner
 from wick.messages import user
 from wick.operations import Run
 
@@ -39,82 +39,84 @@ _ANSWERS = frozenset(("decision", "continue", "hookSpecificOutput"))
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL)
 
 
-async def call(entry: Entry, payload: bytes, runner: Runner, run: Run | None) -> Said:
-    """What a handler says to an event."""
+async def call_handler(entry: HookHandler, payload: bytes, runner: Runner, run: Run | None) -> HandlerResult:
+    """Call a handler with the payload of an event and return its result."""
     if problem := entry.problem or entry.check():
-        return Said(entry, problem=problem)
+        return HandlerResult(entry, problem=problem)
     try:
         return await _KINDS[entry.type](entry, payload, runner, run)
-    except Unfit as unfit:
-        return Said(entry, problem=str(unfit))
+    except InvalidAnswer as unfit:
+        return HandlerResult(entry, problem=str(unfit))
     except TimeoutError:
-        return Said(entry, problem=f"did not answer within {entry.seconds:g} s")
-    except Exception as error:  # whatever it is, who could not be asked has not agreed
-        return Said(entry, problem=f"could not be asked: {words(error)}")
+        return HandlerResult(entry, problem=f"did not answer within {entry.seconds:g} s")
+    except Exception as error:  # a handler that could not be called has not agreed
+        return HandlerResult(entry, problem=f"could not be asked: {one_line(error)}")
 
 
 # -- a command --------------------------------------------------------------------------------------------------------
 
 
-async def _command(entry: Entry, payload: bytes, runner: Runner, run: Run | None) -> Said:
+async def _call_command(entry: HookHandler, payload: bytes, runner: Runner, run: Run | None) -> HandlerResult:
     env = {PROJECT: runner.cwd}
     if entry.args:
-        argv = [_placed(word, runner.cwd) for word in (*([entry.command] if entry.command else []), *entry.args)]
+        argv = [
+            _expand_project(word, runner.cwd) for word in (*([entry.command] if entry.command else []), *entry.args)
+        ]
         ran = await runner.run(argv, stdin=payload, timeout=entry.seconds, env=env)
     else:
         ran = await runner.run(shell=entry.command, stdin=payload, timeout=entry.seconds, env=env)
-    return heard(entry, ran)
+    return interpret_result(entry, ran)
 
 
-def _placed(word: str, cwd: str) -> str:
+def _expand_project(word: str, cwd: str) -> str:
     return word.replace(f"${{{PROJECT}}}", cwd)
 
 
-def heard(entry: Entry, ran: Ran) -> Said:
-    """What a command said by its exit code, its output and its errors."""
+def interpret_result(entry: HookHandler, ran: ProgramResult) -> HandlerResult:
+    """Interpret the exit code, stdout and stderr of a command."""
     if ran.problem:
-        return Said(entry, problem=ran.problem, stderr=ran.stderr)
-    answer, text, unfit, printed = NOTHING, "", "", _bare(ran.stdout)
+        return HandlerResult(entry, problem=ran.problem, stderr=ran.stderr)
+    answer, text, unfit, printed = NOTHING, "", "", _strip_bom(ran.stdout)
     try:
-        answer, text = _read(printed, entry.event)
-    except Unfit as error:
+        answer, text = _read_output(printed, entry.event)
+    except InvalidAnswer as error:
         unfit = str(error)
     if ran.exit_code == BLOCKS:
-        return Said(entry, answer, "", ran.stderr, refuses=True)
+        return HandlerResult(entry, answer, "", ran.stderr, refuses=True)
     if unfit:
-        return Said(entry, problem=unfit, stderr=ran.stderr)
+        return HandlerResult(entry, problem=unfit, stderr=ran.stderr)
     strict = decides(entry.event) and entry.fail != "open"
     if ran.exit_code != 0 and (strict or answer is NOTHING):
-        said = f": {words(ran.stderr)}" if ran.stderr.strip() else ""
-        return Said(entry, problem=f"ended with exit code {ran.exit_code}{said}", stderr=ran.stderr)
-    return Said(entry, answer, text, ran.stderr, printed=_beginning(printed))
+        said = f": {one_line(ran.stderr)}" if ran.stderr.strip() else ""
+        return HandlerResult(entry, problem=f"ended with exit code {ran.exit_code}{said}", stderr=ran.stderr)
+    return HandlerResult(entry, answer, text, ran.stderr, printed=_preview(printed))
 
 
-def _bare(printed: bytes) -> bytes:
-    """Without what some systems write before a text."""
+def _strip_bom(printed: bytes) -> bytes:
+    """Return the output without surrounding blanks and a byte order mark."""
     return printed.strip().removeprefix(codecs.BOM_UTF8).strip()
 
 
-def _read(printed: bytes, event: str) -> tuple[Answer, str]:
-    """The answer in JSON that was printed, or else the text.
+def _read_output(printed: bytes, event: str) -> tuple[ClaudeAnswer, str]:
+    """Return the printed JSON answer, or else the text.
 
-    An answer that stands below other output would be taken for a text, and so for agreement: this is refused.
+    JSON after other output is refused, as it would count as plain text and so as agreement.
     """
     if printed.startswith(b"{"):
-        return checked(parsed(printed), event), ""
+        return validate_answer(parse_answer(printed), event), ""
     try:
         text = printed.decode()
     except UnicodeDecodeError:
-        raise Unfit("answered with bytes that are no UTF-8") from None
+        raise InvalidAnswer("answered with bytes that are no UTF-8") from None
     if "\0" in text:
-        raise Unfit("answered with bytes that are no text")
+        raise InvalidAnswer("answered with bytes that are no text")
     if decides(event) and any(_is_answer(text, found.end() - 1) for found in islice(_OBJECT.finditer(text), 100)):
-        raise Unfit("printed something else before its answer")
+        raise InvalidAnswer("printed something else before its answer")
     return NOTHING, text
 
 
 def _is_answer(text: str, start: int) -> bool:
-    """Whether something that looks like an answer begins here."""
+    """Return True if a JSON object with fields of an answer begins here."""
     try:
         found, _ = json.JSONDecoder().raw_decode(text, start)
     except (ValueError, RecursionError):
@@ -122,61 +124,61 @@ def _is_answer(text: str, start: int) -> bool:
     return isinstance(found, dict) and not _ANSWERS.isdisjoint(found)
 
 
-def _beginning(printed: bytes) -> str:
+def _preview(printed: bytes) -> str:
     return printed[: constants.PREVIEW_CHARS].decode("utf-8", "replace")
 
 
 # -- a server ---------------------------------------------------------------------------------------------------------
 
 
-async def _http(entry: Entry, payload: bytes, runner: Runner, run: Run | None) -> Said:
-    """Settings are trusted before anything in them is called, so they may name a server of this network, too."""
+async def _call_http(entry: HookHandler, payload: bytes, runner: Runner, run: Run | None) -> HandlerResult:
+    """Post the payload to a server. Private addresses are allowed, as settings are trusted before any call."""
     headers = {"Content-Type": "application/json", **entry.headers}
     most = constants.HOOK_OUTPUT_BYTES
     got = await fetch(
         entry.url, method="POST", headers=headers, body=payload, private=True, seconds=entry.seconds, most_bytes=most
     )
     if not 200 <= got.status < 300:
-        raise Unfit(f"answered with status {got.status}")
+        raise InvalidAnswer(f"answered with status {got.status}")
     if got.truncated:
-        raise Unfit(f"answered with more than {most:,} bytes")
-    body = _bare(got.body)
-    answer, text = _read(body, entry.event)
-    return Said(entry, answer, text, printed=_beginning(body))
+        raise InvalidAnswer(f"answered with more than {most:,} bytes")
+    body = _strip_bom(got.body)
+    answer, text = _read_output(body, entry.event)
+    return HandlerResult(entry, answer, text, printed=_preview(body))
 
 
 # -- the model --------------------------------------------------------------------------------------------------------
 
 
-class _Judged(BaseModel):
+class _Judgement(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore")
 
     ok: bool
     reason: str | None = None
 
 
-async def _prompt(entry: Entry, payload: bytes, runner: Runner, run: Run | None) -> Said:
+async def _call_prompt(entry: HookHandler, payload: bytes, runner: Runner, run: Run | None) -> HandlerResult:
     if run is None:
-        raise Unfit(f"cannot be asked at {entry.event}, when no run goes on")
+        raise InvalidAnswer(f"cannot be asked at {entry.event}, outside of a run")
     told = fence_text("event", payload.decode())
     text = entry.prompt.replace(ARGUMENTS, told) if ARGUMENTS in entry.prompt else f"{entry.prompt}\n\n{told}"
     async with asyncio.timeout(entry.seconds):
         reply = await run.call_model([user(text)], purpose="hook", system=SYSTEM)
-    judged = _judged(reply.text)
-    return Said(entry) if judged.ok else Said(entry, stderr=judged.reason or "", refuses=True)
+    judged = _parse_judgement(reply.text)
+    return HandlerResult(entry) if judged.ok else HandlerResult(entry, stderr=judged.reason or "", refuses=True)
 
 
-def _judged(text: str) -> _Judged:
+def _parse_judgement(text: str) -> _Judgement:
     body = text.strip()
     block = _FENCED.fullmatch(body)
     try:
-        return _Judged.model_validate_json(block[1] if block else body)
+        return _Judgement.model_validate_json(block[1] if block else body)
     except ValidationError:
-        raise Unfit('answered with something else than {"ok": true} or {"ok": false, "reason": "…"}') from None
+        raise InvalidAnswer('answered with something else than {"ok": true} or {"ok": false, "reason": "…"}') from None
 
 
-_KINDS: dict[str, Callable[[Entry, bytes, Runner, Run | None], Awaitable[Said]]] = {
-    "command": _command,
-    "http": _http,
-    "prompt": _prompt,
+_KINDS: dict[str, Callable[[HookHandler, bytes, Runner, Run | None], Awaitable[HandlerResult]]] = {
+    "command": _call_command,
+    "http": _call_http,
+    "prompt": _call_prompt,
 }

@@ -1,4 +1,4 @@
-"""Tools as programs for Claude Code know them: other names, other names of arguments, and absolute paths. Both ways."""
+"""Conversion of tools to and from Claude Code's form: tool names, argument names and absolute paths."""
 
 from __future__ import annotations
 
@@ -19,50 +19,52 @@ PATHS = dict.fromkeys(("ls", "read_file", "write_file", "edit_file", "glob", "gr
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A tool, and the folder that its relative paths begin in."""
+class ToolView:
+    """A tool in Claude Code's form, with the base folder of its relative paths."""
 
     tool: Tool
     workdir: str
 
     @classmethod
-    def of(cls, use: ToolUse, cwd: str) -> Place:
+    def from_use(cls, use: ToolUse, cwd: str) -> ToolView:
         backend = getattr(getattr(use.bound.fn, "__self__", None), "backend", None)
         workdir = getattr(backend, "workdir", "")
         return cls(use.bound, workdir if isinstance(workdir, str) and workdir else cwd)
 
     @property
-    def own(self) -> str:
-        """wick's name of the tool, whatever it was renamed to."""
+    def wick_name(self) -> str:
+        """wick's original name of the tool."""
         return resolve_tool_name(self.tool.origin)
 
     @property
     def name(self) -> str:
-        return NAMES.get(self.own, self.tool.name)
+        return NAMES.get(self.wick_name, self.tool.name)
 
     @property
     def names(self) -> frozenset[str]:
-        """What a matcher is compared with."""
-        return self.tool.names | {self.name, self.own} | list_tool_aliases(self.own)
+        """The names that a matcher is compared with."""
+        return self.tool.names | {self.name, self.wick_name} | list_tool_aliases(self.wick_name)
 
-    def shown(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Arguments as the program reads them; what is left out because it says nothing comes back as it was."""
-        path = PATHS.get(self.own)
+    def to_claude_args(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return arguments in Claude Code's form, without optional empty values."""
+        path = PATHS.get(self.wick_name)
         needed = self.tool.parameters.get("required", ())
         told = {name: thaw(value) for name, value in args.items() if name in needed or value not in (None, "")}
         if path in told and isinstance(told[path], str):
             told[path] = self._absolute(told[path])
-        return translate(self.own, convert(self.own, told, CLAUDE_VALUES), CLAUDE, self._properties)
+        return translate(self.wick_name, convert(self.wick_name, told, CLAUDE_VALUES), CLAUDE, self._properties)
 
     @property
     def _properties(self) -> Mapping[str, Any]:
         properties: Mapping[str, Any] = self.tool.parameters.get("properties", {})
         return properties
 
-    def taken(self, given: Mapping[str, Any], args: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments that a program's input stands for; a path that it left alone stays as the model wrote it."""
-        taken = convert(self.own, restore(self.own, given, CLAUDE, self._properties), CLAUDE_VALUES, back=True)
-        path = PATHS.get(self.own)
+    def from_claude_args(self, given: Mapping[str, Any], args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a program's input as arguments of the tool. An unchanged path stays as the model wrote it."""
+        taken = convert(
+            self.wick_name, restore(self.wick_name, given, CLAUDE, self._properties), CLAUDE_VALUES, back=True
+        )
+        path = PATHS.get(self.wick_name)
         if path in taken and isinstance(taken[path], str):
             was = args.get(path)
             kept = isinstance(was, str) and self._absolute(was) == taken[path]
@@ -76,27 +78,27 @@ class Place:
         inside = path == self.workdir or path.startswith(f"{self.workdir.rstrip('/')}/")
         return os.path.relpath(path, self.workdir) if inside else path
 
-    def response(self, args: Mapping[str, Any], result: ToolResult) -> Any:
-        """What a tool came to, in the shape that programs look for."""
+    def to_claude_response(self, args: Mapping[str, Any], result: ToolResult) -> Any:
+        """Return a tool result in Claude Code's form."""
         data = thaw(result.data)
-        if self.own == "execute" and isinstance(data, dict):
+        if self.wick_name == "execute" and isinstance(data, dict):
             return {"stdout": "", "stderr": "", "interrupted": False, "isImage": False, **data}
-        if self.own in ("write_file", "edit_file") and isinstance(args.get("path"), str):
+        if self.wick_name in ("write_file", "edit_file") and isinstance(args.get("path"), str):
             more = data if isinstance(data, dict) else {}
             return {**more, "filePath": self._absolute(args["path"]), "success": not result.error}
-        if self.own == "read_file" and isinstance(args.get("path"), str):
+        if self.wick_name == "read_file" and isinstance(args.get("path"), str):
             file = {"filePath": self._absolute(args["path"]), "content": result.output}
             return {"type": "text", "file": file}
         return data if isinstance(data, dict | list) else result.output
 
-    def suggestions(self, args: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """The permission that a user might give for more than this once."""
+    def suggest_rules(self, args: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return the permission rule that a user could add for this call."""
         told = next((str(args[name]) for name in ("command", "path", "url") if args.get(name)), "")
         rule = {"toolName": self.name} | ({"ruleContent": told} if told else {})
         return [{"type": "addRules", "rules": [rule], "behavior": "allow", "destination": "session"}]
 
 
-def called(call: ToolCall) -> tuple[str, dict[str, Any]]:
-    """The name and the arguments of a call in a transcript."""
+def describe_call(call: ToolCall) -> tuple[str, dict[str, Any]]:
+    """Return the name and the arguments of a call for a transcript."""
     own = resolve_tool_name(call.name)
     return NAMES.get(own, call.name), translate(own, convert(own, thaw(call.args), CLAUDE_VALUES), CLAUDE, {})

@@ -1,4 +1,4 @@
-"""The events of Claude Code's settings that are about conversations, runs and what the user says."""
+"""The events of Claude Code's settings for conversations, runs and user prompts."""
 
 from __future__ import annotations
 
@@ -7,51 +7,53 @@ from typing import Any
 
 from wick.constants import MAX_CONTINUES
 from wick.decisions import Block, Continue, Stop
-from wick.hook_programs.agreements import agreed, remember, screen
-from wick.hook_programs.claude.answers import failure, refusal, stop
-from wick.hook_programs.claude.session import Session, mode
+from wick.hook_programs.agreements import has_agreed, record_agreement, screen_messages
+from wick.hook_programs.claude.answers import find_stop, join_refusals, resolve_failures
+from wick.hook_programs.claude.session import HookSession, permission_mode
 from wick.hooks import Next
 from wick.messages import Message, user
 from wick.operations import ModelCall, Result, Run, Step
 
 FINISHED = ("completed", "finish reason")
-STARTED = "session_start"  # the event in a thread that says which thread it was when it was begun
+STARTED = "session_start"  # the log event with the id of the thread in which the session started
 
 
 class RunEvents:
-    """SessionStart, UserPromptSubmit, SubagentStart, Stop, SubagentStop, PreCompact, PostCompact."""
+    """Hooks for SessionStart, UserPromptSubmit, SubagentStart, Stop, SubagentStop, PreCompact and PostCompact."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: HookSession) -> None:
         self.session = session
 
-    async def attend(self, run: Run, next: Next[Result]) -> Result:
-        """What is made for a run is gone after it; the user is notified that it is their turn."""
-        work = self.session.work(run)
+    async def wrap_run(self, run: Run, next: Next[Result]) -> Result:
+        """Notify the user after the run, and remove its transcript and pending context."""
+        work = self.session.run_state(run)
         try:
             result = await next(run)
             if run.parent is None and result.outcome == "completed":
                 await self.session.notify(run, "idle_prompt", "The agent is waiting for your input")
             return result
         finally:
-            self.session.conversation(run).later += [told for told in work.context if told.name == "SessionStart"]
+            self.session.conversation(run).deferred_context += [
+                told for told in work.context if told.name == "SessionStart"
+            ]
             work.context.clear()
             await work.transcript.remove()
 
-    async def begin(self, run: Run) -> None:
-        """Be there when the conversation is summed up."""
+    async def watch_compaction(self, run: Run) -> None:
+        """Register for the compaction of the conversation."""
         compactions = run.progress.compactions
-        if self.session.has("PreCompact", "PostCompact", "SessionStart") and self not in compactions:
+        if self.session.has_handlers("PreCompact", "PostCompact", "SessionStart") and self not in compactions:
             compactions.append(self)
-        self.session.conversation(run).mode = mode(run.root)
-        await self.session.make_room()
+        self.session.conversation(run).mode = permission_mode(run.root)
+        await self.session.evict_oldest()
 
-    async def tell(self, call: ModelCall) -> None:
-        """What programs want the model to know joins the conversation before its next question."""
+    async def deliver_context(self, call: ModelCall) -> None:
+        """Append the context from programs to the conversation before the next model call."""
         run = call.run
-        work = self.session.work(run)
+        work = self.session.run_state(run)
         if call.purpose or run.thread.waiting:
             return
-        later: list[Message] = self.session.conversation(run).later if run.parent is None else []
+        later: list[Message] = self.session.conversation(run).deferred_context if run.parent is None else []
         told = [*later, *work.context]
         later.clear()
         work.context.clear()
@@ -59,128 +61,130 @@ class RunEvents:
             run.thread.add(*told)
             call.messages.extend(told)
 
-    async def start(self, run: Run) -> Stop | None:
-        """SessionStart: on the first run of a conversation."""
+    async def start_session(self, run: Run) -> Stop | None:
+        """Fire SessionStart at the first run of a conversation."""
         conversation = self.session.conversation(run)
         if run.parent is not None or conversation.started:
             return None
-        conversation.started, source = True, _source(run)
+        conversation.started, source = True, _session_source(run)
         run.record(STARTED, thread=run.thread.id, source=source)
-        return await self._start(run, source)
+        return await self._fire_session_start(run, source)
 
-    async def _start(self, run: Run, source: str) -> Stop | None:
+    async def _fire_session_start(self, run: Run, source: str) -> Stop | None:
         said = await self.session.fire("SessionStart", run, [source], {"source": source})
-        failure(run, said)
+        resolve_failures(run, said)
         await self.session.add_context(run, "SessionStart", (text for one in said for text in one.context))
         first = [text for one in said if (text := one.specific.initialUserMessage)]
         if first and source != "compact":
             run.input = [*map(user, first), *run.input]
-        return stop(said)
+        return find_stop(said)
 
     async def start_subagent(self, run: Run) -> Stop | None:
         if run.parent is None:
             return None
         said = await self.session.fire("SubagentStart", run, [run.agent], {})
-        failure(run, said)
+        resolve_failures(run, said)
         await self.session.add_context(run, "SubagentStart", (text for one in said for text in one.context))
-        return stop(said)
+        return find_stop(said)
 
-    # -- what the user says -------------------------------------------------------------------------------------------
+    # -- user prompts -------------------------------------------------------------------------------------------------
 
-    async def hear(self, run: Run) -> Block | Stop | None:
-        """UserPromptSubmit: what the user says, also while the run goes on."""
-        if run.parent is not None or agreed(run, self):
+    async def check_prompt(self, run: Run) -> Block | Stop | None:
+        """Fire UserPromptSubmit for the input, and screen messages that arrive during the run."""
+        if run.parent is not None or has_agreed(run, self):
             return None
-        screen(run, self, "UserPromptSubmit", lambda message: self._welcomes(run, message))
-        return await self._prompted(run)
+        screen_messages(run, self, "UserPromptSubmit", lambda message: self._screen_message(run, message))
+        return await self._check_input(run)
 
-    async def hear_again(self, run: Run) -> Block | Stop | None:
-        """At the gate: what was changed since is looked at again."""
-        if run.parent is not None or agreed(run, self):
+    async def recheck_prompt(self, run: Run) -> Block | Stop | None:
+        """Fire UserPromptSubmit at the gate if the input has changed since."""
+        if run.parent is not None or has_agreed(run, self):
             return None
-        return await self._prompted(run)
+        return await self._check_input(run)
 
-    async def _prompted(self, run: Run) -> Block | Stop | None:
+    async def _check_input(self, run: Run) -> Block | Stop | None:
         words = [message for message in run.input if message.role == "user" and not message.name]
-        verdict = await self._submitted(run, words) if words else None
+        verdict = await self._fire_prompt_submit(run, words) if words else None
         if verdict is None:
-            remember(run, self)
+            record_agreement(run, self)
         return verdict
 
-    async def _submitted(self, run: Run, words: Sequence[Message]) -> Block | Stop | None:
+    async def _fire_prompt_submit(self, run: Run, words: Sequence[Message]) -> Block | Stop | None:
         prompt = "\n\n".join(message.text for message in words)
         said = await self.session.fire("UserPromptSubmit", run, [], {"prompt": prompt})
-        if (ended := stop(said)) is not None:
+        if (ended := find_stop(said)) is not None:
             return ended
-        if (broken := failure(run, said)) is not None:
+        if (broken := resolve_failures(run, said)) is not None:
             return broken
-        if reason := refusal(said):
-            return Block(await self.session.short(run, "UserPromptSubmit", reason))
+        if reason := join_refusals(said):
+            return Block(await self.session.shorten(run, "UserPromptSubmit", reason))
         await self.session.add_context(run, "UserPromptSubmit", (text for one in said for text in one.context))
         return None
 
-    async def _welcomes(self, run: Run, message: Message) -> Block | None:
+    async def _screen_message(self, run: Run, message: Message) -> Block | None:
         if message.role != "user" or message.name:
             return None
-        verdict = await self._submitted(run, [message])
+        verdict = await self._fire_prompt_submit(run, [message])
         if isinstance(verdict, Stop):
             run.halt(verdict)
         return Block(verdict.reason) if verdict is not None else None
 
     # -- the end of a run ---------------------------------------------------------------------------------------------
 
-    async def stop(self, step: Step) -> Continue | Stop | None:
-        return await self._stopping("Stop", step, []) if step.run.parent is None else None
+    async def check_stop(self, step: Step) -> Continue | Stop | None:
+        return await self._check_stopping("Stop", step, []) if step.run.parent is None else None
 
-    async def stop_subagent(self, step: Step) -> Continue | Stop | None:
-        return await self._stopping("SubagentStop", step, [step.run.agent]) if step.run.parent is not None else None
+    async def check_subagent_stop(self, step: Step) -> Continue | Stop | None:
+        return (
+            await self._check_stopping("SubagentStop", step, [step.run.agent]) if step.run.parent is not None else None
+        )
 
-    async def _stopping(self, event: str, step: Step, names: Sequence[str]) -> Continue | Stop | None:
-        """Send a run back that would end, with a reason; after some times it may end all the same."""
-        run, work = step.run, self.session.work(step.run)
+    async def _check_stopping(self, event: str, step: Step, names: Sequence[str]) -> Continue | Stop | None:
+        """Continue a run that would end if a program refuses, up to a limit."""
+        run, work = step.run, self.session.run_state(step.run)
         over = isinstance(step.result, Stop) and step.result.kind in FINISHED and run.stopping is None
         if not over or run.progress.inbox or run.progress.screened:
             return None
         last = next((message.text for message in reversed(run.output) if message.role == "assistant"), "")
         more = {"stop_hook_active": work.stops > 0, "last_assistant_message": last}
         said = await self.session.fire(event, step, names, more)
-        failure(run, said)
-        if (ended := stop(said)) is not None:
+        resolve_failures(run, said)
+        if (ended := find_stop(said)) is not None:
             return ended
-        told = [text for text in (refusal(said), *(text for one in said for text in one.context)) if text]
+        told = [text for text in (join_refusals(said), *(text for one in said for text in one.context)) if text]
         if not told:
             return None
         work.stops += 1
         if work.stops > MAX_CONTINUES:
             run.record("stop_hooks_ignored", times=MAX_CONTINUES)
             return None
-        return Continue(await self.session.short(run, event, "\n\n".join(told)))
+        return Continue(await self.session.shorten(run, event, "\n\n".join(told)))
 
-    # -- summing up ---------------------------------------------------------------------------------------------------
+    # -- compaction ---------------------------------------------------------------------------------------------------
 
     async def before_compaction(self, run: Run, trigger: str, instructions: str) -> str:
-        """PreCompact: why the conversation is not to be summed up, if it is not."""
+        """Fire PreCompact; return the reason if a program refuses the compaction."""
         more = {"trigger": trigger, "custom_instructions": instructions}
         said = await self.session.fire("PreCompact", run, [trigger], more)
-        failure(run, said)
-        if (ended := stop(said)) is not None:
+        resolve_failures(run, said)
+        if (ended := find_stop(said)) is not None:
             run.halt(ended)
             return ended.reason
-        return refusal(said)
+        return join_refusals(said)
 
     async def after_compaction(self, run: Run, trigger: str, summary: str) -> None:
-        """PostCompact, and SessionStart again: what a conversation began with may be what was summed up."""
+        """Fire PostCompact, then SessionStart again, as the compaction may have dropped its context."""
         said = await self.session.fire("PostCompact", run, [trigger], {"trigger": trigger, "compact_summary": summary})
-        failure(run, said)
-        ended = stop(said)
-        if run.parent is None and self.session.has("SessionStart"):
-            ended = await self._start(run, "compact") or ended
+        resolve_failures(run, said)
+        ended = find_stop(said)
+        if run.parent is None and self.session.has_handlers("SessionStart"):
+            ended = await self._fire_session_start(run, "compact") or ended
         if ended is not None:
             run.halt(ended)
 
 
-def _source(run: Run) -> str:
-    """How a conversation comes to be here."""
+def _session_source(run: Run) -> str:
+    """Return the source for SessionStart: startup, clear, resume or fork."""
     thread = run.thread
     begun = [entry.data["data"]["thread"] for entry in thread.entries if _is_start(entry)]
     if any(id != thread.id for id in begun) and thread.id not in begun:

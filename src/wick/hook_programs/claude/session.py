@@ -1,7 +1,7 @@
-"""What stands behind the hooks of Claude Code's settings: which handlers are meant, what they are told, what they say.
+"""Sessions of Claude Code's settings: selection of handlers, payloads, results and conversation state.
 
-The handlers of an event are called side by side, and their answers stand in the order of the settings. What they want
-the model to know waits here until its next question.
+The handlers of an event are called concurrently; results are in the order of the settings. Context from handlers is
+queued here until the next model call.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from wick import constants
 from wick._internal.aliases import POINTS
 from wick._internal.prompt_text import fence_text
 from wick.errors import ConfigError
-from wick.hook_programs.answers import encoded
+from wick.hook_programs.answers import encode_payload
 from wick.hook_programs.claude import handlers
-from wick.hook_programs.claude.answers import Said, failure, stop
-from wick.hook_programs.claude.names import Place
-from wick.hook_programs.claude.settings import Entry, Settings
+from wick.hook_programs.claude.answers import HandlerResult, find_stop, resolve_failures
+from wick.hook_programs.claude.names import ToolView
+from wick.hook_programs.claude.settings import HookHandler, HookSettings
 from wick.hook_programs.claude.transcript import Transcript
-from wick.hook_programs.failure_policy import shown
-from wick.hook_programs.registry import Listed
+from wick.hook_programs.failure_policy import describe_failure
+from wick.hook_programs.registry import HookRow
 from wick.hook_programs.runner import Runner
 from wick.messages import Message
 from wick.operations import Operation, Run, ToolUse
-from wick.permissions.rules import Subject, met
+from wick.permissions.rules import RuleSubject, match_rule
 from wick.stores.large_results import store_large_text
 from wick.threads import Thread
 
@@ -37,80 +37,83 @@ Json = dict[str, Any]
 
 
 @dataclass(eq=False, slots=True)
-class Work:
-    """What is kept for one run."""
+class HookRunState:
+    """The state of one run."""
 
     transcript: Transcript
-    context: list[Message] = field(default_factory=list)  # for the model's next question
-    stops: int = 0  # how often it was sent back when it wanted to stop
-    kept: int = 0  # texts that were too long
+    context: list[Message] = field(default_factory=list)  # for the next model call
+    stops: int = 0  # how often a Stop hook continued it
+    stored_texts: int = 0  # number of long texts stored as files
 
 
 @dataclass(eq=False, slots=True)
-class Conversation:
-    """What is kept for one thread, until the programs are told that it has ended."""
+class ConversationState:
+    """The state of one thread, until SessionEnd was sent."""
 
-    thread: Thread | None  # where programs are told of its end
-    own: bool = True  # and not that of an agent that works for another
+    thread: Thread | None  # None without handlers for SessionEnd
+    own: bool = True  # False for the thread of a subagent
     mode: str = "default"
-    started: bool = False  # programs have been told
-    used: dict[str, str] = field(default_factory=dict)  # handlers that run once, and the call they ran for
-    later: list[Message] = field(default_factory=list)  # context that came too late for its run
+    started: bool = False  # SessionStart was sent
+    used: dict[str, str] = field(default_factory=dict)  # handlers with `once`, and the call that they ran for
+    deferred_context: list[Message] = field(default_factory=list)  # context after the last model call of its run
 
 
-class Session:
-    """The handlers of some settings, and all that is remembered about their conversations."""
+class HookSession:
+    """The handlers of settings, with the state of their conversations."""
 
-    def __init__(self, settings: Settings, runner: Runner) -> None:
+    def __init__(self, settings: HookSettings, runner: Runner) -> None:
         self.settings, self.runner = settings, runner
-        self.conversations: dict[str, Conversation] = {}
+        self.conversations: dict[str, ConversationState] = {}
 
     @property
-    def live(self) -> bool:
-        """Whether any handler may ever run."""
-        return any(self.settings.of(entry.event) for entry in self.settings.entries)
+    def is_live(self) -> bool:
+        """Return True if any handler can run."""
+        return any(self.settings.for_event(entry.event) for entry in self.settings.entries)
 
-    def has(self, *events: str) -> bool:
-        return any(self.settings.of(event) for event in events)
+    def has_handlers(self, *events: str) -> bool:
+        return any(self.settings.for_event(event) for event in events)
 
-    def work(self, run: Run) -> Work:
-        work: Work | None = run.scratch.get(self)
+    def run_state(self, run: Run) -> HookRunState:
+        work: HookRunState | None = run.scratch.get(self)
         if work is None:
-            work = run.scratch[self] = Work(Transcript(self.top(run).thread, self.runner.cwd))
+            work = run.scratch[self] = HookRunState(Transcript(self.top_run(run).thread, self.runner.cwd))
         return work
 
-    def top(self, run: Run) -> Run:
-        """The run at the top of those that these settings are for."""
+    def top_run(self, run: Run) -> Run:
+        """Return the topmost parent run that has these settings."""
         while run.parent is not None and (self in run.parent.scratch):
             run = run.parent
         return run
 
-    def conversation(self, run: Run) -> Conversation:
-        """The conversation of a run, the latest of all now."""
-        top, own = self.top(run), self.conversations
+    def conversation(self, run: Run) -> ConversationState:
+        """Return the conversation of a run and mark it as the most recent."""
+        top, own = self.top_run(run), self.conversations
         kept = own.pop(top.thread.id, None)
         if kept is None:
-            kept = Conversation(top.thread if self.has("SessionEnd") else None, top.parent is None)
+            kept = ConversationState(top.thread if self.has_handlers("SessionEnd") else None, top.parent is None)
         own[top.thread.id] = kept
         return kept
 
-    # -- asking -------------------------------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------------------------
 
-    def matching(self, event: str, names: Iterable[str], use: ToolUse | None = None) -> list[Entry]:
-        """The handlers that an event is for, each once."""
+    def find_handlers(self, event: str, names: Iterable[str], use: ToolUse | None = None) -> list[HookHandler]:
+        """Return the handlers that match an event, without duplicates."""
         names = frozenset(names)
-        found = [entry for entry in self.settings.of(event) if entry.problem or entry.test(names)]
+        found = [entry for entry in self.settings.for_event(event) if entry.problem or entry.test(names)]
         if use is not None:
             found = [entry for entry in found if self._applies(entry, use)]
         return list({entry.key: entry for entry in reversed(found)}.values())[::-1]
 
-    def _applies(self, entry: Entry, use: ToolUse) -> bool:
-        """Whether its rule may be about this use; what it cannot tell, the handler is asked about."""
+    def _applies(self, entry: HookHandler, use: ToolUse) -> bool:
+        """Return True unless the handler's rule certainly does not match this use."""
         if entry.rule is None or entry.problem:
             return True
-        place = Place.of(use, self.runner.cwd)
+        place = ToolView.from_use(use, self.runner.cwd)
         try:
-            return met(entry.rule, Subject.of(use.bound, use.args, use.names, workdir=place.workdir)) != "no"
+            return (
+                match_rule(entry.rule, RuleSubject.from_use(use.bound, use.args, use.names, workdir=place.workdir))
+                != "no"
+            )
         except ConfigError:
             return True
 
@@ -121,23 +124,23 @@ class Session:
         names: Iterable[str],
         more: Json,
         *,
-        entries: Sequence[Entry] | None = None,
-    ) -> list[Said]:
-        """Call every handler of an event, side by side, and tell the user what they have for the user."""
-        found = self.matching(event, names) if entries is None else entries
-        found = [entry for entry in found if self._turn(entry, op)]
+        entries: Sequence[HookHandler] | None = None,
+    ) -> list[HandlerResult]:
+        """Call the handlers of an event concurrently, and record their messages for the user."""
+        found = self.find_handlers(event, names) if entries is None else entries
+        found = [entry for entry in found if self._claim_turn(entry, op)]
         if not found:
             return []
-        payload = encoded(await self._told(event, op.run, more))
-        said = await asyncio.gather(*(handlers.call(entry, payload, self.runner, op.run) for entry in found))
+        payload = encode_payload(await self._build_payload(event, op.run, more))
+        said = await asyncio.gather(*(handlers.call_handler(entry, payload, self.runner, op.run) for entry in found))
         for one in said:
-            if one.problem:  # who could not look has not had its turn
+            if one.problem:  # a failed handler with `once` may run again
                 self.conversation(op.run).used.pop(one.entry.key, None)
-            await self._tell(op.run, one)
+            await self._record_output(op.run, one)
         return said
 
-    def _turn(self, entry: Entry, op: Operation[Any]) -> bool:
-        """Whether a handler may run: one that runs once has had its turn, unless it is asked again about the same."""
+    def _claim_turn(self, entry: HookHandler, op: Operation[Any]) -> bool:
+        """Return True if a handler may run. One with `once` runs again only for the same call."""
         if not entry.once:
             return True
         used, call = self.conversation(op.run).used, f"{op.run.id} {op.call.id}" if isinstance(op, ToolUse) else ""
@@ -146,102 +149,100 @@ class Session:
         used[entry.key] = call
         return True
 
-    async def _told(self, event: str, run: Run, more: Json) -> Json:
-        top = self.top(run)
-        told = {"session_id": top.thread.id, "transcript_path": await self.work(top).transcript.path()}
-        told |= {"cwd": self.runner.cwd, "permission_mode": mode(run), "hook_event_name": event}
+    async def _build_payload(self, event: str, run: Run, more: Json) -> Json:
+        top = self.top_run(run)
+        told = {"session_id": top.thread.id, "transcript_path": await self.run_state(top).transcript.path()}
+        told |= {"cwd": self.runner.cwd, "permission_mode": permission_mode(run), "hook_event_name": event}
         inside = {"agent_id": run.id, "agent_type": run.agent} if run.parent is not None else {}
         return {**told, **inside, **more}
 
-    async def _tell(self, run: Run, said: Said) -> None:
-        """Write down what is for the user to see."""
+    async def _record_output(self, run: Run, said: HandlerResult) -> None:
+        """Record the messages and the output of a handler for the user."""
         hook, event = said.entry.name, said.entry.event
         if said.answer.systemMessage:
-            text = await self.short(run, event, said.answer.systemMessage)
+            text = await self.shorten(run, event, said.answer.systemMessage)
             run.record("system_message", hook=hook, event=event, message=text)
         if said.refuses and event in ("SessionStart", "SubagentStart"):
-            run.record("system_message", hook=hook, event=event, message=await self.short(run, event, said.reason))
+            run.record("system_message", hook=hook, event=event, message=await self.shorten(run, event, said.reason))
         if said.printed and not said.answer.suppressOutput:
             run.record("hook_output", hook=hook, event=event, output=said.printed)
 
     async def notify(self, run: Run, kind: str, message: str) -> None:
-        """Notification: the user is wanted."""
+        """Fire Notification, as user input is needed."""
         more = {"message": message, "title": "wick", "notification_type": kind}
         said = await self.fire("Notification", run, [kind], more)
-        failure(run, said)
-        if (ended := stop(said)) is not None:
+        resolve_failures(run, said)
+        if (ended := find_stop(said)) is not None:
             run.halt(ended)
 
-    # -- what the model is to know ----------------------------------------------------------------------------------
+    # -- context for the model --------------------------------------------------------------------------------------
 
     async def add_context(self, run: Run, event: str, texts: Iterable[str]) -> None:
-        """Have the model told something with its next question."""
+        """Queue texts for the context of the next model call."""
         for text in texts:
-            told = fence_text("hook", await self.short(run, event, text), event=event)
-            self.work(run).context.append(Message("user", told, name=event))
+            told = fence_text("hook", await self.shorten(run, event, text), event=event)
+            self.run_state(run).context.append(Message("user", told, name=event))
 
-    async def short(self, run: Run, event: str, text: str) -> str:
-        """A text, or the beginning of it and where the whole is kept."""
+    async def shorten(self, run: Run, event: str, text: str) -> str:
+        """Return a text, or its beginning and the path of the stored text if it is too long."""
         if len(text) <= constants.HOOK_TEXT_CHARS:
             return text
-        work = self.work(run)
-        work.kept += 1
-        path = f".results/hook-{event}-{run.id}-{work.kept}.txt"
+        work = self.run_state(run)
+        work.stored_texts += 1
+        path = f".results/hook-{event}-{run.id}-{work.stored_texts}.txt"
         kept = await store_large_text(run.thread, run.id, path, text)
-        where = f"the whole text is kept as {path}; read it with read_file" if kept else "the rest could not be kept"
+        where = f"the whole text is in {path}; read it with read_file" if kept else "the rest could not be stored"
         return f"{text[: constants.HOOK_PREVIEW_CHARS]}\n\n... ({where}) ..."
 
     # -- the end of conversations -----------------------------------------------------------------------------------
 
-    async def make_room(self) -> None:
-        """Of very many conversations the oldest is taken to have ended."""
+    async def evict_oldest(self) -> None:
+        """End the oldest conversations if there are too many."""
         while len(self.conversations) > constants.HOOK_SESSIONS:
-            await self.end(next(iter(self.conversations)))
+            await self.end_conversation(next(iter(self.conversations)))
 
-    async def end(self, thread: str) -> None:
-        """Tell the programs that a conversation has ended."""
+    async def end_conversation(self, thread: str) -> None:
+        """Send SessionEnd for a conversation and forget it."""
         conversation = self.conversations.pop(thread)
-        entries = self.matching("SessionEnd", ["other"])
+        entries = self.find_handlers("SessionEnd", ["other"])
         if not entries or not conversation.own or conversation.thread is None:
             return
         transcript = Transcript(conversation.thread, self.runner.cwd)
         told = {"session_id": thread, "transcript_path": await transcript.path(), "cwd": self.runner.cwd}
         told |= {"permission_mode": conversation.mode, "hook_event_name": "SessionEnd", "reason": "other"}
         try:
-            asked = [handlers.call(entry, encoded(told), self.runner, None) for entry in entries]
+            asked = [handlers.call_handler(entry, encode_payload(told), self.runner, None) for entry in entries]
             said = await asyncio.gather(*asked)
         finally:
             await transcript.remove()
         for one in said:
             if one.problem:
-                logger.warning(
-                    "the hook program %s %s; the conversation has ended all the same", one.entry.name, one.problem
-                )
+                logger.warning("the hook program %s %s; the conversation has ended anyway", one.entry.name, one.problem)
 
     async def close(self) -> None:
-        """Tell the programs that every conversation has ended."""
+        """Send SessionEnd for every conversation."""
         for thread in [*self.conversations]:
-            await self.end(thread)
+            await self.end_conversation(thread)
 
-    def listed(self, ring: int) -> list[Listed]:
-        """A row for each handler; all of an event are called side by side, and stand there in this order."""
+    def list_handlers(self, ring: int) -> list[HookRow]:
+        """Return a row for each handler, in the order of the settings."""
         return [
-            Listed(
+            HookRow(
                 entry.name,
                 entry.source,
                 entry.trust,
                 POINTS.get(entry.event, ""),
                 entry.event,
                 number,
-                fail=shown(entry.event, entry.fail),
+                fail=describe_failure(entry.event, entry.fail),
                 problem="all hooks are disabled" if self.settings.disabled else entry.problem,
             )
             for number, entry in enumerate(self.settings.entries, ring)
         ]
 
 
-def mode(run: Run) -> str:
-    """The mode of the permissions that a run is under."""
+def permission_mode(run: Run) -> str:
+    """Return the permission mode of a run."""
     for guard in run.guards(ToolUse):
         if getattr(guard.owner, "name", "") == "permissions":
             return str(getattr(guard.owner, "mode", "default"))

@@ -1,9 +1,9 @@
-"""Claude Code's settings format: which programs stand at which events, as files and wick's own config say it.
+"""Claude Code's settings format: handlers for events, in settings files and in wick's own config.
 
     {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "./check.sh"}]}]}}
 
-`parse` reads one such text, `merge` puts several together: an identical handler runs once. What cannot be used is not
-left out: a handler at an event that decides, which wick cannot run, has not agreed to anything.
+`parse_settings` parses one such map, and `merge_settings` combines several. Identical handlers run once. Unusable
+handlers are not dropped: at a deciding event, a handler that wick cannot run has not agreed.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import Any
 from wick import constants
 from wick._internal.frozen import canonical_json
 from wick.errors import BackendError, ConfigError
-from wick.hook_programs.failure_policy import Fail, words
-from wick.hook_programs.registry import Standing
-from wick.permissions.rules import Rule, rule
+from wick.hook_programs.failure_policy import Fail, one_line
+from wick.hook_programs.registry import TrustState
+from wick.permissions.rules import Rule, parse_rule
 from wick.workspace.grep import LineSearch
 
 logger = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ EVENTS = (
     *("SubagentStart", "SubagentStop", "PreCompact", "PostCompact", "Notification", "Stop", "SessionEnd"),
 )
 TOOL_EVENTS = frozenset(("PreToolUse", "PermissionRequest", "PostToolUse", "PostToolUseFailure"))
-PLAIN = frozenset(("UserPromptSubmit", "Stop"))  # events that have nothing for a matcher to look at
+PLAIN = frozenset(("UserPromptSubmit", "Stop"))  # events without names for a matcher
 
 LONGEST_SECONDS = 86_400.0
 
@@ -40,13 +40,13 @@ _NAMES = re.compile(r"[A-Za-z0-9_\-, |]*")
 _NEEDS = {"command": ("command", "args"), "http": ("url",), "prompt": ("prompt",)}
 
 
-def _stands() -> str:
+def _no_problem() -> str:
     return ""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One handler of one event. `problem` says, as the rest of a sentence, why it cannot be used."""
+class HookHandler:
+    """A handler of one event. `problem` continues a sentence about why it cannot be used."""
 
     event: str
     type: str = "command"
@@ -61,11 +61,11 @@ class Entry:
     once: bool = False
     fail: Fail | None = None
     source: str = ""
-    trust: Standing = "trusted"
+    trust: TrustState = "trusted"
     problem: str = ""
     test: Callable[[Iterable[str]], bool] = field(default=lambda names: True, repr=False, compare=False)
     rule: Rule | None = field(default=None, repr=False, compare=False)
-    check: Callable[[], str] = field(default=_stands, repr=False, compare=False)  # what is wrong with its files now
+    check: Callable[[], str] = field(default=_no_problem, repr=False, compare=False)  # returns a problem of its files
 
     @property
     def seconds(self) -> float:
@@ -76,151 +76,155 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """What people know it by."""
-        return words(self.command or " ".join(self.args) or self.url or self.prompt or self.type, 80)
+        """The name for messages and lists."""
+        return one_line(self.command or " ".join(self.args) or self.url or self.prompt or self.type, 80)
 
     @property
     def key(self) -> str:
-        """The same for handlers that are identical."""
+        """A key that identical handlers share."""
         told = [self.event, self.type, self.command, [*self.args], self.url, dict(self.headers), self.prompt]
         return canonical_json([*told, self.timeout, self.condition, self.once, self.fail, self.problem]).decode()
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """The handlers of several files, in their order. `disabled` switches all of them off."""
+class HookSettings:
+    """The handlers of several files, in order. `disabled` switches all of them off."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[HookHandler, ...] = ()
     disabled: bool = False
 
-    def of(self, event: str) -> tuple[Entry, ...]:
-        """The handlers of an event that may run."""
-        return () if self.disabled else tuple(entry for entry in self.entries if entry.event == event and _runs(entry))
+    def for_event(self, event: str) -> tuple[HookHandler, ...]:
+        """Return the handlers of an event, without untrusted ones."""
+        return (
+            () if self.disabled else tuple(entry for entry in self.entries if entry.event == event and _can_run(entry))
+        )
 
 
-def _runs(entry: Entry) -> bool:
+def _can_run(entry: HookHandler) -> bool:
     return entry.trust != "untrusted"
 
 
-def merge(*given: Settings) -> Settings:
-    """Several settings as one; one that disables all hooks disables all."""
-    return Settings(
+def merge_settings(*given: HookSettings) -> HookSettings:
+    """Merge settings. One that disables all hooks disables the result."""
+    return HookSettings(
         tuple(entry for settings in given for entry in settings.entries), any(settings.disabled for settings in given)
     )
 
 
-def read(path: Path) -> Settings:
-    """The settings in a file; one that is not there has none."""
+def read_settings(path: Path) -> HookSettings:
+    """Read a settings file; a missing file gives empty settings."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise ConfigError(f"the settings {path} are no file")
         with path.open("rb") as file:
-            return from_bytes(file.read(constants.CONFIG_BYTES + 1), str(path))
+            return parse_settings_bytes(file.read(constants.CONFIG_BYTES + 1), str(path))
     except FileNotFoundError:
-        return Settings()
+        return HookSettings()
     except OSError as error:
         raise ConfigError(f"the settings {path} cannot be read: {error.strerror or error}") from None
 
 
-def from_bytes(data: bytes, source: str) -> Settings:
-    """The settings that a file holds. Events and kinds of handlers that other versions have are no error here."""
+def parse_settings_bytes(data: bytes, source: str) -> HookSettings:
+    """Parse the content of a settings file. Unknown events and handler types are not errors here."""
     if len(data) > constants.CONFIG_BYTES:
         raise ConfigError(f"the settings {source} are larger than {constants.CONFIG_BYTES:,} bytes")
     try:
         given = json.loads(data.decode()) if data.strip() else {}
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"the settings {source} are not JSON: {words(error)}") from None
+        raise ConfigError(f"the settings {source} are not JSON: {one_line(error)}") from None
     if not isinstance(given, dict):
         raise ConfigError(f"the settings {source} are a JSON object, and this is not one")
     disabled = given.get("disableAllHooks", False)
     if not isinstance(disabled, bool):
         raise ConfigError(f"disableAllHooks in {source} is true or false, not {disabled!r}")
     hooks = given.get("hooks")
-    return replace(parse({} if hooks is None else hooks, source, strict=False), disabled=disabled)
+    return replace(parse_settings({} if hooks is None else hooks, source, strict=False), disabled=disabled)
 
 
-def parse(hooks: Any, source: str = "config", *, strict: bool = True) -> Settings:
-    """The handlers in a map of events; `strict` refuses an event that wick does not know."""
+def parse_settings(hooks: Any, source: str = "config", *, strict: bool = True) -> HookSettings:
+    """Parse a map of events to handlers; `strict` raises ConfigError for an unknown event."""
     if not isinstance(hooks, Mapping):
-        raise ConfigError(f"the hooks in {source} are a map of events, such as PreToolUse, not {_short(hooks)}")
-    entries: list[Entry] = []
+        raise ConfigError(f"the hooks in {source} are a map of events, such as PreToolUse, not {_shorten(hooks)}")
+    entries: list[HookHandler] = []
     for event, groups in hooks.items():
         if event in EVENTS:
-            entries += _event(str(event), groups, source)
+            entries += _parse_event(str(event), groups, source)
         elif strict:
             raise ConfigError(
-                f"there is no event named {_short(event)} in {source}; the events are {', '.join(EVENTS)}"
+                f"there is no event named {_shorten(event)} in {source}; the events are {', '.join(EVENTS)}"
             )
         else:
             logger.warning("the hooks of %r in %s are not called: wick has no such event", event, source)
-    return Settings(tuple(entries))
+    return HookSettings(tuple(entries))
 
 
-def _event(event: str, groups: Any, source: str) -> Iterable[Entry]:
+def _parse_event(event: str, groups: Any, source: str) -> Iterable[HookHandler]:
     where = f"{event} in {source}"
-    for group in _list(groups, where):
+    for group in _check_list(groups, where):
         if not isinstance(group, Mapping):
-            raise ConfigError(f"{where} is a list of {{matcher, hooks}}, and this is not one: {_short(group)}")
-        matcher = _text(group, "matcher", where)
-        for handler in _list(group.get("hooks", []), f"the hooks of {where}"):
+            raise ConfigError(f"{where} is a list of {{matcher, hooks}}, and this is not one: {_shorten(group)}")
+        matcher = _check_text(group, "matcher", where)
+        for handler in _check_list(group.get("hooks", []), f"the hooks of {where}"):
             if not isinstance(handler, Mapping):
-                raise ConfigError(f"a handler of {where} is {{type, command, …}}, not {_short(handler)}")
-            yield _prepared(_entry(event, matcher, handler, where, source))
+                raise ConfigError(f"a handler of {where} is {{type, command, …}}, not {_shorten(handler)}")
+            yield _compile_handler(_parse_handler(event, matcher, handler, where, source))
 
 
-def _entry(event: str, matcher: str, handler: Mapping[str, Any], where: str, source: str) -> Entry:
-    kind = _text(handler, "type", where) or "command"
+def _parse_handler(event: str, matcher: str, handler: Mapping[str, Any], where: str, source: str) -> HookHandler:
+    kind = _check_text(handler, "type", where) or "command"
     timeout, once = handler.get("timeout"), handler.get("once", False)
     if timeout is not None and not _is_time(timeout):
-        raise ConfigError(f"the timeout of a handler of {where} is a number of seconds above 0, not {_short(timeout)}")
+        raise ConfigError(
+            f"the timeout of a handler of {where} is a number of seconds above 0, not {_shorten(timeout)}"
+        )
     if not isinstance(once, bool):
-        raise ConfigError(f"once, in a handler of {where}, is true or false, not {_short(once)}")
+        raise ConfigError(f"once, in a handler of {where}, is true or false, not {_shorten(once)}")
     needs = _NEEDS.get(kind, ())
     if needs and not any(handler.get(name) for name in needs):
         raise ConfigError(f"a handler of {where} of the type {kind} needs {' or '.join(needs)}")
-    return Entry(
+    return HookHandler(
         event,
         kind,
         matcher,
-        command=_text(handler, "command", where),
-        url=_text(handler, "url", where),
-        prompt=_text(handler, "prompt", where),
-        args=tuple(_texts(handler.get("args") or [], f"args, in a handler of {where},")),
-        headers=_headers(handler.get("headers") or {}, where),
+        command=_check_text(handler, "command", where),
+        url=_check_text(handler, "url", where),
+        prompt=_check_text(handler, "prompt", where),
+        args=tuple(_check_texts(handler.get("args") or [], f"args, in a handler of {where},")),
+        headers=_check_headers(handler.get("headers") or {}, where),
         timeout=timeout,
-        condition=_text(handler, "if", where),
+        condition=_check_text(handler, "if", where),
         once=once,
-        fail=_fail(handler.get("fail"), where),
+        fail=_check_fail(handler.get("fail"), where),
         source=source,
         problem="" if needs else f"is of the type {kind!r}, which wick cannot run",
     )
 
 
-def _prepared(entry: Entry) -> Entry:
-    """With its matcher and its rule; what is wrong with them is its problem, and then it stands at all of its event."""
+def _compile_handler(entry: HookHandler) -> HookHandler:
+    """Compile the matcher and the rule of a handler. A broken handler matches every use, with a problem."""
     if entry.problem:
         return entry
     try:
-        test = matching(entry.matcher) if entry.event not in PLAIN else entry.test
+        test = compile_matcher(entry.matcher) if entry.event not in PLAIN else entry.test
     except (BackendError, ConfigError) as error:
-        return _broken(entry, f"has a matcher that cannot be used: {words(error)}")
+        return _with_problem(entry, f"has a matcher that cannot be used: {one_line(error)}")
     if not entry.condition:
         return replace(entry, test=test)
     if entry.event not in TOOL_EVENTS:
-        return _broken(entry, f"has an `if`, which {entry.event} cannot have: it is for events of tools")
+        return _with_problem(entry, f"has an `if`, which {entry.event} cannot have: it is for events of tools")
     try:
-        return replace(entry, test=test, rule=rule("deny", entry.condition))
+        return replace(entry, test=test, rule=parse_rule("deny", entry.condition))
     except ConfigError as error:
-        return _broken(entry, f"has an `if` that cannot be used: {words(error)}")
+        return _with_problem(entry, f"has an `if` that cannot be used: {one_line(error)}")
 
 
-def _broken(entry: Entry, problem: str) -> Entry:
+def _with_problem(entry: HookHandler, problem: str) -> HookHandler:
     logger.warning("the hook program %s at %s %s", entry.name, entry.event, problem)
     return replace(entry, problem=problem)
 
 
-def matching(matcher: str) -> Callable[[Iterable[str]], bool]:
-    """What a matcher means: everything, names, or a regular expression (RE2) that is found somewhere in a name."""
+def compile_matcher(matcher: str) -> Callable[[Iterable[str]], bool]:
+    """Compile a matcher: everything, a list of names, or a regular expression (RE2) searched in names."""
     if matcher in ("", "*"):
         return lambda names: True
     if _NAMES.fullmatch(matcher):
@@ -230,25 +234,25 @@ def matching(matcher: str) -> Callable[[Iterable[str]], bool]:
     return lambda names: any(next(search.find_lines([name.encode("utf-8", "replace")]), None) for name in names)
 
 
-# -- reading what people write ----------------------------------------------------------------------------------------
+# -- validation -------------------------------------------------------------------------------------------------------
 
 
-def _list(given: Any, where: str) -> list[Any]:
+def _check_list(given: Any, where: str) -> list[Any]:
     if not isinstance(given, list | tuple):
-        raise ConfigError(f"{where} is a list, also of one, not {_short(given)}")
+        raise ConfigError(f"{where} is a list, also of one, not {_shorten(given)}")
     return list(given)
 
 
-def _text(given: Mapping[str, Any], name: str, where: str) -> str:
+def _check_text(given: Mapping[str, Any], name: str, where: str) -> str:
     value = given.get(name)
     if value is not None and not isinstance(value, str):
-        raise ConfigError(f"{name}, in {where}, is a text, not {_short(value)}")
+        raise ConfigError(f"{name}, in {where}, is a text, not {_shorten(value)}")
     return value or ""
 
 
-def _texts(given: Any, what: str) -> list[str]:
+def _check_texts(given: Any, what: str) -> list[str]:
     if not isinstance(given, list | tuple) or not all(isinstance(item, str) for item in given):
-        raise ConfigError(f"{what} is a list of texts, not {_short(given)}")
+        raise ConfigError(f"{what} is a list of texts, not {_shorten(given)}")
     return list(given)
 
 
@@ -256,17 +260,17 @@ def _is_time(given: Any) -> bool:
     return isinstance(given, int | float) and not isinstance(given, bool) and 0 < given <= LONGEST_SECONDS
 
 
-def _headers(given: Any, where: str) -> dict[str, str]:
+def _check_headers(given: Any, where: str) -> dict[str, str]:
     if not isinstance(given, Mapping) or not all(isinstance(item, str) for pair in given.items() for item in pair):
-        raise ConfigError(f"headers, in a handler of {where}, is a map of texts, not {_short(given)}")
+        raise ConfigError(f"headers, in a handler of {where}, is a map of texts, not {_shorten(given)}")
     return dict(given)
 
 
-def _fail(given: Any, where: str) -> Fail | None:
+def _check_fail(given: Any, where: str) -> Fail | None:
     if given not in (None, "open", "closed"):
-        raise ConfigError(f"fail, in a handler of {where}, is open or closed, not {_short(given)}")
+        raise ConfigError(f"fail, in a handler of {where}, is open or closed, not {_shorten(given)}")
     return given  # type: ignore[no-any-return]
 
 
-def _short(value: Any) -> str:
-    return words(repr(value), 60)
+def _shorten(value: Any) -> str:
+    return one_line(repr(value), 60)

@@ -1,10 +1,10 @@
-"""Where Claude Code's settings come from, and whether they may be used.
+"""Settings files of Claude Code, and their trust.
 
     ~/.claude/settings.json              the user's own
     .claude/settings.json                of the folder, when they are trusted
     .claude/settings.local.json
 
-What a command names counts with the settings that it stands in: a script of the folder runs only as it was trusted.
+Trust includes the files that commands name: a script of the folder runs only with its trusted content.
 """
 
 from __future__ import annotations
@@ -20,9 +20,17 @@ from typing import Any
 
 from wick.errors import ConfigError
 from wick.hook_programs.claude.handlers import PROJECT
-from wick.hook_programs.claude.settings import EVENTS, Entry, Settings, from_bytes, merge, parse, read
+from wick.hook_programs.claude.settings import (
+    EVENTS,
+    HookHandler,
+    HookSettings,
+    merge_settings,
+    parse_settings,
+    parse_settings_bytes,
+    read_settings,
+)
 from wick.hook_programs.failure_policy import DECIDING
-from wick.hook_programs.trust import Trust, at_home, is_apart, parts, watching
+from wick.hook_programs.trust import Trust, expand_home, is_independent, list_code_files, watch_hash
 
 logger = logging.getLogger(__name__)
 
@@ -33,165 +41,165 @@ GONE = "was trusted and is gone; if that is meant, forget it with `wick hooks tr
 UNTRUSTED = "names a file of this folder that is not trusted; look at it, and trust it with `wick hooks trust`"
 
 
-def load(
+def load_settings(
     folder: str | Path, trust: Trust, *, home: str | Path = "~/.claude", paths: Sequence[str | Path] = ()
-) -> Settings:
-    """The settings of the user and of a folder, or of the files that somebody names; these are trusted by that."""
+) -> HookSettings:
+    """Load the settings of the user and of a folder, or those of `paths`, which need no trust."""
     if paths:
-        return merge(*(_named(Path(folder) / os.path.expanduser(path)) for path in paths))
-    where = at_home(home)
-    own = Settings() if where is None else read(where / "settings.json")
-    own = replace(own, entries=tuple(_watched(entry, [], Path(folder), trust) for entry in own.entries))
-    return merge(own, *(_of_folder(path, Path(folder), trust) for path in _usual(folder)))
+        return merge_settings(*(_read_named(Path(folder) / os.path.expanduser(path)) for path in paths))
+    where = expand_home(home)
+    own = HookSettings() if where is None else read_settings(where / "settings.json")
+    own = replace(own, entries=tuple(_watch_handler(entry, [], Path(folder), trust) for entry in own.entries))
+    return merge_settings(own, *(_read_folder_settings(path, Path(folder), trust) for path in _settings_paths(folder)))
 
 
-def gathered(
+def gather_settings(
     folder: str | Path,
     trust: Trust,
     *,
     hooks: Any = None,
     claude: bool | str | Path | Sequence[str | Path] = False,
     home: str | Path = "~/.claude",
-) -> Settings:
-    """The settings in wick's own config, and with `claude` those of files: the usual ones, or these."""
-    own = parse(hooks) if hooks else Settings()
+) -> HookSettings:
+    """Load the settings of wick's own config; with `claude` also the default or the given files."""
+    own = parse_settings(hooks) if hooks else HookSettings()
     if not claude:
         return own
     paths = () if claude is True else [claude] if isinstance(claude, str | Path) else claude
-    return merge(load(folder, trust, home=home, paths=paths), own)
+    return merge_settings(load_settings(folder, trust, home=home, paths=paths), own)
 
 
 def settings_files(folder: str | Path) -> list[Path]:
-    """The settings that a folder has."""
-    return [path for path in _usual(folder) if path.is_file()]
+    """Return the existing settings files of a folder."""
+    return [path for path in _settings_paths(folder) if path.is_file()]
 
 
-def _usual(folder: str | Path) -> list[Path]:
+def _settings_paths(folder: str | Path) -> list[Path]:
     return [Path(folder) / ".claude" / name for name in ("settings.json", "settings.local.json")]
 
 
-def trustable(folder: str | Path) -> list[Path]:
-    """The settings of a folder, and the files of it that their commands name: what is to be trusted together."""
+def list_trustable(folder: str | Path) -> list[Path]:
+    """Return the settings files of a folder, and the files of the folder that their commands name."""
     found: list[Path] = []
     for path in settings_files(folder):
         found.append(path)
-        for entry in read(path).entries:
+        for entry in read_settings(path).entries:
             found += named_files(entry, Path(folder))
     return list(dict.fromkeys(found))
 
 
-def _named(path: Path) -> Settings:
+def _read_named(path: Path) -> HookSettings:
     if not path.is_file():
         raise ConfigError(f"there are no settings at {path}")
-    return read(path)
+    return read_settings(path)
 
 
-def _of_folder(path: Path, folder: Path, trust: Trust) -> Settings:
-    """What a folder's settings stand for: nothing while they are not trusted, and no agreement once they changed."""
-    standing = trust.standing(path)
+def _read_folder_settings(path: Path, folder: Path, trust: Trust) -> HookSettings:
+    """Read the settings of a folder: inactive while untrusted, denying once they were changed."""
+    standing = trust.trust_state(path)
     if standing == "untrusted":
-        return _untrusted(path)
+        return _read_untrusted(path)
     if not path.is_file():
-        return _denying(path, trust, GONE)
+        return _deny_all(path, trust, GONE)
     content = path.read_bytes()
-    if not trust.trusted(path, content):
-        return _denying(path, trust, CHANGED)
-    settings = from_bytes(content, str(path))
-    trust.learn({path: {"events": sorted({entry.event for entry in settings.entries})}})
-    return replace(settings, entries=tuple(_watched(entry, [path], folder, trust) for entry in settings.entries))
+    if not trust.is_trusted(path, content):
+        return _deny_all(path, trust, CHANGED)
+    settings = parse_settings_bytes(content, str(path))
+    trust.record_types({path: {"events": sorted({entry.event for entry in settings.entries})}})
+    return replace(settings, entries=tuple(_watch_handler(entry, [path], folder, trust) for entry in settings.entries))
 
 
-def _untrusted(path: Path) -> Settings:
-    """Settings that nobody has trusted: they are listed, and nothing that is wrong with them matters."""
+def _read_untrusted(path: Path) -> HookSettings:
+    """Read untrusted settings for lists; log their errors."""
     try:
-        return Settings(tuple(replace(entry, trust="untrusted") for entry in read(path).entries))
+        return HookSettings(tuple(replace(entry, trust="untrusted") for entry in read_settings(path).entries))
     except ConfigError as error:
         logger.warning("%s; they are not trusted, and not used", error)
-        return Settings()
+        return HookSettings()
 
 
-def _denying(path: Path, trust: Trust, problem: str) -> Settings:
-    """Settings that are not what was trusted: none of them is used, and what they decided is denied."""
-    known = (trust.type_of(path) or {}).get("events")
+def _deny_all(path: Path, trust: Trust, problem: str) -> HookSettings:
+    """Return failing handlers for changed settings, so that their events are denied."""
+    known = (trust.last_type(path) or {}).get("events")
     events = known if isinstance(known, list) else DECIDING
-    return Settings(
+    return HookSettings(
         tuple(
-            Entry(event, command=str(path), source=str(path), trust="changed", problem=problem)
+            HookHandler(event, command=str(path), source=str(path), trust="changed", problem=problem)
             for event in EVENTS
             if event in events
         )
     )
 
 
-def _watched(entry: Entry, files: Iterable[Path], folder: Path, trust: Trust) -> Entry:
-    """A handler that is not called once its settings, or a file of the folder that it names, are not as trusted."""
-    checks = [_unchanged(path, trust) for path in files]
+def _watch_handler(entry: HookHandler, files: Iterable[Path], folder: Path, trust: Trust) -> HookHandler:
+    """Return the handler with a check of the trust of its settings and of the files that it names."""
+    checks = [_make_check(path, trust) for path in files]
     seen: dict[Path, Callable[[], str]] = {}
 
     def check() -> str:
-        own, beside = _files_of(entry, folder)
-        named = [seen.setdefault(path, _unchanged(path, trust)) for path in own]
+        own, beside = _split_files(entry, folder)
+        named = [seen.setdefault(path, _make_check(path, trust)) for path in own]
         if problem := next((problem for look in (*checks, *named) if (problem := look())), ""):
             return problem
         trusted = [path for path in (*own, *beside) if trust.hash_of(path)]
         for path in beside:
-            problem = seen.setdefault(path, _unchanged(path, trust))()
-            if problem and not is_apart(path, path.parent, trusted):
+            problem = seen.setdefault(path, _make_check(path, trust))()
+            if problem and not is_independent(path, path.parent, trusted):
                 return problem
         return ""
 
     return replace(entry, check=check)
 
 
-def _unchanged(path: Path, trust: Trust) -> Callable[[], str]:
-    """What is wrong with a file now."""
+def _make_check(path: Path, trust: Trust) -> Callable[[], str]:
+    """Return a check of a trusted file."""
     known = trust.hash_of(path)
-    same = watching(path, known)
+    same = watch_hash(path, known)
 
     def check() -> str:
         if not known:
             return UNTRUSTED
         if same():
             return ""
-        return CHANGED if path.exists() else f"needs {path}, which stands no longer where it was"
+        return CHANGED if path.exists() else f"needs {path}, which no longer exists"
 
     return check
 
 
-def named_files(entry: Entry, folder: Path) -> list[Path]:
-    """The files of a folder that a command names, if they are programs or scripts.
+def named_files(entry: HookHandler, folder: Path) -> list[Path]:
+    """Return the programs and scripts of a folder that a command names.
 
-    In its own settings folders, all that lies beside them counts, too: one may be a part of another.
+    In settings folders the files beside them are included, as one may load another.
     """
-    own, beside = _files_of(entry, folder)
+    own, beside = _split_files(entry, folder)
     return list(dict.fromkeys((*own, *beside)))
 
 
-def _files_of(entry: Entry, folder: Path) -> tuple[list[Path], list[Path]]:
-    """Return the files that a command names, and those that lie beside them in the folder of settings."""
+def _split_files(entry: HookHandler, folder: Path) -> tuple[list[Path], list[Path]]:
+    """Return the files that a command names, and the files beside them in a settings folder."""
     if entry.type != "command":
         return [], []
     base = Path(os.path.realpath(folder))
     own: list[Path] = []
     beside: list[Path] = []
-    for word in (*_words(entry.command), *entry.args):
+    for word in (*_split_words(entry.command), *entry.args):
         for name in (f"${{{PROJECT}}}", f"${PROJECT}"):
             word = word.replace(name, str(base))
-        named, others = _meant(base / os.path.expanduser(word), base)
+        named, others = _resolve_files(base / os.path.expanduser(word), base)
         own, beside = [*own, *named], [*beside, *others]
     real = {os.path.realpath(path) for path in own}
     return [*dict.fromkeys(own)], [path for path in dict.fromkeys(beside) if os.path.realpath(path) not in real]
 
 
-def _meant(path: Path, base: Path) -> tuple[list[Path], list[Path]]:
+def _resolve_files(path: Path, base: Path) -> tuple[list[Path], list[Path]]:
     try:
         real = Path(os.path.realpath(path))
         if base not in real.parents:
             return [], []
         if real.relative_to(base).parts[0] in FOLDERS:
             if real.is_dir():
-                return parts(real), []  # a command that names a folder may run all that is in it
-            return ([path] if real.is_file() else []), parts(real.parent)
+                return list_code_files(real), []  # a command that names a folder may run any file in it
+            return ([path] if real.is_file() else []), list_code_files(real.parent)
         return ([path] if _is_script(real) else []), []
     except (OSError, ValueError):
         return [], []
@@ -201,8 +209,8 @@ def _is_script(path: Path) -> bool:
     return path.is_file() and (path.suffix in SCRIPTS or os.access(path, os.X_OK))
 
 
-def _words(command: str) -> list[str]:
-    """The words of a command, also of those inside of quotes, and of one that no shell would take."""
+def _split_words(command: str) -> list[str]:
+    """Return the words of a command, including words in quotes and words of invalid commands."""
     inside = re.split(r"[\s\"'|;&<>()`=]+", command)
     try:
         words = shlex.shlex(command, posix=True, punctuation_chars=True)

@@ -1,4 +1,4 @@
-"""The events of Claude Code's settings that are about tools: before, after, and when the user is asked."""
+"""The events of Claude Code's settings for tools: before, after, and for permission requests."""
 
 from __future__ import annotations
 
@@ -10,57 +10,64 @@ from typing import Any
 from wick._internal.frozen import canonical_json
 from wick.decisions import Allow, Ask, Block, Question, Stop
 from wick.errors import HookError, InvalidArgs
-from wick.hook_programs.agreements import agreed, remember
-from wick.hook_programs.claude.answers import Said, Verdict, failure, refusal, stop, verdict
-from wick.hook_programs.claude.names import Place
-from wick.hook_programs.claude.session import Session
-from wick.hook_programs.claude.settings import Entry
+from wick.hook_programs.agreements import has_agreed, record_agreement
+from wick.hook_programs.claude.answers import (
+    HandlerResult,
+    ToolVerdict,
+    combine_answers,
+    find_stop,
+    join_refusals,
+    resolve_failures,
+)
+from wick.hook_programs.claude.names import ToolView
+from wick.hook_programs.claude.session import HookSession
+from wick.hook_programs.claude.settings import HookHandler
 from wick.messages import ToolResult
 from wick.operations import Run, ToolUse
 
 
 class ToolEvents:
-    """PreToolUse, PermissionRequest, PostToolUse, PostToolUseFailure."""
+    """Hooks for PreToolUse, PermissionRequest, PostToolUse and PostToolUseFailure."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: HookSession) -> None:
         self.session, self.cwd = session, session.runner.cwd
 
-    def deputise(self, run: Run) -> None:
-        """Be there when the user is about to be asked."""
-        if self.answer not in run.progress.delegates:
-            run.progress.delegates.append(self.answer)
+    def install_delegate(self, run: Run) -> None:
+        """Register to answer permission questions before the user."""
+        if self.answer_permission not in run.progress.delegates:
+            run.progress.delegates.append(self.answer_permission)
 
-    async def look(self, use: ToolUse) -> Block | Ask | Stop | None:
-        """PreToolUse, before: a program may change the input, allow, ask or deny."""
-        place = Place.of(use, self.cwd)
-        entries = self.session.matching("PreToolUse", place.names, use)
-        said, verdict = await self._asked(use, place, entries)
+    async def before_use(self, use: ToolUse) -> Block | Ask | Stop | None:
+        """Fire PreToolUse before the gate: a program may change the input, allow, ask or deny."""
+        place = ToolView.from_use(use, self.cwd)
+        entries = self.session.find_handlers("PreToolUse", place.names, use)
+        said, verdict = await self._fire_pre_tool_use(use, place, entries)
         if isinstance(verdict.decision, Block | Stop):
             return verdict.decision
         for one in said:
             if one.specific.updatedInput is None:
-                remember(use, (self, one.entry.key))
+                record_agreement(use, (self, one.entry.key))
         if verdict.rewrite is not None:
-            if (refused := _rewrite(use, place, verdict.rewrite)) is not None:
+            if (refused := _rewrite_input(use, place, verdict.rewrite)) is not None:
                 return refused
-            remember(use, (self, verdict.rewrite.entry.key))
+            record_agreement(use, (self, verdict.rewrite.entry.key))
         if verdict.allowed:
             use.grant()
         return verdict.decision
 
-    async def check(self, use: ToolUse) -> Block | Ask | Stop | None:
-        """PreToolUse, at the gate: who has not agreed to exactly this call is asked again."""
-        place = Place.of(use, self.cwd)
+    async def check_sealed(self, use: ToolUse) -> Block | Ask | Stop | None:
+        """Fire PreToolUse at the gate for handlers that have not agreed to exactly this call."""
+        place = ToolView.from_use(use, self.cwd)
         entries = [
             entry
-            for entry in self.session.matching("PreToolUse", place.names, use)
-            if not agreed(use, (self, entry.key))
+            for entry in self.session.find_handlers("PreToolUse", place.names, use)
+            if not has_agreed(use, (self, entry.key))
         ]  # fmt: skip
         if not entries:
             return None
-        _, verdict = await self._asked(use, place, entries)
+        _, verdict = await self._fire_pre_tool_use(use, place, entries)
         if verdict.rewrite is not None and not isinstance(verdict.decision, Block | Stop):
-            if _same(place, verdict.rewrite, use):
+            if _is_same_input(place, verdict.rewrite, use):
                 return verdict.decision
             name = verdict.rewrite.entry.name
             return Block(
@@ -70,59 +77,65 @@ class ToolEvents:
             use.grant()
         return verdict.decision
 
-    async def _asked(self, use: ToolUse, place: Place, entries: Sequence[Entry]) -> tuple[list[Said], Verdict]:
-        more = {"tool_name": place.name, "tool_input": place.shown(use.args), "tool_use_id": use.call.id}
+    async def _fire_pre_tool_use(
+        self, use: ToolUse, place: ToolView, entries: Sequence[HookHandler]
+    ) -> tuple[list[HandlerResult], ToolVerdict]:
+        more = {"tool_name": place.name, "tool_input": place.to_claude_args(use.args), "tool_use_id": use.call.id}
         said = await self.session.fire("PreToolUse", use, place.names, more, entries=entries)
         question = f"A hook wants your agreement. May {use.bound.name} be used?"
-        found = verdict(use.run, said, question)
+        found = combine_answers(use.run, said, question)
         if isinstance(found.decision, Block):
             found = replace(
-                found, decision=Block(await self.session.short(use.run, "PreToolUse", found.decision.reason))
+                found, decision=Block(await self.session.shorten(use.run, "PreToolUse", found.decision.reason))
             )
         await self.session.add_context(use.run, "PreToolUse", found.context)
         return said, found
 
-    async def review(self, use: ToolUse) -> Stop | None:
-        """PostToolUse: after a tool that did what it was told."""
-        if not _ran(use) or use.error is not None or use.result.error:
+    async def after_use(self, use: ToolUse) -> Stop | None:
+        """Fire PostToolUse after a successful tool use."""
+        if not _was_run(use) or use.error is not None or use.result.error:
             return None
-        place, args = Place.of(use, self.cwd), _final(use)
-        response = place.response(args, use.result)
-        said = await self._reviewed("PostToolUse", use, place, args, {"tool_response": response})
+        place, args = ToolView.from_use(use, self.cwd), _final_args(use)
+        response = place.to_claude_response(args, use.result)
+        said = await self._fire_post_tool_use("PostToolUse", use, place, args, {"tool_response": response})
         for one in said:
             specific = one.answer.hookSpecificOutput
             if specific is not None and "updatedToolOutput" in specific.model_fields_set:
-                use.result = _output(specific.updatedToolOutput)
-        return stop(said)
+                use.result = _to_result(specific.updatedToolOutput)
+        return find_stop(said)
 
-    async def review_failure(self, use: ToolUse) -> Stop | None:
-        """PostToolUseFailure: after a tool that failed."""
-        if not _ran(use) or (use.error is None and not use.result.error):
+    async def after_failure(self, use: ToolUse) -> Stop | None:
+        """Fire PostToolUseFailure after a failed tool use."""
+        if not _was_run(use) or (use.error is None and not use.result.error):
             return None
         error = str(use.error) if use.error is not None else use.result.error
         more = {"error": error, "is_interrupt": False}
-        said = await self._reviewed("PostToolUseFailure", use, Place.of(use, self.cwd), _final(use), more)
-        return stop(said)
+        said = await self._fire_post_tool_use(
+            "PostToolUseFailure", use, ToolView.from_use(use, self.cwd), _final_args(use), more
+        )
+        return find_stop(said)
 
-    async def _reviewed(self, event: str, use: ToolUse, place: Place, args: Any, more: dict[str, Any]) -> list[Said]:
-        told = {"tool_name": place.name, "tool_input": place.shown(args), "tool_use_id": use.call.id}
-        told |= more | {"duration_ms": _duration(use)}
-        entries = self.session.matching(event, place.names, use)
+    async def _fire_post_tool_use(
+        self, event: str, use: ToolUse, place: ToolView, args: Any, more: dict[str, Any]
+    ) -> list[HandlerResult]:
+        told = {"tool_name": place.name, "tool_input": place.to_claude_args(args), "tool_use_id": use.call.id}
+        told |= more | {"duration_ms": _duration_ms(use)}
+        entries = self.session.find_handlers(event, place.names, use)
         said = await self.session.fire(event, use, place.names, told, entries=entries)
-        failure(use.run, said)
+        resolve_failures(use.run, said)
         context = [text for one in said for text in one.context]
-        feedback = [refusal(said)] if refusal(said) else []
+        feedback = [join_refusals(said)] if join_refusals(said) else []
         await self.session.add_context(use.run, event, [*feedback, *context])
         return said
 
     # -- questions to the user ----------------------------------------------------------------------------------------
 
-    async def answer(self, run: Run, question: Question) -> tuple[Allow | Block | None, str]:
-        """PermissionRequest: what a program says in the user's place; else the user is notified and asked."""
+    async def answer_permission(self, run: Run, question: Question) -> tuple[Allow | Block | None, str]:
+        """Fire PermissionRequest and return a program's answer; without one, notify the user."""
         use, about_itself = question.op, question.hash == question.op.hash
         if isinstance(use, ToolUse) and about_itself:
             try:
-                found, name = await self._permitted(use, question)
+                found, name = await self._fire_permission_request(use, question)
             except HookError as error:
                 return Block(str(error)), "PermissionRequest"
             if found is not None:
@@ -130,22 +143,29 @@ class ToolEvents:
         await self.session.notify(run, "permission_prompt" if about_itself else "elicitation_dialog", question.question)
         return None, ""
 
-    async def _permitted(self, use: ToolUse, question: Question) -> tuple[Allow | Block | None, str]:
-        place = Place.of(use, self.cwd)
-        suggested = place.suggestions(use.args)
-        more = {"tool_name": place.name, "tool_input": place.shown(use.args), "permission_suggestions": suggested}
-        entries = self.session.matching("PermissionRequest", place.names, use)
+    async def _fire_permission_request(self, use: ToolUse, question: Question) -> tuple[Allow | Block | None, str]:
+        place = ToolView.from_use(use, self.cwd)
+        suggested = place.suggest_rules(use.args)
+        more = {
+            "tool_name": place.name,
+            "tool_input": place.to_claude_args(use.args),
+            "permission_suggestions": suggested,
+        }
+        entries = self.session.find_handlers("PermissionRequest", place.names, use)
         said = await self.session.fire("PermissionRequest", use, place.names, more, entries=entries)
-        failure(use.run, said)
-        if (ended := stop(said)) is not None:
+        resolve_failures(use.run, said)
+        if (ended := find_stop(said)) is not None:
             use.run.halt(ended)
             return Block(ended.reason), "PermissionRequest"
-        return self._decided(use, place, said, question)
+        return self._decide_permission(use, place, said, question)
 
-    def _decided(
-        self, use: ToolUse, place: Place, said: Sequence[Said], question: Question
+    def _decide_permission(
+        self, use: ToolUse, place: ToolView, said: Sequence[HandlerResult], question: Question
     ) -> tuple[Allow | Block | None, str]:
-        """A no counts; a yes only for what a permission mode asks, for rules and hooks that ask mean the user."""
+        """Return a denial always, but an approval only for questions of the permission mode.
+
+        Rules and hooks that ask want an answer of the user.
+        """
         answers = [(one.specific.decision, one.entry.name) for one in said if one.specific.decision is not None]
         for answer, name in answers:
             if answer.behavior == "deny":
@@ -156,13 +176,13 @@ class ToolEvents:
             return None, ""
         answer, name = answers[0]
         given = answer.updatedInput
-        return Allow(None if given is None else place.taken(given, use.args)), name
+        return Allow(None if given is None else place.from_claude_args(given, use.args)), name
 
 
-def _rewrite(use: ToolUse, place: Place, said: Said) -> Block | None:
-    """Give a call the input that a program wants; what the tool does not take is the program's failure."""
+def _rewrite_input(use: ToolUse, place: ToolView, said: HandlerResult) -> Block | None:
+    """Replace the input of a call; return a Block if the tool refuses it."""
     given, was = said.specific.updatedInput or {}, use.args
-    use.args = place.taken(given, was)
+    use.args = place.from_claude_args(given, was)
     try:
         use.validate()
     except InvalidArgs as error:
@@ -171,27 +191,27 @@ def _rewrite(use: ToolUse, place: Place, said: Said) -> Block | None:
     return None
 
 
-def _same(place: Place, said: Said, use: ToolUse) -> bool:
-    """Whether the input that a program wants is the one that there is."""
+def _is_same_input(place: ToolView, said: HandlerResult, use: ToolUse) -> bool:
+    """Return True if the updated input of a program equals the present input."""
     try:
-        wanted = use.bound.validate(place.taken(said.specific.updatedInput or {}, use.args))
+        wanted = use.bound.validate(place.from_claude_args(said.specific.updatedInput or {}, use.args))
     except InvalidArgs:
         return False
     return canonical_json(wanted) == canonical_json(use.args)
 
 
-def _ran(use: ToolUse) -> bool:
-    """Whether the tool was really used; what a hook or the user prevented was not."""
+def _was_run(use: ToolUse) -> bool:
+    """Return True if the tool ran, and was not prevented by a hook or the user."""
     return use.state.prevented is None and not use.state.invalid and use.tool is not None
 
 
-def _final(use: ToolUse) -> Any:
-    """The arguments that the tool was used with."""
+def _final_args(use: ToolUse) -> Any:
+    """Return the arguments that the tool ran with."""
     return use.last_sealed("args")
 
 
-def _duration(use: ToolUse) -> int:
-    """How long the tool took, as the log has it."""
+def _duration_ms(use: ToolUse) -> int:
+    """Return the duration of the tool use by the log, in milliseconds."""
     ended = 0.0
     for entry in reversed(use.run.thread.entries):
         mine = entry.kind in ("intent", "done") and entry.data["call"] == use.call.id
@@ -202,7 +222,7 @@ def _duration(use: ToolUse) -> int:
     return 0
 
 
-def _output(given: Any) -> ToolResult:
+def _to_result(given: Any) -> ToolResult:
     if isinstance(given, str):
         return ToolResult(given)
     return ToolResult(json.dumps(given, ensure_ascii=False), data=given)

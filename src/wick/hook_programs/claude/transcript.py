@@ -1,4 +1,4 @@
-"""A conversation as the JSONL file that programs for Claude Code read: made when first asked for, removed later."""
+"""Transcripts of conversations as JSONL files for Claude Code programs, created on demand and removed later."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from uuid import NAMESPACE_URL, uuid5
 from weakref import finalize
 
 from wick._internal.worker_threads import run_in_thread
-from wick.hook_programs.claude.names import called
+from wick.hook_programs.claude.names import describe_call
 from wick.messages import Message
 from wick.threads import Entry, Thread
 
@@ -23,18 +23,18 @@ VERSION = "wick"
 
 
 class Transcript:
-    """The file of one thread; `path` brings it up to date first."""
+    """The transcript file of one thread. `path` updates it first."""
 
     def __init__(self, thread: Thread, cwd: str) -> None:
         self._thread, self._cwd = thread, cwd
         self._folder = ""
-        self._end: Callable[[], Any] = lambda: None  # removes the folder, also where nobody says that the run is over
-        self._seen = 0  # entries of the thread that the file knows
-        self._last: str | None = None  # the line before the next one
+        self._end: Callable[[], Any] = lambda: None  # removes the folder, also when this object is garbage collected
+        self._seen = 0  # number of entries in the file
+        self._last: str | None = None  # id of the last line
         self._one_by_one = asyncio.Lock()
 
     async def path(self) -> str:
-        """Where the file is, with all that has been said so far."""
+        """Append new entries to the file and return its path."""
         async with self._one_by_one:
             new = self._thread.entries[self._seen :]
             if self._folder and not new:
@@ -44,7 +44,7 @@ class Transcript:
             else:
                 mode = "a"
             self._seen = len(self._thread.entries)
-            lines = list(self._lines(new))
+            lines = list(self._format_lines(new))
             await run_in_thread(lambda: self._write(lines, mode), "writing a transcript")
             return self._file
 
@@ -64,26 +64,26 @@ class Transcript:
         with Path(self._file).open(mode, encoding="utf-8", errors="replace") as file:
             file.writelines(f"{line}\n" for line in lines)
 
-    def _lines(self, entries: list[Entry]) -> Iterator[str]:
+    def _format_lines(self, entries: list[Entry]) -> Iterator[str]:
         for entry in entries:
             if entry.kind == "message" and entry.data.role != "system":
                 own = str(uuid5(NAMESPACE_URL, f"{self._thread.id}:{entry.seq}"))
-                yield json.dumps(self._line(entry, own), ensure_ascii=False)
+                yield json.dumps(self._format_line(entry, own), ensure_ascii=False)
                 self._last = own
 
-    def _line(self, entry: Entry, own: str) -> dict[str, Any]:
+    def _format_line(self, entry: Entry, own: str) -> dict[str, Any]:
         message: Message = entry.data
         moment = datetime.fromtimestamp(entry.at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         about = {"parentUuid": self._last, "isSidechain": False, "userType": "external", "cwd": self._cwd}
         about |= {"sessionId": self._thread.id, "version": VERSION}
         kind = "assistant" if message.role == "assistant" else "user"
-        return {**about, "type": kind, "message": _message(message, own), "uuid": own, "timestamp": moment}
+        return {**about, "type": kind, "message": _format_message(message, own), "uuid": own, "timestamp": moment}
 
 
-def _message(message: Message, own: str) -> dict[str, Any]:
+def _format_message(message: Message, own: str) -> dict[str, Any]:
     if message.role == "assistant":
         said = [{"type": "text", "text": message.text}] if message.text else []
-        used = [_use(call) for call in message.tool_calls]
+        used = [_format_use(call) for call in message.tool_calls]
         return {"id": own, "type": "message", "role": "assistant", "content": [*said, *used]}
     if message.role == "tool":
         result = {"type": "tool_result", "tool_use_id": message.tool_call_id, "content": message.text}
@@ -91,6 +91,6 @@ def _message(message: Message, own: str) -> dict[str, Any]:
     return {"role": "user", "content": message.text}
 
 
-def _use(call: Any) -> dict[str, Any]:
-    name, args = called(call)
+def _format_use(call: Any) -> dict[str, Any]:
+    name, args = describe_call(call)
     return {"type": "tool_use", "id": call.id, "name": name, "input": args}

@@ -14,12 +14,12 @@ from wick.constants import CHARS_PER_TOKEN
 from wick.errors import ModelError
 from wick.messages import Message
 from wick.models import openai_common
-from wick.models._http import Server
+from wick.models._http import ModelServer
 from wick.models.demo.decide import decide
 from wick.models.demo.instance import LABEL
 from wick.protocols import CallArgs, CallStart, Delta, Finish, HoldsSchema, Request, TextDelta, Usage
 
-_NOWHERE = Server(LABEL, "")
+_NOWHERE = ModelServer(LABEL, "")
 _PIECE = 16  # characters of a call's arguments that come at a time
 
 
@@ -40,7 +40,7 @@ class Demo:
 
 def _check(request: Request) -> None:
     """Refuse the settings that a server would refuse, too."""
-    found = openai_common.settings(_NOWHERE, request)
+    found = openai_common.build_settings(_NOWHERE, request)
     most = found.get("max_tokens", 1)
     if type(most) is not int or most < 1:
         raise ModelError(f"max_tokens must be a whole number from 1 up, not {most!r}")

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, JsonValue
 
 from wick._internal.frozen import thaw
 from wick._internal.worker_threads import run_in_thread
-from wick.permissions.shell import read
+from wick.permissions.shell import parse_script
 from wick.protocols import Summary
 from wick.server.auth.identity import User
 from wick.server.dependencies import Caller, Wick
@@ -118,8 +118,8 @@ async def _approval(head: Summary, asked: Mapping[str, Any]) -> Approval:
 
 
 def _shell(command: str) -> ShellOut:
-    script = read(command)
-    files = [redirect for redirect in script.redirects if redirect.file]
+    script = parse_script(command)
+    files = [redirect for redirect in script.redirects if redirect.is_file]
     return ShellOut(
         commands=[str(one) for one in script.commands],
         reads=[one.target.text for one in files if not one.writes],

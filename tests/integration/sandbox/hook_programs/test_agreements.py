@@ -10,7 +10,7 @@ from programs import Programs
 from wick import Agent, Run, Scripted, Step, Tool, ToolCall, ToolUse, before, tool, user
 from wick.capabilities.executables import Executables
 from wick.capabilities.subagents import Subagents
-from wick.hook_programs.agreements import agreed, exactly, remember
+from wick.hook_programs.agreements import fingerprint, has_agreed, record_agreement
 
 
 def use(**args: str) -> ToolUse:
@@ -21,42 +21,42 @@ def use(**args: str) -> ToolUse:
 
 def test_what_was_agreed_to_is_agreed_to_in_every_copy() -> None:
     op = use(command="ls")
-    remember(op, "check")
-    assert agreed(op, "check") and agreed(op.fork(), "check") and agreed(op.seal(), "check")
+    record_agreement(op, "check")
+    assert has_agreed(op, "check") and has_agreed(op.fork(), "check") and has_agreed(op.seal(), "check")
 
 
 def test_what_is_otherwise_is_not() -> None:
     op = use(command="ls")
-    remember(op, "check")
-    assert not agreed(op, "other") and not agreed(op.fork(args={"command": "rm"}), "check")
-    assert not agreed(op.fork(tool=echo), "check") and not agreed(use(command="ls"), "check")
+    record_agreement(op, "check")
+    assert not has_agreed(op, "other") and not has_agreed(op.fork(args={"command": "rm"}), "check")
+    assert not has_agreed(op.fork(tool=echo), "check") and not has_agreed(use(command="ls"), "check")
 
 
 def test_both_of_two_agreements_hold() -> None:
     op = use(command="ls")
-    remember(op, "check")
+    record_agreement(op, "check")
     changed = op.fork(args={"command": "pwd"})
-    remember(changed, "check")
-    assert agreed(op, "check") and agreed(changed, "check")
+    record_agreement(changed, "check")
+    assert has_agreed(op, "check") and has_agreed(changed, "check")
 
 
 def test_a_run_is_what_it_is_to_answer() -> None:
     run = Run(input=[user("hello")])
-    remember(run, "filter")
-    assert agreed(run.seal(), "filter") and not agreed(run.fork(input=[user("other")]), "filter")
-    assert exactly(run) == exactly(run.fork(system="Be kind."))
+    record_agreement(run, "filter")
+    assert has_agreed(run.seal(), "filter") and not has_agreed(run.fork(input=[user("other")]), "filter")
+    assert fingerprint(run) == fingerprint(run.fork(system="Be kind."))
 
 
 def test_other_operations_are_what_they_say_of_themselves() -> None:
     run = Run()
     step = Step(run, 1)
-    assert exactly(step) == step.hash != exactly(Step(run, 2))
+    assert fingerprint(step) == step.hash != fingerprint(Step(run, 2))
 
 
 def test_a_tool_of_the_same_name_that_is_another_one_was_not_agreed_to() -> None:
     op = use(command="ls")
-    remember(op, "check")
-    assert not agreed(op.fork(tool=echo.renamed("execute")), "check")
+    record_agreement(op, "check")
+    assert not has_agreed(op.fork(tool=echo.renamed("execute")), "check")
 
 
 # -- two programs of one name do not speak for each other -----------------------------------------------------------

@@ -14,8 +14,8 @@ from wick import Agent, FunctionModel, Message, Result, Scripted, Thread, consta
 from wick.backends.local import Local
 from wick.capabilities.filesystem import Filesystem
 from wick.capabilities.summarization import Summarization
-from wick.hook_programs.answers import Unfit
-from wick.hook_programs.claude.answers import checked
+from wick.hook_programs.answers import InvalidAnswer
+from wick.hook_programs.claude.answers import validate_answer
 
 
 async def used(folder: Path, hooks: Any, model: Scripted | None = None, **options: Any) -> Result:
@@ -101,13 +101,15 @@ async def test_an_answer_for_another_event_is_a_failure(tmp_path: Path) -> None:
     ],
 )
 def test_what_does_not_fit_the_schema_is_no_answer(answer: Json) -> None:
-    with pytest.raises(Unfit, match="answered with JSON that does not fit"):
-        checked(answer, "PreToolUse")
+    with pytest.raises(InvalidAnswer, match="answered with JSON that does not fit"):
+        validate_answer(answer, "PreToolUse")
 
 
 def test_null_and_fields_of_other_versions_say_nothing() -> None:
-    answer = checked({"reason": None, "decision": None, "somethingNew": [1], "hookSpecificOutput": None}, "Stop")
-    assert answer.reason is None and answer.goes_on
+    answer = validate_answer(
+        {"reason": None, "decision": None, "somethingNew": [1], "hookSpecificOutput": None}, "Stop"
+    )
+    assert answer.reason is None and answer.continues
 
 
 # -- exit codes and text --------------------------------------------------------------------------------------------
@@ -204,7 +206,7 @@ async def test_a_long_text_goes_into_a_file_with_a_preview(tmp_path: Path) -> No
     result = await own.run("go")
     (told,) = [message.text for message in result.messages if message.name == "UserPromptSubmit"]
     assert len(told) < 3_000 and "line 0\n" in told and "line 2999" not in told
-    path = told.partition("kept as ")[2].partition(";")[0]
+    path = told.partition("whole text is in ")[2].partition(";")[0]
     reader = Scripted(calls(call("read_file", "c2", path=path, offset=2_990)), "done")
     files = Agent(reader, hooks=[Filesystem(Local(workspace))])
     again = await files.run("read it", thread=result.thread)

@@ -211,7 +211,7 @@ def test_without_anything_configured_nothing_is_started(monkeypatch: pytest.Monk
     def never(*_: Any) -> None:
         raise AssertionError("something was run")
 
-    monkeypatch.setattr("wick.hook_programs.discovery.blocking", never)
+    monkeypatch.setattr("wick.hook_programs.discovery.run_blocking", never)
     monkeypatch.setattr("wick.hook_programs.runner.get_host_daemon", never)
     for made in (Executables(), Executables([tmp_path / "no"], folder=tmp_path, home=tmp_path, trust=tmp_path / "t")):
         assert made.hooks() == [] and made.tools() == [] and made.listed() == [] and made.programs() == []
@@ -237,7 +237,7 @@ def test_a_directory_with_very_many_files_is_none(programs: Programs, monkeypatc
 def test_what_cannot_be_remembered_is_no_reason_to_stop(programs: Programs, caplog: pytest.LogCaptureFixture) -> None:
     programs.sh("good", TURN)
     made = programs.executables(trust="/proc/no/trust.json")
-    assert names(made) == ["good"] and "cannot be remembered" in caplog.text
+    assert names(made) == ["good"] and "cannot be stored" in caplog.text
 
 
 LOADS = '[ "$1" = hook ] && echo before_tool_call && exit; cat >/dev/null; . "$(dirname "$0")/lib"\n'

@@ -137,9 +137,7 @@ async def test_a_file_that_is_not_what_it_was_has_not_agreed(programs: Programs,
         executables = programs.executables(dirs=[path])
         _take_away(program, gone)
         told, _ = await outcome(event, executables)
-        words = (
-            "stands no longer where it was" if gone in ("vanished", "a broken link") else "is not executable any more"
-        )
+        words = "no longer exists" if gone in ("vanished", "a broken link") else "is not executable any more"
         assert told == f"the hook program check {words}, so it has not agreed"
 
 

@@ -95,7 +95,7 @@ async def test_its_folder_is_gone_as_soon_as_it_runs(sh: Open, tmp_path: Path) -
 async def test_the_end_of_a_program_is_told_with_its_exit_code_and_its_last_words(sh: Open) -> None:
     opened = await sh("echo oh no >&2; exit 3")
     assert await opened.ended() == "ended with exit code 3: oh no"
-    assert not opened.pipe.alive
+    assert not opened.pipe.is_alive
 
 
 async def test_what_it_printed_before_it_ended_is_read(sh: Open) -> None:
@@ -140,7 +140,7 @@ async def test_what_is_not_read_waits_and_has_a_limit(sh: Open) -> None:
     with pytest.raises(BackendError, match="has 8 MB waiting that it does not read"):
         for _ in range(constants.WARM_QUEUE_BYTES // 100_000 + 10):
             opened.pipe.send(b"x" * 100_000)
-    assert opened.pipe.alive
+    assert opened.pipe.is_alive
 
 
 async def test_one_that_closes_its_input_is_ended(sh: Open) -> None:

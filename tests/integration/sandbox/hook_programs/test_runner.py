@@ -12,7 +12,7 @@ from programs import Programs
 from sandboxed import needs_bubblewrap
 from wick import constants
 from wick.errors import ConfigError
-from wick.hook_programs.runner import Ran, Runner, blocking
+from wick.hook_programs.runner import ProgramResult, Runner, run_blocking
 from wickds import MARK, eventually, marked
 
 
@@ -111,17 +111,17 @@ async def test_many_run_side_by_side(runner: Runner) -> None:
 
 
 def test_where_nothing_can_be_awaited_it_blocks(runner: Runner) -> None:
-    assert runner.blocking(shell="echo hi").stdout == b"hi\n"
+    assert runner.run_blocking(shell="echo hi").stdout == b"hi\n"
 
 
 async def test_inside_an_event_loop_it_blocks_too(runner: Runner) -> None:
-    assert runner.blocking(["/bin/echo", "hi"]).stdout == b"hi\n"
+    assert runner.run_blocking(["/bin/echo", "hi"]).stdout == b"hi\n"
 
     async def wrong() -> None:
         raise LookupError("nobody")
 
     with pytest.raises(LookupError, match="nobody"):
-        blocking(wrong)
+        run_blocking(wrong)
 
 
 @needs_bubblewrap
@@ -163,4 +163,4 @@ def test_who_wants_a_sandbox_where_none_is_does_not_go_without(tmp_path: Path, m
 
 
 def test_nothing_happened_is_nothing_said() -> None:
-    assert Ran() == Ran(0, b"", "", "", 0.0, False)
+    assert ProgramResult() == ProgramResult(0, b"", "", "", 0.0, False)

@@ -16,7 +16,7 @@ from wick.capabilities.skills import Skills
 from wick.capabilities.subagents import Subagents
 from wick.capabilities.todos import Todos
 from wick.hook_programs import kodelet, tool_fields
-from wick.hook_programs.claude.names import Place
+from wick.hook_programs.claude.names import ToolView
 from wick.hook_programs.tool_fields import CLAUDE, KODELET, KODELET_VALUES, convert, restore, translate
 from wick.tools import Tool, tool
 
@@ -103,9 +103,9 @@ def test_each_tool_has_kodelets_fields_in_both_directions(name: str, args: Json,
 @pytest.mark.parametrize(("name", "args", "told"), [(name, args, told) for name, args, _, told in CALLS])
 def test_each_tool_has_claudes_fields_in_both_directions(name: str, args: Json, told: Json) -> None:
     item = _tools()[name]
-    place = Place(item, "/w")
-    assert place.shown(args) == told
-    assert item.bind(place.taken(told, args)).form == item.bind(args).form
+    place = ToolView(item, "/w")
+    assert place.to_claude_args(args) == told
+    assert item.bind(place.from_claude_args(told, args)).form == item.bind(args).form
 
 
 def test_every_tool_that_kodelet_has_is_in_the_table() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from executables.warm_kit import FAILURES, Kept, Make, gone, problem, runs
 from wick.backends.sandbox.selection import choose_sandbox
-from wick.hook_programs.worker import Failed
+from wick.hook_programs.worker import ProgramFailed
 
 # -- calls ----------------------------------------------------------------------------------------------------------
 
@@ -220,7 +220,7 @@ async def test_a_file_that_is_gone_or_another_is_noticed_at_the_next_call(progra
     kept.path.write_text(kept.path.read_text().replace("'version': 1", "'version': 22"))
     assert await serving.ask({"event": "x"}, timeout=20) == {"version": 22}
     kept.path.unlink()
-    assert await problem(serving) == "stands no longer where it was"
+    assert await problem(serving) == "no longer exists"
     async with asyncio.timeout(20):
         while any(map(runs, kept.starts)):
             await asyncio.sleep(0.02)
@@ -242,7 +242,7 @@ async def test_a_process_that_somebody_else_ended_is_started_again(program: Make
     async with asyncio.timeout(20):
         while runs(kept.starts[0]):
             await asyncio.sleep(0.01)
-    with suppress(Failed):  # who asks before that was noticed hears of it
+    with suppress(ProgramFailed):  # who asks before that was noticed hears of it
         await serving.ask({"event": "x"}, timeout=20)
     assert await serving.ask({"event": "x"}, timeout=20) == {}
     assert len(kept.starts) == 2
@@ -278,7 +278,7 @@ def answer(call):
         try:
             assert await serving.ask({"event": "x", "n": n}, timeout=20) == {"said": n}
             answered += 1
-        except Failed as failure:
+        except ProgramFailed as failure:
             assert str(failure)
             failed += 1
 

@@ -14,18 +14,24 @@ from kit import call, calls, result_of
 from wick import Agent, Scripted
 from wick.capabilities.executables import Executables
 from wick.errors import ConfigError
-from wick.hook_programs.claude.settings import Settings, from_bytes, merge, parse, read
-from wick.hook_programs.claude.sources import load, named_files, trustable
+from wick.hook_programs.claude.settings import (
+    HookSettings,
+    merge_settings,
+    parse_settings,
+    parse_settings_bytes,
+    read_settings,
+)
+from wick.hook_programs.claude.sources import list_trustable, load_settings, named_files
 from wick.hook_programs.trust import Trust
 
 CHECK = ".claude/hooks/check.sh"
 
 
-def commands(settings: Settings, event: str = "PreToolUse") -> list[str]:
-    return [entry.command for entry in settings.of(event)]
+def commands(settings: HookSettings, event: str = "PreToolUse") -> list[str]:
+    return [entry.command for entry in settings.for_event(event)]
 
 
-async def used(folder: Path, settings: Settings) -> str:
+async def used(folder: Path, settings: HookSettings) -> str:
     model = Scripted(calls(call("execute", command="ls")), "done", spare=True)
     return result_of(await agent(folder, settings, model).run("go"))
 
@@ -36,7 +42,7 @@ async def used(folder: Path, settings: Settings) -> str:
 @pytest.mark.shows("claude", "settings", "hooks", "timeout")
 def test_a_handler_has_what_the_settings_say() -> None:
     handler = {"type": "command", "command": "./check", "timeout": 5, "once": True, "fail": "open", "if": "Bash(ls)"}
-    (entry,) = parse({"PreToolUse": [{"matcher": "Bash", "hooks": [handler]}]}).entries
+    (entry,) = parse_settings({"PreToolUse": [{"matcher": "Bash", "hooks": [handler]}]}).entries
     assert (entry.event, entry.matcher, entry.command, entry.seconds) == ("PreToolUse", "Bash", "./check", 5)
     assert entry.once and entry.fail == "open" and entry.rule is not None and not entry.problem
 
@@ -45,7 +51,9 @@ def test_a_handler_has_what_the_settings_say() -> None:
 def test_time_limits_depend_on_the_kind_and_the_event() -> None:
     handlers = [{"command": "x"}, {"type": "http", "url": "http://a"}, {"type": "prompt", "prompt": "x"}]
     limits = [
-        entry.seconds for event in ("PreToolUse", "UserPromptSubmit") for entry in parse(on(event, *handlers)).entries
+        entry.seconds
+        for event in ("PreToolUse", "UserPromptSubmit")
+        for entry in parse_settings(on(event, *handlers)).entries
     ]
     assert limits == [600, 600, 30, 30, 30, 30]
 
@@ -73,36 +81,36 @@ def test_time_limits_depend_on_the_kind_and_the_event() -> None:
 )
 def test_what_is_wrong_is_said(hooks: Any, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
-        parse(hooks)
+        parse_settings(hooks)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"hooks": []}', '{"disableAllHooks": "yes"}', "\xff"])
 def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "settings.json").write_bytes(text.encode("latin-1"))
     with pytest.raises(ConfigError, match=r"settings\.json"):
-        read(tmp_path / "settings.json")
+        read_settings(tmp_path / "settings.json")
 
 
 def test_events_of_other_versions_are_left_out_with_a_word(caplog: pytest.LogCaptureFixture) -> None:
     text = json.dumps({"permissions": {}, "hooks": {"WorktreeCreate": [], **on("Stop", says())}})
-    assert [entry.event for entry in from_bytes(text.encode(), "file").entries] == ["Stop"]
+    assert [entry.event for entry in parse_settings_bytes(text.encode(), "file").entries] == ["Stop"]
     assert "WorktreeCreate" in caplog.text
 
 
 def test_a_file_that_is_not_there_has_no_hooks(tmp_path: Path) -> None:
-    assert read(tmp_path / "settings.json") == Settings() == from_bytes(b"", "file")
+    assert read_settings(tmp_path / "settings.json") == HookSettings() == parse_settings_bytes(b"", "file")
 
 
 @pytest.mark.shows("claude", "settings", "disableAllHooks")
 async def test_all_hooks_can_be_disabled(tmp_path: Path) -> None:
     text = {"disableAllHooks": True, "hooks": on("PreToolUse", says(code=2))}
-    off = from_bytes(json.dumps(text).encode(), "file")
-    assert await used(tmp_path, merge(parse(on("PreToolUse", says(code=2))), off)) == "ran ls"
+    off = parse_settings_bytes(json.dumps(text).encode(), "file")
+    assert await used(tmp_path, merge_settings(parse_settings(on("PreToolUse", says(code=2))), off)) == "ran ls"
     assert seen(tmp_path) == []
 
 
 def test_without_handlers_there_are_no_hooks(tmp_path: Path) -> None:
-    assert made(tmp_path, {}).hooks() == made(tmp_path, Settings()).hooks() == []
+    assert made(tmp_path, {}).hooks() == made(tmp_path, HookSettings()).hooks() == []
 
 
 # -- files ----------------------------------------------------------------------------------------------------------
@@ -128,11 +136,11 @@ class Folder:
         file.chmod(0o755)
         return file
 
-    def load(self) -> Settings:
-        return load(self.path, self.trust, home=self.home)
+    def load(self) -> HookSettings:
+        return load_settings(self.path, self.trust, home=self.home)
 
     def trust_all(self) -> None:
-        self.trust.trust(trustable(self.path))
+        self.trust.trust(list_trustable(self.path))
 
 
 @pytest.fixture
@@ -160,7 +168,7 @@ async def test_settings_of_a_folder_do_nothing_before_they_are_trusted(folder: F
 
 def test_settings_that_nobody_trusts_may_be_broken(folder: Folder, caplog: pytest.LogCaptureFixture) -> None:
     (folder.path / ".claude" / "settings.json").write_text("{")
-    assert folder.load() == Settings() and "not JSON" in caplog.text
+    assert folder.load() == HookSettings() and "not JSON" in caplog.text
     folder.trust.trust([folder.path / ".claude" / "settings.json"])
     with pytest.raises(ConfigError, match="not JSON"):
         folder.load()
@@ -183,7 +191,7 @@ async def test_trusted_settings_that_are_gone_deny_until_they_are_forgotten(fold
     folder.trust_all()
     settings = folder.load()
     file.unlink()
-    assert "stands no longer where it was" in await used(folder.path, settings)
+    assert "no longer exists" in await used(folder.path, settings)
     assert "was trusted and is gone" in await used(folder.path, folder.load())
     folder.trust.forget([file])
     assert await used(folder.path, folder.load()) == "ran ls"
@@ -235,9 +243,9 @@ async def test_the_users_own_settings_run_but_not_what_they_name_in_a_folder(fol
 async def test_files_that_somebody_names_are_trusted_by_that(folder: Folder) -> None:
     folder.script("exit 2")
     file = folder.write("mine.json", on("PreToolUse", {"command": CHECK}))
-    assert "refused it" in await used(folder.path, load(folder.path, folder.trust, paths=[file]))
+    assert "refused it" in await used(folder.path, load_settings(folder.path, folder.trust, paths=[file]))
     with pytest.raises(ConfigError, match="there are no settings at"):
-        load(folder.path, folder.trust, paths=["nowhere.json"])
+        load_settings(folder.path, folder.trust, paths=["nowhere.json"])
 
 
 def test_only_programs_and_scripts_of_the_folder_count(folder: Folder) -> None:
@@ -248,7 +256,9 @@ def test_only_programs_and_scripts_of_the_folder_count(folder: Folder) -> None:
     (folder.path / ".claude" / "hooks" / "part.py").write_text("x")
     (folder.path / ".claude" / "hooks" / "check.log").write_text("x")
     os.chmod(folder.path / "notes.txt", 0o644)
-    (entry,) = parse(on("PreToolUse", {"command": f"{CHECK} notes.txt /bin/sh tool.py link.sh 'unfinished"})).entries
+    (entry,) = parse_settings(
+        on("PreToolUse", {"command": f"{CHECK} notes.txt /bin/sh tool.py link.sh 'unfinished"})
+    ).entries
     assert [path.name for path in named_files(entry, folder.path)] == ["check.sh", "tool.py", "part.py"]
 
 
@@ -296,4 +306,4 @@ async def test_a_script_is_not_trusted_without_what_lies_beside_it(folder: Folde
 def test_settings_that_are_no_file_are_not_read(folder: Folder, caplog: pytest.LogCaptureFixture) -> None:
     (folder.path / ".claude" / "settings.json").symlink_to("/dev/zero")
     os.mkfifo(folder.path / ".claude" / "settings.local.json")
-    assert folder.load() == Settings() and caplog.text.count("are no file") == 2
+    assert folder.load() == HookSettings() and caplog.text.count("are no file") == 2
