@@ -22,7 +22,7 @@ from wick.operations import ToolUse
 from wick.tools import tool
 
 Kind = Literal["confirm", "select", "multiselect", "input"]
-Answered = bool | str | list[str]
+AnswerValue = bool | str | list[str]
 
 YES, NO = ("y", "yes", "true"), ("n", "no", "false")
 
@@ -34,43 +34,43 @@ class Inquiry:
     kind: Kind
     question: str
     options: tuple[str, ...] = ()
-    default: Answered | None = None
+    default: AnswerValue | None = None
     problem: str = ""
 
-    def read(self, answer: Any) -> Answered:
+    def read(self, answer: Any) -> AnswerValue:
         """An answer as it counts; a ValueError says in a sentence what it should have been."""
         if answer is None or answer == "":
             answer = self.default
-        return _READ[self.kind](self, answer)
+        return _PARSERS[self.kind](self, answer)
 
     def _confirm(self, answer: Any) -> bool:
         word = answer.strip().lower() if isinstance(answer, str) else answer
         if isinstance(word, bool):
             return word
         if word not in (*YES, *NO):
-            raise ValueError(f"the answer is yes or no, not {_short(answer)}")
+            raise ValueError(f"the answer is yes or no, not {_shorten(answer)}")
         return word in YES
 
     def _select(self, answer: Any) -> str:
         if not isinstance(answer, str) or answer not in self.options:
-            raise ValueError(f"the answer is one of {', '.join(self.options)}, not {_short(answer)}")
+            raise ValueError(f"the answer is one of {', '.join(self.options)}, not {_shorten(answer)}")
         return answer
 
     def _multiselect(self, answer: Any) -> list[str]:
         if not isinstance(answer, list | tuple):
-            raise ValueError(f"the answer is a list of some of {', '.join(self.options)}, not {_short(answer)}")
+            raise ValueError(f"the answer is a list of some of {', '.join(self.options)}, not {_shorten(answer)}")
         chosen = {self._select(item) for item in answer}
         return [option for option in self.options if option in chosen]
 
     def _input(self, answer: Any) -> str:
         if not isinstance(answer, str) or not answer.strip():
-            raise ValueError(f"the answer is a text, not {_short(answer)}")
+            raise ValueError(f"the answer is a text, not {_shorten(answer)}")
         if len(answer) > constants.ASK_ANSWER_CHARS:
             raise ValueError(f"the answer is longer than {constants.ASK_ANSWER_CHARS:,} characters")
         return answer
 
 
-_READ: dict[Kind, Callable[[Inquiry, Any], Answered]] = {
+_PARSERS: dict[Kind, Callable[[Inquiry, Any], AnswerValue]] = {
     "confirm": Inquiry._confirm,
     "select": Inquiry._select,
     "multiselect": Inquiry._multiselect,
@@ -106,9 +106,13 @@ class AskUser(Capability):
         default: Annotated[bool | str | list[str] | None, "what counts if the user gives no answer"] = None,
     ) -> dict[str, Any]:
         """Ask the user something that only they can know or decide, and wait for the answer."""
-        inquiry = _checked(Inquiry(kind, question.strip(), tuple(options or ()), None if default == "" else default))
+        inquiry = _check_inquiry(
+            Inquiry(kind, question.strip(), tuple(options or ()), None if default == "" else default)
+        )
         for number in range(constants.ASK_TRIES):
-            said = await (self._interact(inquiry) if self.interactor else self._put(use, inquiry, number))
+            said = await (
+                self._call_interactor(inquiry) if self.interactor else self._ask_through_run(use, inquiry, number)
+            )
             if isinstance(said, Block):
                 return {"answer": False if kind == "confirm" else None, "reason": said.reason}
             try:
@@ -117,7 +121,7 @@ class AskUser(Capability):
                 inquiry = replace(inquiry, problem=str(problem))
         raise ToolError(f"the user gave no answer that can be used: {inquiry.problem}")
 
-    async def _interact(self, inquiry: Inquiry) -> Any:
+    async def _call_interactor(self, inquiry: Inquiry) -> Any:
         assert self.interactor is not None
         try:
             return await run_with_timeout(self.seconds, self.interactor(inquiry), "asking the user")
@@ -126,7 +130,7 @@ class AskUser(Capability):
         except Exception as error:
             raise ToolError(f"the user could not be asked: {error}") from None
 
-    async def _put(self, use: ToolUse, inquiry: Inquiry, number: int) -> Any:
+    async def _ask_through_run(self, use: ToolUse, inquiry: Inquiry, number: int) -> Any:
         """Put the question the way of every question; a second try is another question."""
         root = use.run.root
         if root.asker is None and root.thread.keeper is None:
@@ -164,15 +168,15 @@ class Terminal:
             if gone.is_set():
                 return None
             output = self._output or sys.stdout
-            output.write(shown(inquiry))
+            output.write(format_inquiry(inquiry))
             output.flush()
             line = (self._input or sys.stdin).readline()
         if not line:
             raise EOFError("nobody is at the terminal")
-        return typed(inquiry, line.strip())
+        return parse_line(inquiry, line.strip())
 
 
-def shown(inquiry: Inquiry) -> str:
+def format_inquiry(inquiry: Inquiry) -> str:
     """A question as it stands in a terminal; what a model wrote cannot move the cursor."""
     lines = [inquiry.problem, inquiry.question, *(f"  {n}) {option}" for n, option in enumerate(inquiry.options, 1))]
     hint = {
@@ -181,36 +185,36 @@ def shown(inquiry: Inquiry) -> str:
         "multiselect": "numbers, with commas, or - for none",
         "input": "",
     }[inquiry.kind]
-    default = "" if inquiry.default is None else f"Enter for {_word(inquiry.default)}"
+    default = "" if inquiry.default is None else f"Enter for {_format_default(inquiry.default)}"
     more = "; ".join(filter(None, (hint, default)))
     text = "\n".join(filter(None, lines)) + (f" [{more}]" if more else "") + " "
     return "".join(char for char in text if char.isprintable() or char == "\n")
 
 
-def _word(default: Answered) -> str:
+def _format_default(default: AnswerValue) -> str:
     if isinstance(default, bool):
         return "yes" if default else "no"
     return default if isinstance(default, str) else ", ".join(default)
 
 
-def typed(inquiry: Inquiry, line: str) -> Any:
+def parse_line(inquiry: Inquiry, line: str) -> Any:
     """What somebody typed: numbers stand for options."""
     if not line:
         return None
     if inquiry.kind == "select":
-        return _option(inquiry.options, line)
+        return _pick_option(inquiry.options, line)
     if inquiry.kind == "multiselect":
         parts = [] if line == "-" else [part.strip() for part in line.split(",") if part.strip()]
-        return [_option(inquiry.options, part) for part in parts]
+        return [_pick_option(inquiry.options, part) for part in parts]
     return line
 
 
-def _option(options: Sequence[str], word: str) -> str:
+def _pick_option(options: Sequence[str], word: str) -> str:
     number = int(word) if word.isascii() and word.isdigit() and len(word) < 4 else 0
     return options[number - 1] if word not in options and 0 < number <= len(options) else word
 
 
-def _checked(inquiry: Inquiry) -> Inquiry:
+def _check_inquiry(inquiry: Inquiry) -> Inquiry:
     """Refuse what no user should have to read."""
     options, most = inquiry.options, constants.ASK_OPTION_CHARS
     if not inquiry.question or len(inquiry.question) > constants.ASK_QUESTION_CHARS:
@@ -231,6 +235,6 @@ def _checked(inquiry: Inquiry) -> Inquiry:
     return inquiry
 
 
-def _short(answer: Any) -> str:
+def _shorten(answer: Any) -> str:
     text = "none" if answer is None else repr(answer)
     return text if len(text) <= 100 else f"{text[:100]}…"

@@ -32,14 +32,14 @@ class Context(Capability):
     ) -> None:
         if isinstance(files, str | bytes | os.PathLike) or not isinstance(files, Iterable):
             raise ConfigError(f"Context(files=…) takes a list, also of one: files=[{files!r}]")
-        self.texts, self.files, self.backend = tuple(map(_text, texts)), tuple(map(_path, files)), backend
+        self.texts, self.files, self.backend = tuple(map(_check_text, texts)), tuple(map(_check_path, files)), backend
         if not self.texts and not self.files:
             raise ConfigError("Context needs something to tell: texts, or files=[…]")
 
     @before(Run)
     async def read(self, run: Run) -> None:
-        found = [await self._content(path) for path in self.files]
-        run.scratch[self] = await in_thread(lambda: self._message(found), "fencing the context")
+        found = [await self._read_content(path) for path in self.files]
+        run.scratch[self] = await in_thread(lambda: self._build_message(found), "fencing the context")
 
     @before(ModelCall)
     def tell(self, call: ModelCall) -> None:
@@ -49,32 +49,32 @@ class Context(Capability):
         front = next((n for n, message in enumerate(call.messages) if message.role != "system"), len(call.messages))
         call.messages.insert(front, told)
 
-    def _message(self, found: Iterable[tuple[str, str]]) -> Message:
+    def _build_message(self, found: Iterable[tuple[str, str]]) -> Message:
         parts = [defused("file", text) for text in self.texts]
         for path, (text, problem) in zip(self.files, found, strict=True):
             parts.append(f"{one_line(path, 500)}: {problem}" if problem else fenced("file", text, path=path))
         return Message("user", fenced("context", "\n\n".join(parts)), name=self.name)
 
-    async def _content(self, path: str) -> tuple[str, str]:
+    async def _read_content(self, path: str) -> tuple[str, str]:
         """What a file holds, or a sentence that says why it cannot be told."""
         try:
             if self.backend is None:
-                text, cut = await in_thread(lambda: _read(path), f"reading {path}")
+                text, cut = await in_thread(lambda: _read_file(path), f"reading {path}")
             else:
-                text, cut = await _fetched(self.backend, path)
+                text, cut = await _fetch_file(self.backend, path)
         except (BackendError, OSError, ValueError, RuntimeError) as error:  # the last: whose home nobody knows
             return "", f"this file could not be read: {getattr(error, 'strerror', None) or error}."
         return text + (f"\n… (the file goes on; these are its first {CONTEXT_FILE_BYTES:,} bytes)" if cut else ""), ""
 
 
-async def _fetched(backend: Backend, path: str) -> tuple[str, bool]:
+async def _fetch_file(backend: Backend, path: str) -> tuple[str, bool]:
     found = await backend.read(path, limit=CONTEXT_FILE_BYTES)
     content = found["content"]
     data = content.encode() if found["encoding"] == "utf-8" else b64decode(content)  # it may be cut within a character
-    return _decoded(data), found["truncated"]
+    return _decode_text(data), found["truncated"]
 
 
-def _read(path: str) -> tuple[str, bool]:
+def _read_file(path: str) -> tuple[str, bool]:
     """The beginning of a text file; what is no regular file might never end."""
     file = os.open(Path(path).expanduser(), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -84,22 +84,22 @@ def _read(path: str) -> tuple[str, bool]:
             data = opened.read(CONTEXT_FILE_BYTES + 1)
     finally:
         os.close(file)
-    return _decoded(data[:CONTEXT_FILE_BYTES]), len(data) > CONTEXT_FILE_BYTES
+    return _decode_text(data[:CONTEXT_FILE_BYTES]), len(data) > CONTEXT_FILE_BYTES
 
 
-def _decoded(data: bytes) -> str:
+def _decode_text(data: bytes) -> str:
     if b"\0" in data:
         raise ValueError("it is no text")
     return data.decode("utf-8", "replace")
 
 
-def _text(given: Any) -> str:
+def _check_text(given: Any) -> str:
     if not isinstance(given, str) or not given.strip():
         raise ConfigError(f"Context takes texts, not {given!r}; files are given as files=[…]")
     return given.strip()
 
 
-def _path(given: Any) -> str:
+def _check_path(given: Any) -> str:
     path = os.fspath(given) if isinstance(given, str | os.PathLike) else None
     if not isinstance(path, str) or not path:
         raise ConfigError(f"Context(files=…) takes paths, not {given!r}")

@@ -69,13 +69,13 @@ class Critique(Capability):
     async def judge(self, step: Step) -> Continue | None:
         run = step.run
         over = isinstance(step.result, Stop) and step.result.kind in FINISHED and run.stopping is None
-        answer = _answer(run.output)
+        answer = _find_answer(run.output)
         if not over or not answer or run.progress.inbox:  # whom the user has told more has not answered yet
             return None
         name = f"{self.name}.judge"  # what was sent back stands in the thread under it, so a resumed run counts on
         done = sum(message.name == name for message in run.output)
         try:
-            verdict = await self._verdict(run, answer)
+            verdict = await self._ask_critic(run, answer)
         except Exception as error:
             run.scratch[self] = one_line(f"the critic could not judge the answer: {error}", REASON_CHARS)
             run.record("critique_failed", error=f"{type(error).__name__}: {error}")
@@ -94,32 +94,32 @@ class Critique(Capability):
         if run.error is None and said and run.result.outcome == "completed":
             run.result = replace(run.result, reason=f"{run.result.reason}: {said}")
 
-    async def _verdict(self, run: Run, answer: str) -> _Verdict:
-        told = await in_thread(lambda: self._question(run.output, answer), "asking the critic")
+    async def _ask_critic(self, run: Run, answer: str) -> _CritiqueVerdict:
+        told = await in_thread(lambda: self._format_question(run.output, answer), "asking the critic")
         settings = {name: thaw(value) for name, value in run.settings.items() if name in SETTINGS}
         model = {"model": await find_model(run, self.model)} if self.model is not None else {}
         reply = await run.call_model([user(told)], purpose="critique", system=SYSTEM, settings=settings, **model)
-        return _parsed(reply.text)
+        return _parse_verdict(reply.text)
 
-    def _question(self, output: Messages, answer: str) -> str:
+    def _format_question(self, output: Messages, answer: str) -> str:
         criteria = f"\nA good answer is like this: {self.criteria}\n" if self.criteria else ""
-        work = fenced("work", defused("answer", _work(output)))
+        work = fenced("work", defused("answer", _format_work(output)))
         return QUESTION.format(work=work, answer=fenced("answer", defused("work", answer)), criteria=criteria)
 
 
-class _Verdict(BaseModel):
+class _CritiqueVerdict(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
     approved: bool
     feedback: str = ""
 
 
-def _parsed(text: str) -> _Verdict:
+def _parse_verdict(text: str) -> _CritiqueVerdict:
     """A verdict, and nothing that could be one: who says yes in other words has not said it."""
     body = text.strip()
     fenced = _FENCED.fullmatch(body)
     try:
-        verdict = _Verdict.model_validate_json(fenced[1] if fenced else body)
+        verdict = _CritiqueVerdict.model_validate_json(fenced[1] if fenced else body)
     except ValidationError:
         raise ModelError("its reply is not the JSON that was asked for") from None
     if not verdict.approved and not verdict.feedback.strip():
@@ -127,20 +127,20 @@ def _parsed(text: str) -> _Verdict:
     return verdict
 
 
-def _answer(output: Messages) -> str:
+def _find_answer(output: Messages) -> str:
     """What the run has come to: the last words of the model."""
     last = output[-1] if len(output) else None
     return last.text.strip() if last is not None and last.role == "assistant" else ""
 
 
-def _work(output: Messages) -> str:
+def _format_work(output: Messages) -> str:
     """All that led to the answer, with long messages cut; if it is too long, the beginning and the end of it."""
-    text = Messages([_short(message) for message in output[:-1]]).pretty()
+    text = Messages([_shorten_message(message) for message in output[:-1]]).pretty()
     half = CRITIQUE_CHARS // 2
     return text if len(text) <= CRITIQUE_CHARS else f"{text[:half]}\n\n… (cut) …\n\n{text[-half:]}"
 
 
-def _short(message: Message) -> Message:
+def _shorten_message(message: Message) -> Message:
     if len(message.text) <= MESSAGE_CHARS:
         return message
     return replace(message, content=f"{message.text[:MESSAGE_CHARS]}… (cut)")

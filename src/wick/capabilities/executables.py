@@ -52,25 +52,25 @@ class Executables(Capability):
         home: str | Path | None = None,
         brand: Brand = "wick",
     ) -> None:
-        _check(timeout, fail or {}, brand)
+        _check_options(timeout, fail or {}, brand)
         self.runner = Runner(cwd=cwd or folder or os.getcwd(), timeout=timeout, env=env, sandbox=sandbox)
         self.trust = trust if isinstance(trust, Trust) else Trust(trust or DEFAULT)
-        self._places = discovery.named(dirs)
+        self._sources = discovery.named(dirs)
         if folder is not None:
-            self._places += discovery.usual(folder, home or f"~/.{brand}", brand)
-        self.found = discovery.discover(self._places, self.runner, self.trust, fail)
+            self._sources += discovery.usual(folder, home or f"~/.{brand}", brand)
+        self.found = discovery.discover(self._sources, self.runner, self.trust, fail)
         _check_names(fail or {}, [found.name for found in self.found])
         self._active = [found for found in self.found if found.points or found.tools]
-        self._warm = {found.name: Warm(found, self.runner) for found in self._active if found.protocol == "lines"}
+        self._workers = {found.name: Warm(found, self.runner) for found in self._active if found.protocol == "lines"}
         given = sources.gathered(folder or self.runner.cwd, self.trust, hooks=settings, claude=claude)
         self._settings = SettingsHooks(given, self.runner)
-        self._hooks = (*_in_order(self._made()), *self._settings.hooks())
+        self._hooks = (*_sort_hooks(self._build_hooks()), *self._settings.hooks())
 
-    def _made(self) -> Iterable[tuple[str, Hook]]:
+    def _build_hooks(self) -> Iterable[tuple[str, Hook]]:
         """Every hook with the event that it is for."""
         for found in self._active:
-            hooks = self._warm[found.name].hooks() if found.protocol == "lines" else single.hooks(found, self.runner)
-            events = {_point(event): event for event in found.points}
+            hooks = self._workers[found.name].hooks() if found.protocol == "lines" else single.hooks(found, self.runner)
+            events = {_resolve_point(event): event for event in found.points}
             yield from ((events.get(hook.point, hook.point), hook) for hook in hooks)
 
     def hooks(self) -> list[Hook]:
@@ -79,7 +79,7 @@ class Executables(Capability):
 
     def tools(self) -> list[Tool]:
         """The tools that its programs bring."""
-        return [tool for warm in self._warm.values() for tool in warm.tools()]
+        return [tool for warm in self._workers.values() for tool in warm.tools()]
 
     def programs(self, point: str | None = None) -> list[Found]:
         """Return the programs that hook something, or this event or point.
@@ -89,7 +89,7 @@ class Executables(Capability):
         """
         if point is None:
             return [*self._active]
-        wanted = _synonyms(point)
+        wanted = _find_synonyms(point)
         return [found for found in self._active if not wanted.isdisjoint(found.points)]
 
     def program(self, name: str) -> Found | None:
@@ -102,12 +102,12 @@ class Executables(Capability):
 
     def untrusted(self) -> list[Path]:
         """The files that came with a folder or a plugin and are not trusted as they are now."""
-        files = [*discovery.trustable(self._places), *sources.trustable(self.runner.cwd)]
+        files = [*discovery.trustable(self._sources), *sources.trustable(self.runner.cwd)]
         return [path for path in dict.fromkeys(files) if self.trust.standing(path) != "trusted"]
 
     def listed(self) -> list[Listed]:
         """Every program, at every point it hooks, and those that are broken or not trusted."""
-        rows = [row for ring, found in enumerate(self.found) for row in _rows(found, ring)]
+        rows = [row for ring, found in enumerate(self.found) for row in _list_rows(found, ring)]
         return [*rows, *self._settings.listed(len(self.found))]
 
     def fails_open(self, hook: Hook) -> bool:
@@ -117,12 +117,12 @@ class Executables(Capability):
 
     async def close(self) -> None:
         """Stop the programs that are kept, and tell programs that the conversations have ended."""
-        for warm in self._warm.values():
+        for warm in self._workers.values():
             await warm.close()
         await self._settings.close()
 
 
-def _check(timeout: float, fail: Mapping[str, str], brand: str) -> None:
+def _check_options(timeout: float, fail: Mapping[str, str], brand: str) -> None:
     if isinstance(timeout, bool) or not 0 < timeout <= 86_400:
         raise ConfigError(f"timeout is a number of seconds above 0, at most a day; not {timeout!r}")
     if brand not in get_args(Brand):
@@ -140,21 +140,21 @@ def _check_names(fail: Mapping[str, Fail], names: Sequence[str]) -> None:
             raise ConfigError(f"fail= names the program {name!r}, which is not there; {there}")
 
 
-def _point(event: str) -> str:
+def _resolve_point(event: str) -> str:
     return POINTS.get(event, event)
 
 
-def _synonyms(event: str) -> frozenset[str]:
+def _find_synonyms(event: str) -> frozenset[str]:
     """Return every name of an event and of its point; of events that share a point, not the other one's."""
-    names = {name for name in (*POINTS, _point(event)) if _point(name) == _point(event)}
+    names = {name for name in (*POINTS, _resolve_point(event)) if _resolve_point(name) == _resolve_point(event)}
     if event == "turn_end":
-        names = {event, _point(event)}
+        names = {event, _resolve_point(event)}
     elif event in names & POINTS.keys():
         names -= {"turn_end"}
     return frozenset((event, *names))
 
 
-def _in_order(made: Iterable[tuple[str, Hook]]) -> list[Hook]:
+def _sort_hooks(made: Iterable[tuple[str, Hook]]) -> list[Hook]:
     """Outermost first. What looks at results stands outside, so that it sees a refusal, too.
 
     Results pass from the inside out, so of these the last is the outermost: programs are to run in their order.
@@ -166,14 +166,14 @@ def _in_order(made: Iterable[tuple[str, Hook]]) -> list[Hook]:
     return [*reversed(last), *reversed(first), *(hook for _, hook in pairs if hook.position != "after")]
 
 
-def _rows(found: Found, ring: int) -> list[Listed]:
+def _list_rows(found: Found, ring: int) -> list[Listed]:
     common: dict[str, Any] = {"name": found.name, "source": found.source, "trust": found.trust, "ring": ring}
     if not found.points:
         return [Listed(**common, problem=found.problem)]
     return [
         Listed(
             **common,
-            point=_point(event),
+            point=_resolve_point(event),
             event=event,
             fail=shown(event, found.fail),
             problem=found.problem,

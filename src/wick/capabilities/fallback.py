@@ -14,7 +14,7 @@ from wick.messages import Message
 from wick.operations import ModelCall
 from wick.protocols import Model
 
-OUR_FAULT = (400, 413, 422)  # another model would refuse the same question
+REQUEST_ERRORS = (400, 413, 422)  # another model would refuse the same question
 
 
 class Fallback(Capability):
@@ -41,7 +41,7 @@ class Fallback(Capability):
                 try:
                     return await next(attempt)
                 except ModelError as failed:
-                    error = _worth_another(failed)
+                    error = _check_recoverable(failed)
                     if number < len(self.models):
                         call.run.record("fallback", model=attempt.model.name, error=str(error))
             assert error is not None
@@ -50,8 +50,8 @@ class Fallback(Capability):
             error = None  # break the cycle error → traceback → frame → error
 
 
-def _worth_another(error: ModelError) -> ModelError:
+def _check_recoverable(error: ModelError) -> ModelError:
     """Return the error of a model that another one may not have; raise any other."""
-    if error.status in OUR_FAULT:
+    if error.status in REQUEST_ERRORS:
         raise error
     return error

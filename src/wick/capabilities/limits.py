@@ -52,56 +52,56 @@ class Limits(Capability):
 
     @before(Run)
     def start(self, run: Run) -> None:
-        run.scratch[self] = _Taken(monotonic())
+        run.scratch[self] = _RunUsage(monotonic())
 
     @before(Step)
     def check(self, step: Step) -> Stop | None:
         run, taken = step.run, step.run.scratch[self]
-        if self.cost is not None and taken.price(run) >= self.cost:
+        if self.cost is not None and taken.add_charges(run) >= self.cost:
             return Stop(f"budget: the run may cost ${self.cost:f}, and has cost ${taken.dollars:f}")
         if self.steps is not None and step.number > self.steps:
             return Stop("step limit")
         if self.tokens is not None and run.usage.total_tokens >= self.tokens:
             return Stop("token limit")
-        if self.seconds is not None and monotonic() - taken.since >= self.seconds:
+        if self.seconds is not None and monotonic() - taken.started >= self.seconds:
             return Stop("time limit")
         return None
 
     @before(ToolUse)
     def count(self, use: ToolUse) -> Stop | None:
-        if self.tool_calls is None or use.run.scratch[self].used(use.run) <= self.tool_calls:
+        if self.tool_calls is None or use.run.scratch[self].count_call(use.run) <= self.tool_calls:
             return None
         return Stop(f"step limit: {self.tool_calls} tool calls")
 
 
 @dataclass(slots=True)
-class _Taken:
+class _RunUsage:
     """What a run has taken so far, as far as the run itself does not know."""
 
-    since: float
+    started: float
     dollars: Decimal = Decimal(0)
     priced: int = 0  # of the run's charges
     unpriced: set[str] = field(default_factory=set)  # models whose price is not known
     calls: int | None = None
 
-    def price(self, run: Run) -> Decimal:
+    def add_charges(self, run: Run) -> Decimal:
         """What the run has cost so far, as far as that is known."""
         new = run.charges[self.priced :]
         self.priced += len(new)
         for charge in new:
             if (price := charge.price) is None:
-                self._say(run, charge.model)
+                self._warn_unpriced(run, charge.model)
             else:
                 self.dollars += price
         return self.dollars
 
-    def _say(self, run: Run, model: str) -> None:
+    def _warn_unpriced(self, run: Run, model: str) -> None:
         if model not in self.unpriced:
             self.unpriced.add(model)
             logger.warning("nobody knows what %s costs; it does not count towards the run's cost", model or "a part")
             run.record("unknown_price", model=model)
 
-    def used(self, run: Run) -> int:
+    def count_call(self, run: Run) -> int:
         """How many tools the run has used, this one included; one that was taken up goes on counting."""
         if self.calls is None:
             self.calls = len(run.output.tool_messages()) if run.resumed else 0

@@ -36,7 +36,7 @@ class Memory(Capability):
     """
 
     def __init__(self, paths: str | Sequence[str] = ("AGENTS.md",), backend: Backend | None = None) -> None:
-        self.paths, self.backend = _checked(paths), backend
+        self.paths, self.backend = _check_paths(paths), backend
         if backend is not None and (isinstance(backend, type) or not callable(getattr(backend, "read", None))):
             raise ConfigError(f"Memory(backend={backend!r}): give a backend, such as Local('./workspace'), or None")
 
@@ -44,18 +44,18 @@ class Memory(Capability):
     async def recall(self, call: ModelCall) -> None:
         if call.purpose:
             return
-        known = call.run.scratch.setdefault(self, _Known())
-        texts = await asyncio.gather(*(self._text(call.run, path, known) for path in self.paths))
-        content = SEPARATOR.join(_fitting([text for text in texts if text]))
+        known = call.run.scratch.setdefault(self, _MemoryState())
+        texts = await asyncio.gather(*(self._read_text(call.run, path, known) for path in self.paths))
+        content = SEPARATOR.join(_fit_texts([text for text in texts if text]))
         if content != known.content:
             known.block = await in_thread(lambda: fenced("agent_memory", content), "memory")
             known.content = content
         if content:
             call.system = "\n\n".join(filter(None, (call.system, known.block, GUIDELINES)))
 
-    async def _text(self, run: Run, path: str, known: _Known) -> str:
+    async def _read_text(self, run: Run, path: str, known: _MemoryState) -> str:
         try:
-            data, size = await data_of(*self._place(run, path), MEMORY_FILE_BYTES)
+            data, size = await data_of(*self._locate_file(run, path), MEMORY_FILE_BYTES)
             if b"\0" in data:
                 raise BackendError(f"{path} is not a text", "not_text")
         except BackendError as error:
@@ -66,7 +66,7 @@ class Memory(Capability):
         text = data.decode(errors="replace").removeprefix("\ufeff").rstrip("\ufffd" if size > len(data) else "").strip()
         return f"{text}\n\n... (truncated {size - len(data)} bytes) ..." if size > len(data) else text
 
-    def _place(self, run: Run, path: str) -> tuple[Files, str]:
+    def _locate_file(self, run: Run, path: str) -> tuple[Files, str]:
         if self.backend is not None:
             return files_in(self.backend, run.thread), path
         folder, name = os.path.split(os.path.realpath(os.path.expanduser(path)))
@@ -74,7 +74,7 @@ class Memory(Capability):
 
 
 @dataclass(slots=True)
-class _Known:
+class _MemoryState:
     """What a run has read already."""
 
     content: str = ""
@@ -82,14 +82,14 @@ class _Known:
     skipped: set[str] = field(default_factory=set)
 
 
-def _checked(paths: Any) -> tuple[str, ...]:
+def _check_paths(paths: Any) -> tuple[str, ...]:
     names = (paths,) if isinstance(paths, str) else tuple(paths) if isinstance(paths, Sequence) else ()
     if not names or not all(isinstance(name, str) and name.strip() and "\0" not in name for name in names):
         raise ConfigError(f"Memory(paths={paths!r}): name one file or several, such as AGENTS.md")
     return names
 
 
-def _fitting(texts: Sequence[str]) -> list[str]:
+def _fit_texts(texts: Sequence[str]) -> list[str]:
     """The texts, cut where there is no more room for all of them."""
     kept, room = [], MEMORY_BYTES
     for text in texts:

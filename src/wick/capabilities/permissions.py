@@ -36,7 +36,7 @@ KINDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PermissionVerdict:
     """What is said about a use of a tool, by which type of rule (or a `grant`, or the `mode`), and by which rule."""
 
     decision: Literal["allow", "ask", "deny"]
@@ -67,22 +67,22 @@ class Permissions(Capability):
             raise ConfigError(f"there is no permission mode {mode!r}; the modes are {', '.join(get_args(Mode))}")
         self.mode, self.backend = mode, backend
         self.rules = (
-            *_rules("deny", [*_policies(policy), *_listed("deny", deny)]),
-            *_rules("ask", _listed("ask", ask)),
-            *_rules("allow", _listed("allow", allow)),
+            *_parse_rules("deny", [*_load_policies(policy), *_check_list("deny", deny)]),
+            *_parse_rules("ask", _check_list("ask", ask)),
+            *_parse_rules("allow", _check_list("allow", allow)),
         )
         self._file_rules = tuple(made for made in self.rules if made.specifier and not made.is_host)
-        self.grants = frozenset(_granted(grant) for grant in _listed("grants", grants or ()))
-        self._are_kept = grants is not None  # elsewhere, where they can be taken back
+        self.grants = frozenset(_parse_grant(grant) for grant in _check_list("grants", grants or ()))
+        self._are_stored = grants is not None  # elsewhere, where they can be taken back
 
     def hooks(self) -> list[Hook]:
         """The guard, and one for each tool that only some agents have: an agent without it refuses the rule."""
         names = {made.tool: made for made in reversed(self.rules) if not made.known}
-        return [*super().hooks(), *(self._stands_for(made) for made in names.values())]
+        return [*super().hooks(), *(self._build_tool_check(made) for made in names.values())]
 
-    def _stands_for(self, made: Rule) -> Hook:
+    def _build_tool_check(self, made: Rule) -> Hook:
         name = f"{self.name}.{made.text}"
-        return Hook(_agree, ToolUse, "guard", name, made.tool, timeout=GUARD_SECONDS, owner=self)
+        return Hook(_pass_use, ToolUse, "guard", name, made.tool, timeout=GUARD_SECONDS, owner=self)
 
     @guard(ToolUse)
     async def check(self, use: ToolUse) -> Ask | Block | None:
@@ -90,16 +90,20 @@ class Permissions(Capability):
         subject = Subject.of(use.bound, use.args, use.names, workdir=workdir)
         is_long = len(subject.command or "") > SHELL_INLINE_CHARS
         if is_long:
-            script = await _beside(lambda: subject.script, "reading a command")
+            script = await _run_in_thread(lambda: subject.script, "reading a command")
             subject = replace(subject, parsed=script)  # so that no copy of it reads the command again
         else:
             await asyncio.sleep(0)  # between the calls of one reply, others have their turn
-        subject = replace(subject, linked=await self._linked(subject))
+        subject = replace(subject, linked=await self._find_linked_paths(subject))
         if self._is_decided_by_names(subject):
             use.trail.unlinked.add(use.args.get("path", ""))  # the tool refuses it if it becomes a link
-        granted = (use.bound.name, canonical(use.args)) in (self.grants | self._session(use.run) | use.grants)
+        granted = (use.bound.name, canonical(use.args)) in (
+            self.grants | self._load_session_grants(use.run) | use.grants
+        )
         if is_long:
-            verdict = await _beside(lambda: self._decide(subject, use.bound.read_only, granted), "comparing rules")
+            verdict = await _run_in_thread(
+                lambda: self._decide(subject, use.bound.read_only, granted), "comparing rules"
+            )
         else:
             verdict = self._decide(subject, use.bound.read_only, granted)
         if verdict.decision == "deny":
@@ -108,7 +112,7 @@ class Permissions(Capability):
             use.trail.default_question = verdict.reason
         return Ask(verdict.reason) if verdict.decision == "ask" else None
 
-    def explain(self, tool: Tool | str, args: Mapping[str, Any], *, thread: Thread | None = None) -> Verdict:
+    def explain(self, tool: Tool | str, args: Mapping[str, Any], *, thread: Thread | None = None) -> PermissionVerdict:
         """What would be said about a use of a tool, and why; links in the workspace are not looked at."""
         workdir = self.backend.workdir if self.backend is not None else ""
         if isinstance(tool, Tool):
@@ -119,51 +123,51 @@ class Permissions(Capability):
             kind = KINDS.get(name, "")
             subject, read_only = Subject(name, names, names, kind, args, workdir), kind == "read"
         granted = self.grants | (
-            _grants(thread, thread.effective_entries(), self._are_kept) if thread is not None else frozenset()
+            _collect_grants(thread, thread.effective_entries(), self._are_stored) if thread is not None else frozenset()
         )
         return self._decide(subject, read_only, (name, canonical(args)) in granted)
 
-    def _decide(self, subject: Subject, read_only: bool, granted: bool) -> Verdict:
+    def _decide(self, subject: Subject, read_only: bool, granted: bool) -> PermissionVerdict:
         """Deny, ask, grants, allow, mode. Where nobody is to be asked, a question is a no."""
-        verdict = self._verdict(subject, read_only, granted)
+        verdict = self._apply_rules(subject, read_only, granted)
         if verdict.decision == "ask" and self.mode == "dontAsk":
             return replace(
                 verdict, decision="deny", reason=f"nobody may be asked here, so the answer is no to: {verdict.reason}"
             )
         return verdict
 
-    def _verdict(self, subject: Subject, read_only: bool, granted: bool) -> Verdict:
+    def _apply_rules(self, subject: Subject, read_only: bool, granted: bool) -> PermissionVerdict:
         found = [(made, met(made, subject)) for made in self.rules if made.type != "allow"]
         for made, answer in found:
             if made.type == "deny" and answer == "yes":
-                return Verdict(
+                return PermissionVerdict(
                     "deny", "deny", made.text, made.message or f"the permission rule {made.text} denies this"
                 )
         if self.mode == "plan" and not read_only:
-            return Verdict("deny", "mode", "", PLAN)
+            return PermissionVerdict("deny", "mode", "", PLAN)
         for made, answer in found:
             if answer != "no":
-                return Verdict("ask", made.type, made.text, _question(subject, made))
+                return PermissionVerdict("ask", made.type, made.text, _format_question(subject, made))
         if granted:
-            return Verdict("allow", "grant")
+            return PermissionVerdict("allow", "grant")
         if rules := allowing(self.rules, subject):
-            return Verdict("allow", "allow", ", ".join(made.text for made in rules))
+            return PermissionVerdict("allow", "allow", ", ".join(made.text for made in rules))
         allowed = self.mode in ("bypassPermissions", "plan") or (self.mode == "acceptEdits" and _is_edit(subject))
         if allowed:
-            return Verdict("allow", "mode")
-        return Verdict("ask", "mode", "", _question(subject, unread=self._unread(subject)))
+            return PermissionVerdict("allow", "mode")
+        return PermissionVerdict("ask", "mode", "", _format_question(subject, unread=self._explain_unparsed(subject)))
 
-    def _unread(self, subject: Subject) -> str:
+    def _explain_unparsed(self, subject: Subject) -> str:
         """Why a command could not be compared with the rules that would have allowed it."""
         might = any(made.type == "allow" and made.specifier and made.names(subject) for made in self.rules)
         return subject.script.opaque[0] if might and subject.command is not None and subject.script.opaque else ""
 
-    def _session(self, run: Run) -> frozenset[tuple[str, bytes]]:
+    def _load_session_grants(self, run: Run) -> frozenset[tuple[str, bytes]]:
         """What the user of the root run has granted; each entry of its thread is looked at once a run."""
         thread, scratch = run.root.thread, run.root.scratch
         seen, granted = scratch.get(self, (0, frozenset()))
         fresh = thread.entries[seen:] if seen else thread.effective_entries()
-        scratch[self] = len(thread.entries), granted | _grants(thread, fresh, self._are_kept)
+        scratch[self] = len(thread.entries), granted | _collect_grants(thread, fresh, self._are_stored)
         return scratch[self][1]  # type: ignore[no-any-return]
 
     def _is_decided_by_names(self, subject: Subject) -> bool:
@@ -172,7 +176,7 @@ class Permissions(Capability):
             return False
         return any(made.names(subject) for made in self._file_rules)
 
-    async def _linked(self, subject: Subject) -> frozenset[str]:
+    async def _find_linked_paths(self, subject: Subject) -> frozenset[str]:
         """The paths of a use that lead over a link, so that where they end is not known."""
         if self.backend is None or not any(made.specifier for made in self.rules):
             return frozenset()
@@ -195,29 +199,29 @@ async def _leads_over_link(backend: Backend, path: str) -> bool:
     return False
 
 
-def _agree(use: ToolUse) -> None:
+def _pass_use(use: ToolUse) -> None:
     """The rules themselves are looked at in one place."""
 
 
-def _listed(option: str, given: Iterable[Any]) -> list[Any]:
+def _check_list(option: str, given: Iterable[Any]) -> list[Any]:
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise ConfigError(f"Permissions({option}=…) takes a list, also of one: {option}=[{given!r}]")
     return list(given)
 
 
-def _rules(type: Type, given: Iterable[Given]) -> list[Rule]:
+def _parse_rules(type: Type, given: Iterable[Given]) -> list[Rule]:
     return [rule(type, item) for item in given]
 
 
-def _policies(policy: str | Sequence[str]) -> list[Given]:
-    names = [policy] if isinstance(policy, str) else _listed("policy", policy)
+def _load_policies(policy: str | Sequence[str]) -> list[Given]:
+    names = [policy] if isinstance(policy, str) else _check_list("policy", policy)
     for name in names:
         if name not in POLICIES:
             raise ConfigError(f"there is no policy {name!r}; there is {', '.join(POLICIES)}")
     return [item for name in names for item in POLICIES[name]]
 
 
-def _granted(grant: Any) -> tuple[str, bytes]:
+def _parse_grant(grant: Any) -> tuple[str, bytes]:
     """The use of a tool that a grant, as an answer proposes it, is for: this tool with exactly these arguments."""
     fits = isinstance(grant, Mapping) and grant.get("operation", "tool_use") == "tool_use"
     if not fits or not isinstance(grant.get("tool"), str) or not isinstance(grant.get("args"), Mapping):
@@ -225,7 +229,7 @@ def _granted(grant: Any) -> tuple[str, bytes]:
     return grant["tool"], canonical(grant["args"])
 
 
-def _grants(thread: Thread, entries: Iterable[Any], kept: bool) -> frozenset[tuple[str, bytes]]:
+def _collect_grants(thread: Thread, entries: Iterable[Any], kept: bool) -> frozenset[tuple[str, bytes]]:
     """What the answers among a thread's entries granted for longer than once.
 
     A grant holds in the thread where it was given: a fork of that asks again. Where grants are kept, one for good
@@ -247,25 +251,25 @@ def _is_edit(subject: Subject) -> bool:
     return subject.kind == "read" or (subject.kind == "write" and subject.path is not None)
 
 
-def _question(subject: Subject, made: Rule | None = None, unread: str = "") -> str:
+def _format_question(subject: Subject, made: Rule | None = None, unread: str = "") -> str:
     if made is not None and made.type == "ask" and made.message:
         return made.message
-    words = f"May {subject.name} be used: {_shown(subject)}"
+    words = f"May {subject.name} be used: {_format_subject(subject)}"
     if made is not None and made.type == "deny":
         return f"{words} (it may be what the rule {made.text} denies)"
     return f"{words} ({unread}, so no rule can allow it)" if unread else words
 
 
-def _shown(subject: Subject) -> str:
+def _format_subject(subject: Subject) -> str:
     """Return what a use is about: all of a command, a path or a URL; other arguments may be cut, with a count."""
     told = subject.command or subject.path or subject.url
     return make_visible(told) if told else cut_visible(canonical(subject.args).decode(), QUESTION_CHARS)
 
 
-_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+_thread_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
 
-async def _beside(fn: Callable[[], T], name: str) -> T:
+async def _run_in_thread(fn: Callable[[], T], name: str) -> T:
     """Run a function in a thread, one at a time: several would keep the interpreter lock from the event loop."""
-    async with _turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+    async with _thread_locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
         return await in_thread(fn, name)

@@ -43,7 +43,7 @@ class Retry(Capability):
             try:
                 return await next(call)
             except ModelError as error:
-                wait = self._wait(attempt, error)
+                wait = self._choose_wait(attempt, error)
                 if not error.retryable or wait is None or (call.trail.shown and not self.visible):
                     raise
                 why = str(error)  # who keeps what is logged does not keep the run
@@ -52,7 +52,7 @@ class Retry(Capability):
             await asyncio.sleep(wait)
         return await next(call)
 
-    def _wait(self, attempt: int, error: ModelError) -> float | None:
+    def _choose_wait(self, attempt: int, error: ModelError) -> float | None:
         """How long to wait; None when the server wants to be left alone for longer than anyone would wait."""
         if error.retry_after is not None:
             return error.retry_after if error.retry_after <= self.patience else None

@@ -38,31 +38,33 @@ class SelfDescription(Capability):
         if call.purpose or not self.system:
             return
         if self not in call.run.scratch:
-            call.run.scratch[self] = self._section(call.run)
+            call.run.scratch[self] = self._format_section(call.run)
         call.system = "\n\n".join(filter(None, (call.system, call.run.scratch[self])))
 
     @tool(read_only=True)
     async def describe_self(self, run: Run) -> Any:
         """What you are: your name, model, tools, the hooks around you, and your limits."""
-        hooks = list(_standing(run))
+        hooks = list(_list_hooks(run))
         return {
             "agent": run.agent,
             "description": self.text,
             "model": run.model.name,
             "tools": {tool.name: one_line(tool.description, LINE_CHARS) for tool in run.tools.values()},
-            "capabilities": {owner.name: one_line(getdoc(type(owner)) or "", LINE_CHARS) for owner in _owners(hooks)},
+            "capabilities": {
+                owner.name: one_line(getdoc(type(owner)) or "", LINE_CHARS) for owner in _list_owners(hooks)
+            },
             "hooks": [f"{hook.name} at {hook.point}" for hook in hooks],
-            "limits": _limits(hooks),
+            "limits": _find_limits(hooks),
         }
 
-    def _section(self, run: Run) -> str:
-        limits = [f"{value} {name}" for name, value in _limits(_standing(run)).items()]
+    def _format_section(self, run: Run) -> str:
+        limits = [f"{value} {name}" for name, value in _find_limits(_list_hooks(run)).items()]
         bounded = f"One answer may take {', '.join(limits)}." if limits else ""
         more = "More about yourself is told by describe_self." if self.tool else ""
         return " ".join(filter(None, (f"You are the agent {run.agent!r}.", self.text, bounded, more)))
 
 
-def _standing(run: Run) -> Iterator[Hook]:
+def _list_hooks(run: Run) -> Iterator[Hook]:
     """The hooks of a run as they were listed, and the guards of the agents above."""
     seen: dict[str, Hook] = {hook.name: hook for hook in run.loop.hooks}
     for operation in OPERATIONS:
@@ -70,12 +72,12 @@ def _standing(run: Run) -> Iterator[Hook]:
     yield from seen.values()
 
 
-def _owners(hooks: list[Hook]) -> list[Capability]:
+def _list_owners(hooks: list[Hook]) -> list[Capability]:
     owners = {id(hook.owner): hook.owner for hook in hooks if isinstance(hook.owner, Capability)}
     return [*owners.values()]
 
 
-def _limits(hooks: Any) -> dict[str, str]:
+def _find_limits(hooks: Any) -> dict[str, str]:
     """What the capability of that name says the run may take."""
     owner = next((hook.owner for hook in hooks if getattr(hook.owner, "name", "") == "limits"), None)
     names = ("steps", "tokens", "seconds", "tool_calls", "cost")

@@ -46,7 +46,7 @@ class Sessions(Capability):
             raise ConfigError('Sessions takes busy="wait" or "refuse", and unknown="tell_model" or "ask_user"')
         if patience < 0 or lease <= 0:
             raise ConfigError("patience and lease are seconds: patience at least 0, lease more than that")
-        self.store = _opened(store)
+        self.store = _open_store(store)
         self.busy, self.unknown, self.patience, self.lease = busy, unknown, patience, lease
 
     @asynccontextmanager
@@ -142,17 +142,19 @@ class Sessions(Capability):
             raise StoreError(
                 f"the question {question} has lapsed; run the thread to go on without an answer", "conflict"
             )
-        await self.store.answer(owner, id, question, _answer(asked, choice, words, args, by))
+        await self.store.answer(owner, id, question, _build_answer(asked, choice, words, args, by))
 
     async def close(self) -> None:
         """Let go of the store's files and connections; they are opened again when they are needed."""
         await self.store.close()
 
 
-def _answer(asked: FrozenDict, choice: Choice, words: str, args: Mapping[str, Any] | None, by: str) -> dict[str, Any]:
+def _build_answer(
+    asked: FrozenDict, choice: Choice, words: str, args: Mapping[str, Any] | None, by: str
+) -> dict[str, Any]:
     said: dict[str, Any] = {"id": asked["id"], "hash": asked["hash"], "allowed": choice != "deny"}
     said["reason"] = "" if said["allowed"] else words or f"the user said no to: {asked['question']}"
-    scope = {"scope": _SCOPES[choice], "rule": _rule(asked)} if choice in _SCOPES else {}
+    scope = {"scope": _SCOPES[choice], "rule": _propose_rule(asked)} if choice in _SCOPES else {}
     return said | scope | ({"args": dict(args)} if args is not None else {}) | ({"by": by} if by else {})
 
 
@@ -160,12 +162,12 @@ def _has_lapsed(asked: FrozenDict) -> bool:
     return time() >= float(asked.get("expires", inf))
 
 
-def _rule(asked: FrozenDict) -> dict[str, Any]:
+def _propose_rule(asked: FrozenDict) -> dict[str, Any]:
     """The permission that such an answer proposes: this tool with these arguments."""
     return {key: asked[key] for key in ("operation", "tool", "args") if key in asked}
 
 
-def _opened(store: Store | str | Path) -> Store:
+def _open_store(store: Store | str | Path) -> Store:
     if not isinstance(store, str | Path):
         return store
     from wick.stores.sqlite import Sqlite

@@ -77,9 +77,9 @@ class Summarization(Capability):
         model: Model | str | Mapping[str, Any] | None = None,
         command: str = "/compact",
     ) -> None:
-        self.window = _tokens("window", window)
-        self.threshold = int(window * THRESHOLD) if threshold is None else _tokens("threshold", threshold)
-        self.buffer = None if buffer is None else _tokens("buffer", buffer)
+        self.window = _check_tokens("window", window)
+        self.threshold = int(window * THRESHOLD) if threshold is None else _check_tokens("threshold", threshold)
+        self.buffer = None if buffer is None else _check_tokens("buffer", buffer)
         if self.threshold + (self.buffer or 0) > self.window:
             raise ConfigError(f"Summarization: threshold and buffer must fit into the window of {window:,} tokens")
         if type(keep) not in (int, float) or not 0 <= keep < 1:
@@ -96,12 +96,12 @@ class Summarization(Capability):
     async def shorten(self, call: ModelCall) -> None:
         if call.purpose:
             return
-        size = self._size(call.run)
-        if size.around is None:
-            size.around = _around(call)
-        if self._due(call.run, size):
+        size = self._measure_request(call.run)
+        if size.overhead is None:
+            size.overhead = _estimate_overhead(call)
+        if self._is_due(call.run, size):
             await self._compact(call.run, size, size.buffered if self.buffer else None, trigger="auto")
-        _replace(call, size)
+        _insert_summary(call, size)
 
     @after(ModelCall, priority=OUTERMOST)
     def compare(self, call: ModelCall) -> None:
@@ -115,7 +115,7 @@ class Summarization(Capability):
     @wrap(Run, priority=INNERMOST)
     async def obey(self, run: Run, next: Next[Result]) -> Result | str:
         """A run whose input is the command sums up; what follows the command says what matters."""
-        words = self._commanded(run.input)
+        words = self._parse_command(run.input)
         if words is None:
             return await next(run)
         if not run.thread.messages:
@@ -124,7 +124,7 @@ class Summarization(Capability):
         result = await next(run)
         if result.outcome != "completed":
             return result
-        size = self._size(run)
+        size = self._measure_request(run)
         before = size.total
         problem = await self._compact(run, size, words=words)
         if problem:
@@ -133,41 +133,41 @@ class Summarization(Capability):
 
     async def compact(self, run: Run, words: str = "") -> bool:
         """Sum up now, however short the conversation is; `words` tell the model what matters. Says whether it did."""
-        return not await self._compact(run, self._size(run), words=words)
+        return not await self._compact(run, self._measure_request(run), words=words)
 
-    def _commanded(self, input: Sequence[Message]) -> str | None:
+    def _parse_command(self, input: Sequence[Message]) -> str | None:
         """What follows the command, if this is one."""
         if not self.command or len(input) != 1 or input[0].role != "user":
             return None
         first, *rest = input[0].text.split(maxsplit=1) or [""]
         return "".join(rest).strip() if first == self.command else None
 
-    def _size(self, run: Run) -> _Size:
-        size: _Size = run.scratch.setdefault(self, _Size())
-        size.follow(run.thread)
+    def _measure_request(self, run: Run) -> _RequestSize:
+        size: _RequestSize = run.scratch.setdefault(self, _RequestSize())
+        size.update(run.thread)
         return size
 
-    def _due(self, run: Run, size: _Size) -> bool:
+    def _is_due(self, run: Run, size: _RequestSize) -> bool:
         if size.total <= self.threshold:
             return False
         if self.buffer is not None:
             self._fill_buffer(run, size)
             if size.buffer_tokens < self.buffer:
                 return False
-        return size.total >= size.again
+        return size.total >= size.retry_at
 
-    def _fill_buffer(self, run: Run, size: _Size) -> None:
+    def _fill_buffer(self, run: Run, size: _RequestSize) -> None:
         """Move the oldest messages into the buffer until the others are below the threshold, or must be kept."""
-        messages, end = run.thread.messages, self._keeps_from(run.thread, size)
+        messages, end = run.thread.messages, self._find_cut(run.thread, size)
         was = size.buffered = max(size.buffered, size.replaced)
         while size.buffered < end and size.total - size.buffer_tokens > self.threshold:
-            group = _after_results(messages, size.buffered)
+            group = _skip_results(messages, size.buffered)
             size.buffer_tokens += sum(message.tokens for message in messages[size.buffered : group])
             size.buffered = group
         if size.buffered > was:
             run.record("buffered", messages=size.buffered - size.replaced, tokens=size.buffer_tokens)
 
-    def _keeps_from(self, thread: Thread, size: _Size) -> int:
+    def _find_cut(self, thread: Thread, size: _RequestSize) -> int:
         """Where the messages begin that are kept, none of them the result of a call before it."""
         messages, live = thread.messages, len(thread.messages) - size.replaced
         cut = len(messages) - max(LEAST_KEPT, ceil(self.keep * live))
@@ -176,59 +176,61 @@ class Summarization(Capability):
         return max(cut, size.replaced)
 
     async def _compact(
-        self, run: Run, size: _Size, cut: int | None = None, *, words: str = "", trigger: str = "manual"
+        self, run: Run, size: _RequestSize, cut: int | None = None, *, words: str = "", trigger: str = "manual"
     ) -> str:
         """Put a summary in the place of all messages before `cut`; or say why nothing has changed."""
-        thread, cut = run.thread, self._keeps_from(run.thread, size) if cut is None else cut
+        thread, cut = run.thread, self._find_cut(run.thread, size) if cut is None else cut
         new = [message for message in thread.messages[size.replaced : cut] if message.role != "system"]
         if not new:
-            return self._leave(run, size, "there are no messages that are old enough")
+            return self._record_failure(run, size, "there are no messages that are old enough")
         for watcher in run.progress.compactions:
             if refusal := await watcher.before_compaction(run, trigger, words):
-                return self._leave(run, size, refusal)
+                return self._record_failure(run, size, refusal)
         old, before, entry = [*size.summary, *new], size.total, size.entry
         try:
-            text = await self._sum_up(run, old, words)
+            text = await self._summarize(run, old, words)
         except Exception as error:
-            return self._leave(run, size, f"the summary failed: {type(error).__name__}: {error}")
+            return self._record_failure(run, size, f"the summary failed: {type(error).__name__}: {error}")
         if thread.compacted is not entry:
-            return self._leave(run, size, "it was summed up meanwhile")
-        summary = _message(self.name, text, thread.messages, cut)
+            return self._record_failure(run, size, "it was summed up meanwhile")
+        summary = _build_summary(self.name, text, thread.messages, cut)
         if not text or summary.tokens >= sum(message.tokens for message in old):
-            return self._leave(run, size, f"the summary is {'no shorter' if text else 'empty'}")
+            return self._record_failure(run, size, f"the summary is {'no shorter' if text else 'empty'}")
         stands = {"replaces": cut, "from": size.replaced, "run": run.id, "summary": summary.to_json()}
         thread.append("compaction", stands)
-        size.follow(thread)
+        size.update(thread)
         run.record("compaction", messages=len(new), before=before, after=size.total)
         for watcher in run.progress.compactions:
             await watcher.after_compaction(run, trigger, text)
         return ""
 
-    def _leave(self, run: Run, size: _Size, reason: str) -> str:
+    def _record_failure(self, run: Run, size: _RequestSize, reason: str) -> str:
         """Nothing is changed, and nothing is tried again before the conversation has grown; longer each time."""
         size.failures += 1
-        size.again = size.total + max(1, self.threshold // 20) * 2 ** (size.failures - 1)
+        size.retry_at = size.total + max(1, self.threshold // 20) * 2 ** (size.failures - 1)
         logger.warning("the conversation %s was not summed up: %s", run.thread.id, reason)
         run.record("compaction_failed", reason=reason)
         return reason
 
-    async def _sum_up(self, run: Run, whole: list[Message], words: str) -> str:
-        old = await in_thread(lambda: [_trimmed(message) for message in whole], "summing up")  # there may be thousands
+    async def _summarize(self, run: Run, whole: list[Message], words: str) -> str:
+        old = await in_thread(
+            lambda: [_trim_writes(message) for message in whole], "summing up"
+        )  # there may be thousands
         if self.summarizer is not None:
-            return _text(await _called(self.summarizer, Messages(old)))
+            return _extract_text(await _call_summarizer(self.summarizer, Messages(old)))
         told = f"\nWhat matters most, the user says: {words}" if words else ""
-        transcript = await in_thread(lambda: self._transcript(old), "summing up")
+        transcript = await in_thread(lambda: self._format_transcript(old), "summing up")
         told = QUESTION.format(conversation=transcript, words=SUMMARY_WORDS, more=told)
         settings = {name: value for name, value in run.settings.items() if name in SETTINGS}
         model = {"model": await find_model(run, self.model)} if self.model is not None else {}
         reply = await run.call_model([user(told)], purpose="summary", system=SYSTEM, settings=thaw(settings), **model)
         return reply.text.strip()
 
-    def _transcript(self, old: list[Message]) -> str:
+    def _format_transcript(self, old: list[Message]) -> str:
         """The conversation as text, which every model takes; long messages are cut if it would not fit otherwise."""
         text = ""
         for most in (None, CONTENT_CHARS, CONTENT_CHARS // 4, CONTENT_CHARS // 20):
-            plain = [_plain(message, None if message.name == self.name else most) for message in old]
+            plain = [_to_plain_text(message, None if message.name == self.name else most) for message in old]
             text = Messages(plain).pretty()
             if len(text) // CHARS_PER_TOKEN <= self.window * QUESTION_SHARE:
                 break
@@ -236,24 +238,24 @@ class Summarization(Capability):
 
 
 @dataclass(slots=True)
-class _Size:
+class _RequestSize:
     """About how many tokens the next request has, kept up to date message by message."""
 
     entry: Any = field(default_factory=object)  # the compaction it is counted from; at first none that there is
     replaced: int = 0  # messages that a summary stands for
-    front: tuple[Message, ...] = ()  # what stands in their place
+    prefix: tuple[Message, ...] = ()  # what stands in their place
     counted: int = 0  # messages of the thread
     tokens: int = 0  # of what stands in front and of the messages after it
-    around: int | None = None  # tokens of the system prompt and the tools
+    overhead: int | None = None  # tokens of the system prompt and the tools
     gap: int = 0  # what the provider counts more than is estimated
-    again: int = 0  # not before it is that large
+    retry_at: int = 0  # not before it is that large
     failures: int = 0
     buffered: int = 0  # where the buffer ends, which begins after what was replaced
     buffer_tokens: int = 0
 
     @property
     def estimate(self) -> int:
-        return self.tokens + (self.around or 0)
+        return self.tokens + (self.overhead or 0)
 
     @property
     def total(self) -> int:
@@ -261,36 +263,36 @@ class _Size:
 
     @property
     def summary(self) -> tuple[Message, ...]:
-        return self.front[-1:]
+        return self.prefix[-1:]
 
-    def follow(self, thread: Thread) -> None:
+    def update(self, thread: Thread) -> None:
         """Count what is new in the thread."""
         if self.entry is not thread.compacted:
-            self._restart(thread)
+            self._reset(thread)
         self.tokens += sum(message.tokens for message in thread.messages[self.counted :])
         self.counted = len(thread.messages)
 
-    def _restart(self, thread: Thread) -> None:
+    def _reset(self, thread: Thread) -> None:
         self.entry = thread.compacted
-        self.replaced, self.front = 0, ()
+        self.replaced, self.prefix = 0, ()
         if thread.compacted is not None:
             self.replaced = thread.compacted["replaces"]
             told = [message for message in thread.messages[: self.replaced] if message.role == "system"]
-            self.front = (*told, Message.from_json(thaw(thread.compacted["summary"])))
-        self.counted, self.tokens = self.replaced, sum(message.tokens for message in self.front)
-        self.gap = self.again = self.failures = self.buffer_tokens = 0
+            self.prefix = (*told, Message.from_json(thaw(thread.compacted["summary"])))
+        self.counted, self.tokens = self.replaced, sum(message.tokens for message in self.prefix)
+        self.gap = self.retry_at = self.failures = self.buffer_tokens = 0
         self.buffered = self.replaced
 
 
 # -- the request ----------------------------------------------------------------------------------------------------
 
 
-def _around(call: ModelCall) -> int:
+def _estimate_overhead(call: ModelCall) -> int:
     schemas = sum(len(canonical(tool.schema)) for tool in call.tools)
     return (len(call.system) + schemas) // CHARS_PER_TOKEN
 
 
-def _replace(call: ModelCall, size: _Size) -> None:
+def _insert_summary(call: ModelCall, size: _RequestSize) -> None:
     """Put the summary in the place of what it stands for, unless the history is not as it is in the thread."""
     if not size.replaced:
         return
@@ -298,10 +300,10 @@ def _replace(call: ModelCall, size: _Size) -> None:
     start = next((index for index, message in enumerate(call.messages) if message is first), len(call.messages))
     end = start + size.replaced
     if end <= len(call.messages) and call.messages[end - 1] is last:
-        call.messages[start:end] = size.front
+        call.messages[start:end] = size.prefix
 
 
-def _after_results(messages: Messages, at: int) -> int:
+def _skip_results(messages: Messages, at: int) -> int:
     """Where the message after this one stands, and after the results of its calls."""
     at += 1
     while at < len(messages) and messages[at].role == "tool":
@@ -312,7 +314,7 @@ def _after_results(messages: Messages, at: int) -> int:
 # -- the summary ----------------------------------------------------------------------------------------------------
 
 
-def _message(name: str, text: str, messages: Messages, cut: int) -> Message:
+def _build_summary(name: str, text: str, messages: Messages, cut: int) -> Message:
     """What stands for the messages before `cut`, with the user's last words if they are among them."""
     told = f"Summary of the conversation so far, in place of its first {cut} messages:\n\n{text}"
     own = [message for message in messages if message.role == "user" and not message.name][-1:]
@@ -325,7 +327,7 @@ def _message(name: str, text: str, messages: Messages, cut: int) -> Message:
     return Message("user", (TextPart(told), *media), name=name)
 
 
-async def _called(summarizer: Summarizer, old: Messages) -> Summary:
+async def _call_summarizer(summarizer: Summarizer, old: Messages) -> Summary:
     """What somebody's own function says; one that may block runs in a thread."""
     if iscoroutinefunction(summarizer) or iscoroutinefunction(type(summarizer).__call__):
         said: Any = summarizer(old)
@@ -334,7 +336,7 @@ async def _called(summarizer: Summarizer, old: Messages) -> Summary:
     return await said if isawaitable(said) else said  # type: ignore[no-any-return]
 
 
-def _text(said: Summary) -> str:
+def _extract_text(said: Summary) -> str:
     if isinstance(said, str):
         return said.strip()
     if isinstance(said, Message):
@@ -345,41 +347,41 @@ def _text(said: Summary) -> str:
         raise ConfigError(f"a summarizer returns a text or messages, not {said!r}") from None
 
 
-def _trimmed(message: Message) -> Message:
+def _trim_writes(message: Message) -> Message:
     """The message without the bulk of what it writes into files."""
     if not any(tool_name(call.name) in WRITES for call in message.tool_calls):
         return message
-    calls = tuple(call if tool_name(call.name) not in WRITES else _short_call(call) for call in message.tool_calls)
+    calls = tuple(call if tool_name(call.name) not in WRITES else _shorten_call(call) for call in message.tool_calls)
     return replace(message, tool_calls=calls)
 
 
-def _short_call(call: ToolCall, most: int = CONTENT_CHARS) -> ToolCall:
-    args = {name: _short(value, most) for name, value in call.args.items()}
+def _shorten_call(call: ToolCall, most: int = CONTENT_CHARS) -> ToolCall:
+    args = {name: _shorten_value(value, most) for name, value in call.args.items()}
     return call if args == call.args else ToolCall(call.id, call.name, args, invalid=call.invalid)
 
 
-def _short(value: Any, most: int | None) -> Any:
+def _shorten_value(value: Any, most: int | None) -> Any:
     if isinstance(value, str) and most is not None and len(value) > most:
         return f"{value[:most]}... (truncated {len(value) - most} characters) ..."
     if isinstance(value, dict):
-        return {key: _short(item, most) for key, item in value.items()}
-    return [_short(item, most) for item in value] if isinstance(value, list | tuple) else value
+        return {key: _shorten_value(item, most) for key, item in value.items()}
+    return [_shorten_value(item, most) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _plain(message: Message, most: int | None) -> Message:
+def _to_plain_text(message: Message, most: int | None) -> Message:
     """The message as text alone, which says where a picture or a file was."""
-    content = message.content if isinstance(message.content, str) else "\n".join(map(_word, message.content))
-    calls = message.tool_calls if most is None else tuple(_short_call(call, most) for call in message.tool_calls)
-    return Message(message.role, _short(content, most), calls, message.tool_call_id, message.name)
+    content = message.content if isinstance(message.content, str) else "\n".join(map(_describe_part, message.content))
+    calls = message.tool_calls if most is None else tuple(_shorten_call(call, most) for call in message.tool_calls)
+    return Message(message.role, _shorten_value(content, most), calls, message.tool_call_id, message.name)
 
 
-def _word(part: Any) -> str:
+def _describe_part(part: Any) -> str:
     if isinstance(part, TextPart):
         return part.text
     return f"[a file: {part.name or part.url or part.media_type}]" if isinstance(part, FilePart) else "[a picture]"
 
 
-def _tokens(name: str, value: object) -> int:
+def _check_tokens(name: str, value: object) -> int:
     if type(value) is not int or value <= 0:
         raise ConfigError(f"Summarization({name}={value!r}): say how many tokens, a whole number above 0")
     return value

@@ -51,14 +51,14 @@ class ToolSearch(Capability):
         for name, value, least in (("threshold", threshold, 0), ("results", results, 1)):
             if type(value) is not int or value < least:
                 raise ConfigError(f"ToolSearch({name}={value!r}): say how many, from {least} up")
-        self.threshold, self.results, self.always = threshold, results, _names(always)
+        self.threshold, self.results, self.always = threshold, results, _check_names(always)
 
     @before(ModelCall, priority=INNER)
     def hide(self, call: ModelCall) -> None:
         run = call.run
         if call.purpose:
             return
-        hidden = {tool.name: tool for tool in self._hideable(run)}
+        hidden = {tool.name: tool for tool in self._list_hideable(run)}
         if not hidden:
             call.tools = [tool for tool in call.tools if tool is not run.tools.get(NAME)]
             return
@@ -71,22 +71,22 @@ class ToolSearch(Capability):
     @after(ToolUse)
     def remember(self, use: ToolUse) -> None:
         """What was used is shown from then on, also if the model had its name from a list."""
-        if use.tool is not None and use.tool in self._hideable(use.run):
-            _show(use.run, [use.tool])
+        if use.tool is not None and use.tool in self._list_hideable(use.run):
+            _mark_shown(use.run, [use.tool])
 
     @tool(name=NAME, read_only=True)
     async def find(self, run: Run, action: Literal["list", "help", "search"], name: str = "", query: str = "") -> str:
         """Find tools that are not shown: list their names, get help on one by its name, or search by a query."""
         tools = [found for found in run.tools.values() if found.name != NAME]
         if action == "list":
-            return _listed(tools)
-        ranked = [_named(tools, name or query)] if action == "help" else _ranked(tools, query or name)
+            return _format_list(tools)
+        ranked = [_find_tool(tools, name or query)] if action == "help" else _rank_tools(tools, query or name)
         chosen = ranked[: self.results]
-        hideable = self._hideable(run)
-        _show(run, [found for found in chosen if found in hideable])
-        return "\n\n".join(map(_described, chosen)) or "No tool fits; try other words, or list all of them."
+        hideable = self._list_hideable(run)
+        _mark_shown(run, [found for found in chosen if found in hideable])
+        return "\n\n".join(map(_format_help, chosen)) or "No tool fits; try other words, or list all of them."
 
-    def _hideable(self, run: Run) -> list[Tool]:
+    def _list_hideable(self, run: Run) -> list[Tool]:
         """The tools that are shown only when they were found; none, where there are few."""
         tools = [found for found in run.tools.values() if found.name != NAME]
         if len(tools) <= self.threshold:
@@ -94,7 +94,7 @@ class ToolSearch(Capability):
         return [found for found in tools if self.always.isdisjoint(found.names)]
 
 
-def _names(always: Any) -> frozenset[str]:
+def _check_names(always: Any) -> frozenset[str]:
     if isinstance(always, str) or not isinstance(always, Iterable):
         raise ConfigError(f"ToolSearch(always=…) takes a list of names, also of one: always=[{always!r}]")
     names = [*always]
@@ -103,27 +103,27 @@ def _names(always: Any) -> frozenset[str]:
     return frozenset(map(tool_name, names))
 
 
-def _show(run: Run, tools: Iterable[Tool]) -> None:
+def _mark_shown(run: Run, tools: Iterable[Tool]) -> None:
     shown = run.thread.values.get(SHOWN, ())
     new = [found.name for found in tools if found.name not in shown]
     if new:
         run.thread.values[SHOWN] = [*shown, *new]
 
 
-def _listed(tools: Sequence[Tool]) -> str:
+def _format_list(tools: Sequence[Tool]) -> str:
     lines = [f"{found.name}: {one_line(found.description, LINE_CHARS)}" for found in tools[:TOOLS_LISTED]]
     more = len(tools) - TOOLS_LISTED
     return "\n".join([*lines, f"… and {more} more; search for what you need"] if more > 0 else lines)
 
 
-def _described(found: Tool) -> str:
+def _format_help(found: Tool) -> str:
     return f"{found.name}: {found.description.strip()}\narguments: {json.dumps(found.parameters, ensure_ascii=False)}"
 
 
-def _named(tools: Sequence[Tool], name: str) -> Tool:
+def _find_tool(tools: Sequence[Tool], name: str) -> Tool:
     match = [found for found in tools if found.name == name] or [found for found in tools if name in found.names]
     if not match:
-        close = ", ".join(found.name for found in _ranked(tools, name)[:3])
+        close = ", ".join(found.name for found in _rank_tools(tools, name)[:3])
         hint = f"; did you mean {close}?" if close else '; see them all with action "list"'
         raise ToolError(f"there is no tool named {name[:QUERY_CHARS]!r}{hint}")
     return match[0]
@@ -132,30 +132,30 @@ def _named(tools: Sequence[Tool], name: str) -> Tool:
 # -- ranking ----------------------------------------------------------------------------------------------------------
 
 
-def _ranked(tools: Iterable[Tool], query: str) -> list[Tool]:
+def _rank_tools(tools: Iterable[Tool], query: str) -> list[Tool]:
     """The tools that have a word of the query, the best first; those that are as good by name."""
-    wanted = _words(query[:QUERY_CHARS])
-    scores = [(_score(found, wanted), found) for found in tools]
+    wanted = _split_words(query[:QUERY_CHARS])
+    scores = [(_score_tool(found, wanted), found) for found in tools]
     return [found for score, found in sorted(scores, key=lambda row: (-row[0], row[1].name)) if score]
 
 
-def _score(found: Tool, wanted: set[str]) -> int:
+def _score_tool(found: Tool, wanted: set[str]) -> int:
     """A word in a tool's name counts most; in its arguments and its description, less; a part of a word, half."""
     arguments = found.parameters.get("properties", {})
     texts = ((8, " ".join(found.names)), (2, " ".join(arguments)), (2, found.description))
-    return sum(weight * _hits(wanted, _words(text)) for weight, text in texts) // 2
+    return sum(weight * _count_hits(wanted, _split_words(text)) for weight, text in texts) // 2
 
 
-def _hits(wanted: set[str], there: set[str]) -> int:
+def _count_hits(wanted: set[str], there: set[str]) -> int:
     """Twice the words that are there, and once those of which a part is."""
-    return sum(2 if word in there else any(_alike(word, other) for other in there) for word in wanted)
+    return sum(2 if word in there else any(_has_same_start(word, other) for other in there) for word in wanted)
 
 
-def _alike(one: str, other: str) -> bool:
+def _has_same_start(one: str, other: str) -> bool:
     """Whether one is the beginning of the other, as with file and files."""
     short, long = sorted((one, other), key=len)
     return len(short) >= PART_CHARS and long.startswith(short)
 
 
-def _words(text: str) -> set[str]:
+def _split_words(text: str) -> set[str]:
     return {*_WORD.findall(_HUMP.sub(" ", text).lower())} - SMALL

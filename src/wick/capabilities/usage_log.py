@@ -15,7 +15,7 @@ from wick.operations import Result, Run
 
 OUTERMOST = 100.0  # so that what other hooks used is counted too
 
-_own = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class UsageLog(Capability):
@@ -40,33 +40,35 @@ class UsageLog(Capability):
         try:
             result = await next(run)
         except BaseException as error:
-            self._write(run, _outcome(error), start)
+            self._write_record(run, _classify_error(error), start)
             raise
-        await in_thread(lambda: self._write(run, result.outcome, start), "logging the usage")  # prices take a while
+        await in_thread(
+            lambda: self._write_record(run, result.outcome, start), "logging the usage"
+        )  # prices take a while
         return result
 
-    def _write(self, run: Run, outcome: str, start: float) -> None:
+    def _write_record(self, run: Run, outcome: str, start: float) -> None:
         try:
-            fields = _fields(run, outcome, monotonic() - start)
-            words = " ".join(f"{name}={_word(value)}" for name, value in fields.items())
+            fields = _collect_fields(run, outcome, monotonic() - start)
+            words = " ".join(f"{name}={_format_value(value)}" for name, value in fields.items())
             self.logger.log(self.level, "generation complete: %s", words, extra=fields)
         except Exception as error:
-            _own.debug("the usage of run %s could not be logged: %s", run.id, error)
+            _logger.debug("the usage of run %s could not be logged: %s", run.id, error)
 
 
-def _word(value: object) -> str:
+def _format_value(value: object) -> str:
     """A value as one word of a line, whatever a user is called."""
     text = str(value)
     return text if text.isprintable() and " " not in text and text else json.dumps(text)
 
 
-def _outcome(error: BaseException) -> str:
+def _classify_error(error: BaseException) -> str:
     if isinstance(error, Paused):
         return "interrupted"
     return "failed" if isinstance(error, Exception) else "cancelled"
 
 
-def _fields(run: Run, outcome: str, seconds: float) -> dict[str, Any]:
+def _collect_fields(run: Run, outcome: str, seconds: float) -> dict[str, Any]:
     usage, price = run.usage, run.price
     return {
         "session_id": run.thread.id,

@@ -59,7 +59,7 @@ _PLAIN: dict[Any, Schema] = {
     Any: ANYTHING,
     Model: MODEL,
 }
-_WORDS = {
+_TYPE_WORDS = {
     "string": "a text",
     "boolean": "true or false",
     "integer": "a whole number",
@@ -81,7 +81,7 @@ _KINDS: dict[type, str] = {
 # -- describing -----------------------------------------------------------------------------------------------------
 
 
-def hints(kind: Callable[..., Any]) -> dict[str, tuple[inspect.Parameter, Any]]:
+def read_hints(kind: Callable[..., Any]) -> dict[str, tuple[inspect.Parameter, Any]]:
     """What a class or a function takes, each with its type."""
     known = get_type_hints(kind.__init__ if isinstance(kind, type) else kind)  # type: ignore[misc]
     parameters = inspect.signature(kind).parameters.values()
@@ -89,13 +89,13 @@ def hints(kind: Callable[..., Any]) -> dict[str, tuple[inspect.Parameter, Any]]:
     return {parameter.name: (parameter, known.get(parameter.name, Any)) for parameter in named}
 
 
-def options_of(kind: Callable[..., Any], without: Collection[str] = (), **others: Schema) -> Schema:
+def build_options_schema(kind: Callable[..., Any], without: Collection[str] = (), **others: Schema) -> Schema:
     """What a class or a function takes, as far as it can be written in a file; `others` are described otherwise."""
-    found = {name: _option(*taken) for name, taken in hints(kind).items() if name not in without}
-    return keys({name: schema for name, schema in found.items() if schema is not None} | others)
+    found = {name: _build_option_schema(*taken) for name, taken in read_hints(kind).items() if name not in without}
+    return build_object_schema({name: schema for name, schema in found.items() if schema is not None} | others)
 
 
-def keys(properties: Mapping[str, Schema], **more: Any) -> Schema:
+def build_object_schema(properties: Mapping[str, Schema], **more: Any) -> Schema:
     """A map that has these keys and no others."""
     return {"type": "object", "properties": {**properties}, "additionalProperties": False, **more}
 
@@ -107,8 +107,8 @@ def any_of(*schemas: Schema, **more: Any) -> Schema:
     return {**different[0], **more} if len(different) == 1 else {"anyOf": different, **more}
 
 
-def _option(parameter: inspect.Parameter, hint: Any) -> Schema | None:
-    schema = described(hint)
+def _build_option_schema(parameter: inspect.Parameter, hint: Any) -> Schema | None:
+    schema = build_type_schema(hint)
     if schema is None:
         return None
     if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
@@ -117,22 +117,24 @@ def _option(parameter: inspect.Parameter, hint: Any) -> Schema | None:
     return {**schema, "default": default} if isinstance(default, str | int | float) and default != "" else schema
 
 
-def described(hint: Any) -> Schema | None:
+def build_type_schema(hint: Any) -> Schema | None:
     """A type of Python as JSON Schema; None for what is an object of a program."""
     if (isinstance(hint, type | type(None)) and hint in _PLAIN) or hint is Any:
         return _PLAIN[hint]
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return described(inner[0])
+        return build_type_schema(inner[0])
     if origin in (Union, UnionType):
-        parts = [schema for schema in map(described, inner) if schema is not None and schema != {"type": "null"}]
+        parts = [
+            schema for schema in map(build_type_schema, inner) if schema is not None and schema != {"type": "null"}
+        ]
         return any_of(*parts, *([{"type": "null"}] if type(None) in inner else [])) if parts else None
     if origin is Literal:
         return {"enum": [*inner]}
-    return _of_origin(origin, inner)
+    return _build_generic_schema(origin, inner)
 
 
-def _of_origin(origin: Any, inner: Sequence[Any]) -> Schema | None:
+def _build_generic_schema(origin: Any, inner: Sequence[Any]) -> Schema | None:
     if origin is type or origin is Callable:
         return REFERENCE
     if not isinstance(origin, type):
@@ -140,9 +142,9 @@ def _of_origin(origin: Any, inner: Sequence[Any]) -> Schema | None:
     if issubclass(origin, os.PathLike):
         return TEXT
     if issubclass(origin, Mapping):
-        return {"type": "object", "additionalProperties": described(inner[1]) or ANYTHING}
+        return {"type": "object", "additionalProperties": build_type_schema(inner[1]) or ANYTHING}
     if issubclass(origin, Iterable):
-        items = described(inner[0])
+        items = build_type_schema(inner[0])
         return None if items is None else {"type": "array", "items": items}
     return None
 
@@ -151,65 +153,68 @@ def _of_origin(origin: Any, inner: Sequence[Any]) -> Schema | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class ConfigLocation:
     """A place in a file. `above` is what leads to the part that is checked; it goes without saying."""
 
     source: Source
     at: At = ()
-    above: At = ()
+    prefix: At = ()
 
-    def within(self, key: str | int) -> Spot:
+    def descend(self, key: str | int) -> ConfigLocation:
         return replace(self, at=(*self.at, key))
 
-    def wrong(self, what: str) -> ConfigError:
+    def build_error(self, what: str) -> ConfigError:
         return self.source.wrong(self.at, what)
 
     def __str__(self) -> str:
-        return ".".join(map(str, self.at[len(self.above) :])) or "this"
+        return ".".join(map(str, self.at[len(self.prefix) :])) or "this"
 
 
-def fit(value: Any, schema: Schema, spot: Spot) -> Any:
+def coerce_value(value: Any, schema: Schema, spot: ConfigLocation) -> Any:
     """The value, with numbers where the environment gave texts for them."""
-    form, value = _formed(value, schema, spot)
+    form, value = _match_form(value, schema, spot)
     if isinstance(value, dict):
-        return {key: fit(item, _property(key, form, spot), spot.within(key)) for key, item in value.items()}
+        return {
+            key: coerce_value(item, _find_property_schema(key, form, spot), spot.descend(key))
+            for key, item in value.items()
+        }
     if isinstance(value, list):
         items = form.get("items", ANYTHING)
-        return [fit(item, items, spot.within(number)) for number, item in enumerate(value)]
+        return [coerce_value(item, items, spot.descend(number)) for number, item in enumerate(value)]
     return str(value) if isinstance(value, Filled) else value
 
 
-def _formed(value: Any, schema: Schema, spot: Spot) -> tuple[Schema, Any]:
+def _match_form(value: Any, schema: Schema, spot: ConfigLocation) -> tuple[Schema, Any]:
     """The form that a value has, and the value in it."""
     forms = schema.get("anyOf", [schema])
-    for one in (value, _typed(value)) if isinstance(value, Filled) else (value,):
+    for one in (value, _parse_text(value)) if isinstance(value, Filled) else (value,):
         for form in forms:
-            if _takes(form, one):
+            if _is_form_of(form, one):
                 return form, one
     if isinstance(value, dict) and (objects := [form for form in forms if form.get("type") == "object"]):
-        _say_which(value, objects, spot)
-    raise spot.wrong(f"{spot} is {_words(forms)}, {_not(value, forms)}")
+        _raise_mismatch(value, objects, spot)
+    raise spot.build_error(f"{spot} is {_describe_forms(forms)}, {_describe_mismatch(value, forms)}")
 
 
-def _say_which(value: Mapping[str, Any], objects: Sequence[Schema], spot: Spot) -> None:
+def _raise_mismatch(value: Mapping[str, Any], objects: Sequence[Schema], spot: ConfigLocation) -> None:
     """No kind of map fits: what tells them apart is missing or wrong, or something that is needed is missing."""
     for form in objects:
         lost = [key for key in form.get("required", ()) if key not in value]
-        if _told(form).items() <= value.items() and lost:
-            raise spot.wrong(f"{spot} has no {lost[0]!r}")
-    key = next(iter(_told(objects[0])))
-    kinds: Schema = {"enum": [_told(form)[key] for form in objects]}
+        if _find_discriminators(form).items() <= value.items() and lost:
+            raise spot.build_error(f"{spot} has no {lost[0]!r}")
+    key = next(iter(_find_discriminators(objects[0])))
+    kinds: Schema = {"enum": [_find_discriminators(form)[key] for form in objects]}
     if key not in value:
-        raise spot.wrong(f"{spot} has no {key!r}; it is {_words([kinds])}")
-    fit(value[key], kinds, spot.within(key))
+        raise spot.build_error(f"{spot} has no {key!r}; it is {_describe_forms([kinds])}")
+    coerce_value(value[key], kinds, spot.descend(key))
 
 
-def _told(schema: Schema) -> dict[str, Any]:
+def _find_discriminators(schema: Schema) -> dict[str, Any]:
     """The keys whose values tell one kind of map from another."""
     return {key: one["const"] for key, one in schema.get("properties", {}).items() if "const" in one}
 
 
-def _takes(schema: Schema, value: Any) -> bool:
+def _is_form_of(schema: Schema, value: Any) -> bool:
     """Whether a value has this form, as far as can be seen without looking into it."""
     if "enum" in schema or "const" in schema:
         known = schema.get("enum", [schema.get("const")])
@@ -218,16 +223,18 @@ def _takes(schema: Schema, value: Any) -> bool:
     if kind is None:
         return True
     if isinstance(value, dict) and kind == "object":
-        needed = {*schema.get("required", ()), *_told(schema)}
-        return needed <= value.keys() and all(value[key] == const for key, const in _told(schema).items())
-    return _kind(value) == kind or (kind == "number" and _kind(value) == "integer")
+        needed = {*schema.get("required", ()), *_find_discriminators(schema)}
+        return needed <= value.keys() and all(
+            value[key] == const for key, const in _find_discriminators(schema).items()
+        )
+    return _name_type(value) == kind or (kind == "number" and _name_type(value) == "integer")
 
 
-def _kind(value: Any) -> str:
+def _name_type(value: Any) -> str:
     return "null" if value is None else _KINDS[str if isinstance(value, str) else type(value)]
 
 
-def _typed(text: str) -> Any:
+def _parse_text(text: str) -> Any:
     """What a text from the environment is if it is no text."""
     if text.strip().lower() in ("true", "false"):
         return text.strip().lower() == "true"
@@ -240,16 +247,16 @@ def _typed(text: str) -> Any:
     return text
 
 
-def _property(key: str, schema: Schema, spot: Spot) -> Schema:
+def _find_property_schema(key: str, schema: Schema, spot: ConfigLocation) -> Schema:
     known, others = schema.get("properties", {}), schema.get("additionalProperties", ANYTHING)
     if key not in known and others is False:
-        where = f" in {spot}" if spot.at != spot.above else ""
-        raise spot.within(key).wrong(f"there is no key {key!r}{where}; {nearest(key, known)}")
+        where = f" in {spot}" if spot.at != spot.prefix else ""
+        raise spot.descend(key).build_error(f"there is no key {key!r}{where}; {suggest_key(key, known)}")
     found: Schema = known.get(key, others)
     return found
 
 
-def nearest(word: str, known: Iterable[str], what: str = "the keys are") -> str:
+def suggest_key(word: str, known: Iterable[str], what: str = "the keys are") -> str:
     """What somebody meant who wrote a word that is not known."""
     known = [*known]
     close = get_close_matches(word, known)
@@ -257,23 +264,23 @@ def nearest(word: str, known: Iterable[str], what: str = "the keys are") -> str:
     return f"did you mean {best!r}?" if best else f"{what} {', '.join(known)}"
 
 
-def _words(forms: Iterable[Schema]) -> str:
-    return " or ".join(dict.fromkeys(_word(form) for form in forms if form.get("type") != "null"))
+def _describe_forms(forms: Iterable[Schema]) -> str:
+    return " or ".join(dict.fromkeys(_describe_form(form) for form in forms if form.get("type") != "null"))
 
 
-def _word(schema: Schema) -> str:
+def _describe_form(schema: Schema) -> str:
     if "const" in schema:
         return repr(schema["const"]) if isinstance(schema["const"], str) else str(schema["const"]).lower()
     if "enum" in schema:
         return f"one of {', '.join(str(one).lower() if isinstance(one, bool) else str(one) for one in schema['enum'])}"
-    return _WORDS[schema["type"]]
+    return _TYPE_WORDS[schema["type"]]
 
 
-def _not(value: Any, forms: Iterable[Schema]) -> str:
+def _describe_mismatch(value: Any, forms: Iterable[Schema]) -> str:
     """What it is instead. A text from the environment is not shown: it may be a secret."""
     choices = [one for form in forms for one in form.get("enum", []) if isinstance(one, str)]
     if not choices or not isinstance(value, str) or isinstance(value, Filled):
-        return f"not {_WORDS[_kind(value)]}" if value is not None else "not empty"
+        return f"not {_TYPE_WORDS[_name_type(value)]}" if value is not None else "not empty"
     close = get_close_matches(value, choices, n=1)
     return f"not {value!r}" + (f"; did you mean {close[0]!r}?" if close else "")
 
@@ -283,17 +290,19 @@ def _not(value: Any, forms: Iterable[Schema]) -> str:
 VARIABLE: Schema = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-.*)?\}"}
 
 
-def for_editors(schema: Schema) -> Schema:
+def build_editor_schema(schema: Schema) -> Schema:
     """The schema of the file as it is written: where no text is expected, a variable may stand for the value."""
     if schema.get("type") in ("boolean", "integer", "number") or schema.keys() & {"enum", "const", "pattern"}:
         return any_of(schema, VARIABLE, **{key: schema[key] for key in ("description", "default") if key in schema})
     found = dict(schema)
     if "anyOf" in schema:
-        return any_of(*map(for_editors, schema["anyOf"]), **{key: schema[key] for key in schema if key != "anyOf"})
+        return any_of(
+            *map(build_editor_schema, schema["anyOf"]), **{key: schema[key] for key in schema if key != "anyOf"}
+        )
     if "properties" in schema:
-        found["properties"] = {key: for_editors(one) for key, one in schema["properties"].items()}
+        found["properties"] = {key: build_editor_schema(one) for key, one in schema["properties"].items()}
     if isinstance(schema.get("additionalProperties"), dict):
-        found["additionalProperties"] = for_editors(schema["additionalProperties"])
+        found["additionalProperties"] = build_editor_schema(schema["additionalProperties"])
     if "items" in schema:
-        found["items"] = for_editors(schema["items"])
+        found["items"] = build_editor_schema(schema["items"])
     return found

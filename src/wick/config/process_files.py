@@ -26,7 +26,7 @@ from wick.workspace.globs import HEAVY
 
 logger = logging.getLogger(__name__)
 
-MOST_LINKS = 40
+MAX_LINKS = 40
 ENVIRONMENT = "the Python environment that wick runs in"
 IMPORTED = "a folder that Python imports modules from"
 SOURCE = "the folder that wick is imported from"
@@ -44,15 +44,15 @@ class ProcessFiles:
         return ProcessFiles({**self.code, **other.code}, {**self.config, **other.config})
 
 
-def running_code() -> ProcessFiles:
+def find_running_code() -> ProcessFiles:
     """Return the folders that this process imports Python from, and its installation."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     found = {os.path.dirname(package): SOURCE, package: "wick itself", sys.prefix: ENVIRONMENT}
     on_path = {os.path.abspath(entry): IMPORTED for entry in sys.path if entry}
-    return ProcessFiles({**on_path, **dict.fromkeys(_mapped_paths(), IMPORTED), **found})
+    return ProcessFiles({**on_path, **dict.fromkeys(_find_mapped_paths(), IMPORTED), **found})
 
 
-def _mapped_paths() -> Iterator[str]:
+def _find_mapped_paths() -> Iterator[str]:
     """Yield the folders and modules that finders of editable installs map names to."""
     for finder in sys.meta_path:
         module = str(getattr(finder, "__module__", ""))
@@ -69,25 +69,25 @@ def pin_files(workspace: str | os.PathLike[str], files: ProcessFiles, *, protect
     root = os.path.realpath(workspace)
     if not os.path.isdir(root):
         return []
-    home = _identity(root)
+    home = _read_identity(root)
     _leave_path(home)
     _leave_editable(root, home, protects)
-    files = _with_environment(files, home)
+    files = _add_environment(files, home)
     for path, what in files.code.items():
-        if _inside(path, home) is not None:
-            raise _refusal(root, path, what)
+        if _find_relative_names(path, home) is not None:
+            raise _build_refusal(root, path, what)
         _check_links(path, what, root, home)
-    for path, what in running_code().code.items():
-        if what.startswith(("wick", "the Python")) and _inside(root, _identity(path)) is not None:
+    for path, what in find_running_code().code.items():
+        if what.startswith(("wick", "the Python")) and _find_relative_names(root, _read_identity(path)) is not None:
             raise ConfigError(f"the workspace {root} is a part of {what} ({path}); set `workdir` to another folder")
     pinned = []
     for path, what in files.config.items():
         _check_links(path, what, root, home)
-        names = _inside(path, home)
+        names = _find_relative_names(path, home)
         if names is None or not os.path.lexists(path):
             continue
         if not names:
-            raise _refusal(root, path, what)
+            raise _build_refusal(root, path, what)
         info = os.stat(path)
         if os.path.isfile(path) and info.st_nlink > 1:
             raise ConfigError(
@@ -101,17 +101,21 @@ def pin_files(workspace: str | os.PathLike[str], files: ProcessFiles, *, protect
     return pinned
 
 
-def _with_environment(files: ProcessFiles, home: Identity) -> ProcessFiles:
+def _add_environment(files: ProcessFiles, home: Identity) -> ProcessFiles:
     """Return the files with the running code. A virtual environment and the source of wick are pinned as a whole."""
-    running = running_code().code
+    running = find_running_code().code
     source = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     wholes = {source: SOURCE} if sys.prefix == sys.base_prefix else {sys.prefix: ENVIRONMENT, source: SOURCE}
     pinned: dict[str, str] = {}
     for path, what in wholes.items():
-        if _inside(path, home) and all(_inside(path, _identity(one)) is None for one in pinned):
+        if _find_relative_names(path, home) and all(
+            _find_relative_names(path, _read_identity(one)) is None for one in pinned
+        ):
             pinned[path] = what
-    around = [_identity(path) for path in pinned]
-    others = {path: what for path, what in running.items() if all(_inside(path, one) is None for one in around)}
+    around = [_read_identity(path) for path in pinned]
+    others = {
+        path: what for path, what in running.items() if all(_find_relative_names(path, one) is None for one in around)
+    }
     return ProcessFiles(others, pinned) | files
 
 
@@ -121,11 +125,11 @@ def _leave_editable(root: str, home: Identity, protects: bool) -> None:
         aside.workspaces.add(root)
     for entry in aside.folders:
         _check_links(entry, IMPORTED, root, home)
-        names = _inside(entry, home)
+        names = _find_relative_names(entry, home)
         if names is None:
             continue
         if not protects or HEAVY.intersection(names):  # nothing is neutralised in these
-            raise _refusal(root, entry, IMPORTED)
+            raise _build_refusal(root, entry, IMPORTED)
         sys.path[:] = [one for one in sys.path if one != entry]
         if (root, entry) not in _reported:
             _reported.add((root, entry))
@@ -141,13 +145,13 @@ def guard_editable(workspace: str | os.PathLike[str], protect: Iterable[str]) ->
     folder itself is fixed: it stays where it is, for a link in its place would lead past these names.
     """
     root = os.path.realpath(workspace)
-    home = _identity(root)
+    home = _read_identity(root)
     patterns, fixed = list[str](), list[str]()
     for entry in aside.folders:
-        names = _inside(entry, home)
+        names = _find_relative_names(entry, home)
         if names is None:
             continue
-        existing = _existing(root, names)
+        existing = _find_existing(root, names)
         if existing:
             fixed.append("/".join(existing))
         if len(existing) < len(names):  # nothing appears there, not even a link
@@ -161,7 +165,7 @@ def guard_editable(workspace: str | os.PathLike[str], protect: Iterable[str]) ->
 _reported: set[tuple[str, str]] = set()  # workspaces, and what was logged about each
 
 
-def _existing(root: str, names: tuple[str, ...]) -> tuple[str, ...]:
+def _find_existing(root: str, names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names that lead to folders which exist."""
     at = root
     for depth, name in enumerate(names):
@@ -173,10 +177,10 @@ def _existing(root: str, names: tuple[str, ...]) -> tuple[str, ...]:
 
 def _leave_path(home: Identity) -> None:
     """Stop importing from the current folder, which `python -m` and `-c` put on the path, if a workspace holds it."""
-    if "" in sys.path and _inside(os.getcwd(), home) is not None:
+    if "" in sys.path and _find_relative_names(os.getcwd(), home) is not None:
         sys.path[:] = [entry for entry in sys.path if entry]
     as_module = "-m" in sys.orig_argv[1:] and sys.path and os.path.abspath(sys.path[0]) == os.getcwd()
-    if as_module and _inside(sys.path[0], home) is not None:
+    if as_module and _find_relative_names(sys.path[0], home) is not None:
         del sys.path[0]
 
 
@@ -226,21 +230,21 @@ def check_loaded(workspace: str) -> None:
             real = os.path.realpath(folder)
             folders[folder] = _is_below(real, root) and not any(_is_below(real, other) for other in apart)
         if folders[folder]:
-            raise _refusal(root, file, f"the module {name}, which this process has imported")
+            raise _build_refusal(root, file, f"the module {name}, which this process has imported")
 
 
 def _is_below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
 
 
-def _refusal(root: str, path: str, what: str) -> ConfigError:
+def _build_refusal(root: str, path: str, what: str) -> ConfigError:
     return ConfigError(
         f"the workspace {root} holds {what} ({path}), so the agent could change what runs outside of its sandbox; "
         "move that out of the workspace, or set `workdir` to a folder without it"
     )
 
 
-def _identity(path: str) -> Identity:
+def _read_identity(path: str) -> Identity:
     try:
         info = os.stat(path)
     except OSError:
@@ -248,11 +252,11 @@ def _identity(path: str) -> Identity:
     return info.st_dev, info.st_ino
 
 
-def _inside(path: str, home: Identity) -> tuple[str, ...] | None:
+def _find_relative_names(path: str, home: Identity) -> tuple[str, ...] | None:
     """Return the names that lead from a folder to a path, or None; folders are compared by what they are."""
     at, names = os.path.realpath(path), list[str]()
     while True:
-        if _identity(at) == home:
+        if _read_identity(at) == home:
             return tuple(reversed(names))
         above, name = os.path.split(at)
         if above == at:
@@ -263,17 +267,17 @@ def _inside(path: str, home: Identity) -> tuple[str, ...] | None:
 
 def _check_links(path: str, what: str, root: str, home: Identity) -> None:
     """Nothing can be mounted over a link, so none inside the workspace may lead to a file of the process."""
-    for link in _links(path):
-        if _inside(os.path.dirname(link), home) is not None:
+    for link in _find_links(path):
+        if _find_relative_names(os.path.dirname(link), home) is not None:
             raise ConfigError(
                 f"{path} is {what}, and the link {link} in the workspace {root} leads to it; name it by its real path"
             )
 
 
-def _links(path: str) -> Iterator[str]:
+def _find_links(path: str) -> Iterator[str]:
     """Every link that is followed on the way to a path."""
     at, todo, followed = "/", [part for part in os.path.abspath(path).split("/") if part][::-1], 0
-    while todo and followed < MOST_LINKS:
+    while todo and followed < MAX_LINKS:
         name = todo.pop()
         if name == "..":
             at = os.path.dirname(at)

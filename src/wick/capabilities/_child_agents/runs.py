@@ -32,7 +32,7 @@ OPEN: tuple[str, ...] = ("running", "waiting")  # what a task in the background 
 
 
 @dataclass(eq=False, slots=True)
-class Job:
+class ChildJob:
     """One piece of work for an agent, and how far it is."""
 
     agent: str
@@ -41,48 +41,48 @@ class Job:
     thread: str
     run: Run | None = None
     step: int = 0
-    doing: str = ""
-    unheard: list[str] = field(default_factory=list)  # what was said to it before it began
+    activity: str = ""
+    pending_messages: list[str] = field(default_factory=list)  # what was said to it before it began
     description: str = ""
 
-    def tell(self, message: str) -> None:
+    def send(self, message: str) -> None:
         """Say something to its agent, who hears it at its next step."""
         if self.run is None:
-            self.unheard.append(message)
+            self.pending_messages.append(message)
         else:
             self.run.send(message)
 
-    def follow(self, event: Event, run: str) -> None:
+    def track_event(self, event: Event, run: str) -> None:
         """Note what its agent does; what agents below that do is not told here."""
         if event.run_id != run:
             return
         if isinstance(event, ChatModelStart):
-            self.step, self.doing = event.step, "thinking"
+            self.step, self.activity = event.step, "thinking"
         elif isinstance(event, ToolStart):
-            self.doing = f"using {event.name}"
+            self.activity = f"using {event.name}"
 
 
 @dataclass(eq=False, slots=True)
-class Task:
+class BackgroundTask:
     """A piece of work in the background of a run."""
 
     id: str
-    job: Job
+    job: ChildJob
     status: str = "running"
-    reason: str = ""
+    status_reason: str = ""
     answer: str = ""
-    work: asyncio.Task[None] | None = None
+    async_task: asyncio.Task[None] | None = None
     shown: bool = False  # the model has read how it ended
-    begun_at: int = 0  # how many steps the run at the top had made when it was begun, or taken up
+    started_at_step: int = 0  # how many steps the run at the top had made when it was begun, or taken up
 
     @classmethod
-    def of(cls, id: str, record: Mapping[str, Any]) -> Task:
-        job = Job(record["agent"], record["prompt"], record["call"], record["thread"])
+    def from_record(cls, id: str, record: Mapping[str, Any]) -> BackgroundTask:
+        job = ChildJob(record["agent"], record["prompt"], record["call"], record["thread"])
         job.description = record.get("description", "")
         return cls(id, job, record["status"], record["reason"], record["answer"])
 
     @property
-    def open(self) -> bool:
+    def is_open(self) -> bool:
         return self.status in OPEN
 
     @property
@@ -92,65 +92,65 @@ class Task:
 
     def raise_failure(self) -> None:
         """Raise what went wrong with writing down what it came to."""
-        if self.work is not None and self.work.done() and not self.work.cancelled():
-            self.work.result()
+        if self.async_task is not None and self.async_task.done() and not self.async_task.cancelled():
+            self.async_task.result()
 
-    def record(self, run: Run) -> dict[str, Any]:
+    def to_record(self, run: Run) -> dict[str, Any]:
         job = self.job
         whose = {"agent": job.agent, "prompt": job.prompt, "call": job.call, "thread": job.thread, "run": run.id}
         whose |= {"description": job.description} if job.description else {}
-        return {"id": self.id, **whose, "status": self.status, "reason": self.reason, "answer": self.answer}
+        return {"id": self.id, **whose, "status": self.status, "reason": self.status_reason, "answer": self.answer}
 
-    def line(self) -> str:
-        more = f", step {self.job.step}, {self.job.doing}" if self.status == "running" and self.job.step else ""
-        hint = "" if self.open else "; check_task gives its answer"
+    def format_line(self) -> str:
+        more = f", step {self.job.step}, {self.job.activity}" if self.status == "running" and self.job.step else ""
+        hint = "" if self.is_open else "; check_task gives its answer"
         return f"- {self.title}: {self.status}{more}{hint}"
 
 
-async def work(run: Run, job: Job, make: Callable[[], Any]) -> Result:
+async def run_child(run: Run, job: ChildJob, make: Callable[[], Any]) -> Result:
     """Let an agent do its work below a run; what it had done before it was interrupted is not done again."""
-    async with _thread(run, job) as thread:
-        if (earlier := _earlier(thread)) is not None:
+    async with _open_thread(run, job) as thread:
+        if (earlier := _find_earlier_result(thread)) is not None:
             return earlier
-        begun = bool(thread.messages) and (thread.open_run is not None or _last_end(thread) is None)
-        words = "" if begun else "\n\n".join((job.prompt, *job.unheard))
+        begun = bool(thread.messages) and (thread.open_run is not None or _find_last_run_end(thread) is None)
+        words = "" if begun else "\n\n".join((job.prompt, *job.pending_messages))
         try:
             stream = make().stream(words, thread=thread, parent=run, without=run.progress.without)
         except ConfigError as error:
             raise ToolError(f"{job.agent} cannot be started: {error}") from None
-        for message in job.unheard if begun else ():
+        for message in job.pending_messages if begun else ():
             stream.run.send(message)
-        result = await _watched(run, job, stream)
+        result = await _follow_child(run, job, stream)
         if result.outcome == "interrupted" and thread.keeper is None:
             run.thread.append("event", {"run": run.id, "name": SNAPSHOT, "data": thread.to_json()})
         return result
 
 
-async def _watched(run: Run, job: Job, stream: Any) -> Result:
+async def _follow_child(run: Run, job: ChildJob, stream: Any) -> Result:
     """See a child through to its end; who watches the run above hears of it under the child's id."""
     job.run = child = stream.run
     whose = (child.id, job.agent, run.id, job.call, child.thread.id)
     begins = SubagentStart(*whose, job.prompt, child.resumed, job.description)
-    _tell(run, begins)
+    _emit_event(run, begins)
     result = Result(outcome="cancelled", reason="user requested")
     try:
         async with closing(aiter(stream)) as events:
             async for event in events:
-                job.follow(event, child.id)
+                job.track_event(event, child.id)
     finally:
         result = child.progress.result or result
-        came_to = (result.outcome, reason(result), result.text, child.usage.to_json())
-        _tell(run, SubagentEnd(child.id, job.agent, run.id, job.call, *came_to))
+        came_to = (result.outcome, explain_outcome(result), result.text, child.usage.to_json())
+        _emit_event(run, SubagentEnd(child.id, job.agent, run.id, job.call, *came_to))
         forget(result.error)
     return result
 
 
-def _tell(run: Run, event: Event) -> None:
+def _emit_event(run: Run, event: Event) -> None:
     if run.emitter is not None and not run.progress.over:
         run.emitter(event)
 
 
-def reason(result: Result) -> str:
+def explain_outcome(result: Result) -> str:
     """Why a run came to what it came to."""
     return str(result.error) if result.error is not None else result.reason
 
@@ -158,16 +158,16 @@ def reason(result: Result) -> str:
 # -- what a child is made of ------------------------------------------------------------------------------------------
 
 
-def child(run: Run, subagent: Subagent, model: Any, *, spare: Container[str]) -> Any:
+def build_child(run: Run, subagent: Subagent, model: Any, *, spare: Container[str]) -> Any:
     """The agent that a definition stands for, with those of the parent's tools that it wants, except for `spare`.
 
     A tool of a capability comes with that capability's hooks. Its guards, and what is inherited, hold anyway.
     """
     taken = {part.name for part in subagent.hooks}
-    names = {item.name for item in (*subagent.own, *brought(subagent))}
-    given = [item for item in run.tools.values() if _hands_down(item, subagent, taken)]
+    names = {item.name for item in (*subagent.own, *list_capability_tools(subagent))}
+    given = [item for item in run.tools.values() if _is_handed_down(item, subagent, taken)]
     given = [item for item in given if item.name not in names and item.name not in spare]
-    owners = {id(owner): owner for item in given if (owner := _owner(item)) is not None}
+    owners = {id(owner): owner for item in given if (owner := _find_owner(item)) is not None}
     hooks = [hook for owner in owners.values() for hook in owner.hooks()]
     return run.make(
         model,
@@ -178,18 +178,18 @@ def child(run: Run, subagent: Subagent, model: Any, *, spare: Container[str]) ->
     )
 
 
-def _hands_down(item: Tool, subagent: Subagent, taken: Container[str]) -> bool:
+def _is_handed_down(item: Tool, subagent: Subagent, taken: Container[str]) -> bool:
     """Whether a child gets a tool of its parent; not if it brings the capability that the tool is of by itself."""
-    owner = _owner(item)
-    return subagent.wants(item) and item.kind != OWN_ANSWER and (owner is None or owner.name not in taken)
+    owner = _find_owner(item)
+    return subagent.can_use(item) and item.kind != OWN_ANSWER and (owner is None or owner.name not in taken)
 
 
-def _owner(item: Tool) -> Capability | None:
+def _find_owner(item: Tool) -> Capability | None:
     owner = getattr(item.fn, "__self__", None)
     return owner if isinstance(owner, Capability) else None
 
 
-def brought(subagent: Subagent) -> list[Tool]:
+def list_capability_tools(subagent: Subagent) -> list[Tool]:
     """The tools of a subagent's own capabilities."""
     return [item for part in subagent.hooks if isinstance(part, Capability) for item in part.tools()]
 
@@ -198,11 +198,11 @@ def brought(subagent: Subagent) -> list[Tool]:
 
 
 @asynccontextmanager
-async def _thread(run: Run, job: Job) -> AsyncIterator[Thread]:
+async def _open_thread(run: Run, job: ChildJob) -> AsyncIterator[Thread]:
     """The thread of a job, where that of the run above is kept; else what the run above has of it."""
     keeper = run.thread.keeper
     if not isinstance(keeper, HeldThread):
-        yield paused(run.thread, job.thread) or Thread(job.thread)
+        yield find_paused_thread(run.thread, job.thread) or Thread(job.thread)
         return
     thread, about = Thread(job.thread), {"parent": run.thread.id, "agent": job.agent}
     try:
@@ -214,12 +214,12 @@ async def _thread(run: Run, job: Job) -> AsyncIterator[Thread]:
         yield thread
 
 
-def lasts(run: Run, job: Job) -> bool:
+def can_resume(run: Run, job: ChildJob) -> bool:
     """Whether a job of a run that was interrupted can be taken up."""
-    return isinstance(run.thread.keeper, HeldThread) or paused(run.thread, job.thread) is not None
+    return isinstance(run.thread.keeper, HeldThread) or find_paused_thread(run.thread, job.thread) is not None
 
 
-def paused(above: Thread, id: str) -> Thread | None:
+def find_paused_thread(above: Thread, id: str) -> Thread | None:
     """The thread of a child that paused, as the thread above has it."""
     for entry in reversed(above.effective_entries()):
         if entry.kind == "event" and entry.data["name"] == SNAPSHOT and entry.data["data"]["id"] == id:
@@ -227,14 +227,14 @@ def paused(above: Thread, id: str) -> Thread | None:
     return None
 
 
-def _earlier(thread: Thread) -> Result | None:
+def _find_earlier_result(thread: Thread) -> Result | None:
     """What the job had come to already, if it had; a crash may have cut off that somebody heard of it."""
-    last = _last_end(thread)
+    last = _find_last_run_end(thread)
     if thread.open_run is not None or last is None or last["outcome"] not in ("completed", "stopped"):
         return None
     text = next((message.text for message in reversed(thread.messages) if message.role == "assistant"), "")
     return Result(text, last["reason"], last["outcome"], messages=thread.messages, thread=thread)
 
 
-def _last_end(thread: Thread) -> Any:
+def _find_last_run_end(thread: Thread) -> Any:
     return next((entry.data for entry in reversed(thread.entries) if entry.kind == "run_end"), None)

@@ -19,7 +19,7 @@ from wick import constants
 from wick._internal.frozen import digest
 from wick._internal.visible_text import make_visible
 from wick.backends.state import State
-from wick.capabilities.filesystem.tracked_files import Place
+from wick.capabilities.filesystem.tracked_files import TrackedWorkspace
 from wick.capability import Capability
 from wick.decisions import Ask
 from wick.errors import BackendError, ConfigError, ToolError, Uncertain
@@ -90,11 +90,11 @@ class Filesystem(Capability):
     @tool(kind="read", read_only=True)
     async def ls(self, run: Run, use: ToolUse, path: Path = ".") -> ToolResult:
         """List a folder: the name, type and size of each entry."""
-        with _telling():
-            listing = await self._place(run).backend.ls(path, **_strict(use, path))
+        with _as_tool_errors():
+            listing = await self._get_workspace(run).backend.ls(path, **_build_link_options(use, path))
         entries = [{"name": one["name"], "type": one["type"], "size": one["size"]} for one in listing["entries"]]
         more = {"name": "... (there are more entries) ...", "type": "other", "size": 0}
-        return _json([*entries, more] if listing["truncated"] else entries)
+        return _build_json_result([*entries, more] if listing["truncated"] else entries)
 
     @tool(kind="read", read_only=True)
     async def read_file(
@@ -106,21 +106,24 @@ class Filesystem(Capability):
         limit: Annotated[int | None, "how many lines to read; all, if left out"] = None,
     ) -> ToolResult:
         """Read a text file, or some lines of it."""
-        with _telling():
-            found = await self._lines(run, path, offset=offset, limit=limit, **_strict(use, path))
+        with _as_tool_errors():
+            found = await self._read_lines(run, path, offset=offset, limit=limit, **_build_link_options(use, path))
         if not found["lines"] and offset:
             raise ToolError(f"{path} has no more than {offset} lines; read it from a smaller offset")
-        text, about = _page(found, limit), {name: found[name] for name in ("path", "offset", "lines", "truncated")}
-        return ToolResult(_legible(text), data=about)
+        text, about = (
+            _format_page(found, limit),
+            {name: found[name] for name in ("path", "offset", "lines", "truncated")},
+        )
+        return ToolResult(_replace_surrogates(text), data=about)
 
     @tool(kind="write", idempotent=True)
     async def write_file(self, run: Run, use: ToolUse, path: Path, content: str) -> ToolResult:
         """Write a text file: make it, with the folders it needs, or replace what is there."""
-        place = self._place(run)
-        with _telling():
-            written = await place.backend.write(path, content, **_strict(use, path))
+        place = self._get_workspace(run)
+        with _as_tool_errors():
+            written = await place.backend.write(path, content, **_build_link_options(use, path))
         place.track(path, written["bytes_written"], content)
-        return _json(written)
+        return _build_json_result(written)
 
     @tool(kind="write")
     async def edit_file(
@@ -134,13 +137,13 @@ class Filesystem(Capability):
         occurrence: Annotated[Literal["only", "first"], "first: replace the first, whatever else there is"] = "only",
     ) -> ToolResult:
         """Replace a text in a file by another."""
-        place, strict = self._place(run), _strict(use, path)
-        with _telling():
+        place, strict = self._get_workspace(run), _build_link_options(use, path)
+        with _as_tool_errors():
             edited = await place.backend.edit(
                 path, old_text, new_text, replace_all=replace_all, occurrence=occurrence, **strict
             )
         await place.track_edited(path, edited["bytes_written"], **strict)
-        return _json(edited)
+        return _build_json_result(edited)
 
     @tool(kind="read", read_only=True)
     async def glob(
@@ -152,9 +155,11 @@ class Filesystem(Capability):
         everything: Annotated[bool, "also what .gitignore leaves out"] = False,
     ) -> ToolResult:
         """Find files by their names."""
-        with _telling():
-            found = await self._place(run).backend.glob(pattern, path, everything=everything, **_strict(use, path))
-        return _json(found)
+        with _as_tool_errors():
+            found = await self._get_workspace(run).backend.glob(
+                pattern, path, everything=everything, **_build_link_options(use, path)
+            )
+        return _build_json_result(found)
 
     @tool(kind="read", read_only=True)
     async def grep(
@@ -168,27 +173,32 @@ class Filesystem(Capability):
         everything: Annotated[bool, "also in what .gitignore leaves out"] = False,
     ) -> ToolResult:
         """Search in files for lines that match a pattern."""
-        backend = self._place(run).backend
-        with _telling():
+        backend = self._get_workspace(run).backend
+        with _as_tool_errors():
             found = await backend.grep(
-                pattern, path, glob=glob, ignore_case=ignore_case, everything=everything, **_strict(use, path)
+                pattern,
+                path,
+                glob=glob,
+                ignore_case=ignore_case,
+                everything=everything,
+                **_build_link_options(use, path),
             )
-        return _json(found)
+        return _build_json_result(found)
 
-    def _place(self, run: Run) -> Place:
+    def _get_workspace(self, run: Run) -> TrackedWorkspace:
         """The backend as this run sees it."""
         if self not in run.scratch:
             backend, thread = self.backend, run.thread
             bound = backend.of(thread) if isinstance(backend, State) else backend
-            run.scratch[self] = Place(bound, thread, bound is not backend, self._track)
+            run.scratch[self] = TrackedWorkspace(bound, thread, bound is not backend, self._track)
         return run.scratch[self]  # type: ignore[no-any-return]
 
-    async def _lines(self, run: Run, path: str, *, offset: int, limit: int | None, **strict: bool) -> Lines:
-        place = self._place(run)
+    async def _read_lines(self, run: Run, path: str, *, offset: int, limit: int | None, **strict: bool) -> Lines:
+        place = self._get_workspace(run)
         try:
             return await place.backend.lines(path, offset=offset, limit=limit, **strict)
         except BackendError as error:
-            text = await kept(run.thread, place.key(path)) if error.code == "not_found" else None
+            text = await kept(run.thread, place.normalize_path(path)) if error.code == "not_found" else None
             if text is None:
                 raise
             data = text.encode()
@@ -208,13 +218,13 @@ class Filesystem(Capability):
         """Run a shell command in the workspace, and get its output and its exit code."""
         if timeout is not None and not 0 < timeout <= self._longest:
             raise ToolError(f"timeout is a number of seconds above 0, at most {self._longest:g}")
-        live = _Live(use)
-        with _telling():
-            executed = await self._place(run).backend.execute(
-                command, workdir=workdir, timeout=timeout, on_output=live.show, approved=self._is_guarded(use)
+        live = _LiveOutput(use)
+        with _as_tool_errors():
+            executed = await self._get_workspace(run).backend.execute(
+                command, workdir=workdir, timeout=timeout, on_output=live.write, approved=self._is_guarded(use)
             )
-        live.end()
-        return _json(_executed(executed))
+        live.finish()
+        return _build_json_result(_format_execution(executed))
 
     @guard(ToolUse, match="execute")
     async def confirm(self, use: ToolUse) -> Ask | None:
@@ -236,22 +246,22 @@ class Filesystem(Capability):
     async def keep_large(self, use: ToolUse) -> None:
         if use.error is not None or self._result_chars is None or not use.names.isdisjoint(FILE_TOOLS):
             return
-        result, text = use.result, _legible(use.result.text)
+        result, text = use.result, _replace_surrogates(use.result.text)
         if len(text) <= self._result_chars:
             return
-        whole = _streams(result.data) if self._is_ours(use) and result.data and not result.error else text
-        short = f"{cut(text)}\n\n({await self._keep(use, whole)})"
+        whole = _join_streams(result.data) if self._is_ours(use) and result.data and not result.error else text
+        short = f"{cut(text)}\n\n({await self._store_result(use, whole)})"
         if result.error:
             result.error = short
         else:
             result.output = short
 
-    async def _keep(self, use: ToolUse, text: str) -> str:
+    async def _store_result(self, use: ToolUse, text: str) -> str:
         """Keep a result in the workspace, or else with the thread; says where."""
-        place = self._place(use.run)
+        place = self._get_workspace(use.run)
         if not self._read_only and not place.in_thread:
             try:
-                path = await _free(place.backend, use)
+                path = await _find_free_path(place.backend, use)
                 await place.backend.write(path, text, links=False)  # a command may have linked RESULTS elsewhere
             except BackendError:
                 pass  # the thread takes it
@@ -259,7 +269,7 @@ class Filesystem(Capability):
                 return (
                     f"the whole result is in {path}; read it with read_file, offset and limit, or search it with grep"
                 )
-        path = f"{RESULTS}/{_safe(use)}-{_own(use)}.txt"
+        path = f"{RESULTS}/{_format_call_id(use)}-{_hash_call(use)}.txt"
         if await keep(use.run.thread, use.run.id, path, text):
             return f"the whole result is kept as {path}; read it with read_file, offset and limit"
         return "the rest could not be kept; ask for less"
@@ -280,7 +290,7 @@ def _check_number(name: str, number: Any, least: float) -> None:
 
 
 @contextmanager
-def _telling() -> Iterator[None]:
+def _as_tool_errors() -> Iterator[None]:
     """What the backend cannot do, the model is told in its words."""
     try:
         yield
@@ -288,25 +298,25 @@ def _telling() -> Iterator[None]:
         raise (Uncertain if error.code == "unknown" else ToolError)(str(error)) from None
 
 
-def _strict(use: ToolUse, path: str) -> dict[str, bool]:
+def _build_link_options(use: ToolUse, path: str) -> dict[str, bool]:
     """Return the option that keeps a backend from following links, where a rule decided about a path by its names."""
     return {} if use.follows_links(path) else {"links": False}
 
 
-def _json(data: Any) -> ToolResult:
-    text = _legible(json.dumps(data, ensure_ascii=False, separators=(",", ":")))
+def _build_json_result(data: Any) -> ToolResult:
+    text = _replace_surrogates(json.dumps(data, ensure_ascii=False, separators=(",", ":")))
     return ToolResult(text, data=json.loads(text))
 
 
-def _legible(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     """A text that has bytes; where a file's name is no text, it has none."""
-    return text if text.isascii() else _HALF.sub("\N{REPLACEMENT CHARACTER}", text)
+    return text if text.isascii() else _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-_HALF = re.compile("[\ud800-\udfff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def _page(found: Lines, limit: int | None) -> str:
+def _format_page(found: Lines, limit: int | None) -> str:
     """Lines of a file, and how to go on where it has more than was asked for, or than can be shown."""
     text = found["content"]
     if len(text) > READ_CHARS:
@@ -316,32 +326,32 @@ def _page(found: Lines, limit: int | None) -> str:
     return f"{text}\n... (the file goes on; read it from offset {found['offset'] + text.count(chr(10))}) ..."
 
 
-def _executed(executed: Executed) -> dict[str, Any]:
+def _format_execution(executed: Executed) -> dict[str, Any]:
     """What the model is told of a command; what is not worth a word is left out."""
     told = {name: executed[name] for name in ("stdout", "stderr", "exit_code")}
     return told | {name: executed[name] for name in ("error", "truncated", "moved") if executed[name]}
 
 
-def _streams(data: Mapping[str, str]) -> str:
+def _join_streams(data: Mapping[str, str]) -> str:
     """The outputs of a command one after the other, as they are read best."""
     return data["stdout"] + (f"\n--- stderr ---\n{data['stderr']}" if data["stderr"] else "")
 
 
-class _Live:
+class _LiveOutput:
     """The output of a command, shown while it runs."""
 
     def __init__(self, use: ToolUse) -> None:
         self._use, self._left = use, constants.STREAM_CHARS
         self._decoders = {name: getincrementaldecoder("utf-8")("replace") for name in ("stdout", "stderr")}
 
-    def show(self, stream: Literal["stdout", "stderr"], data: bytes) -> None:
-        self._say(self._decoders[stream].decode(data))
+    def write(self, stream: Literal["stdout", "stderr"], data: bytes) -> None:
+        self._emit(self._decoders[stream].decode(data))
 
-    def end(self) -> None:
+    def finish(self) -> None:
         for decoder in self._decoders.values():
-            self._say(decoder.decode(b"", final=True))
+            self._emit(decoder.decode(b"", final=True))
 
-    def _say(self, text: str) -> None:
+    def _emit(self, text: str) -> None:
         if not text or self._left <= 0:
             return
         self._use.stream(text[: self._left])
@@ -353,22 +363,22 @@ class _Live:
 # -- where a large result is kept -------------------------------------------------------------------------------------
 
 
-def _safe(use: ToolUse) -> str:
+def _format_call_id(use: ToolUse) -> str:
     """The id of a call as a name of a file."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", use.call.id)[:80] or "call"
 
 
-def _own(use: ToolUse) -> str:
+def _hash_call(use: ToolUse) -> str:
     """What tells this call from others with the same id: of an earlier step, or of another thread."""
     return digest(use.key.encode())[:8]
 
 
-async def _free(backend: Backend, use: ToolUse) -> str:
-    path = f"{RESULTS}/{_safe(use)}.txt"
+async def _find_free_path(backend: Backend, use: ToolUse) -> str:
+    path = f"{RESULTS}/{_format_call_id(use)}.txt"
     try:
         await backend.stat(path)
     except BackendError as error:
         if error.code == "not_found":
             return path
         raise
-    return f"{RESULTS}/{_safe(use)}-{_own(use)}.txt"
+    return f"{RESULTS}/{_format_call_id(use)}-{_hash_call(use)}.txt"

@@ -25,16 +25,16 @@ _PROTECTED = Protected(PROTECTED)
 
 
 @dataclass(slots=True)
-class Place:
+class TrackedWorkspace:
     """A backend, and the thread that knows what was written there."""
 
     backend: Backend
     thread: Thread
     in_thread: bool = False  # the files are the thread's own
-    tracks: bool = True
-    logged: int = -1  # bytes of files in the thread's log, once they are counted
+    is_tracking: bool = True
+    logged_bytes: int = -1  # bytes of files in the thread's log, once they are counted
 
-    def key(self, path: str) -> str:
+    def normalize_path(self, path: str) -> str:
         """A path as it is seen from the workspace; `..` may lead over a link, so it stays."""
         above = f"{self.backend.workdir}/"
         inside = path.removeprefix(above).lstrip("/") if path.startswith(above) else path
@@ -42,26 +42,30 @@ class Place:
 
     def track(self, path: str, size: int, content: Any) -> None:
         """Keep what was written with the thread: a text, what `Content` has of other bytes, or None for the size."""
-        key = self.key(path)
-        if not self.tracks or self.in_thread or _PROTECTED.covers(key.split("/")):
+        key = self.normalize_path(path)
+        if not self.is_tracking or self.in_thread or _PROTECTED.covers(key.split("/")):
             return
-        if self.logged < 0:
-            self.logged = sum(map(_logged, self.thread.entries))
+        if self.logged_bytes < 0:
+            self.logged_bytes = sum(map(_count_logged_bytes, self.thread.entries))
         fits = (
-            content is not None and size <= constants.STATE_FILE_BYTES and self.logged + size <= constants.STATE_BYTES
+            content is not None
+            and size <= constants.STATE_FILE_BYTES
+            and self.logged_bytes + size <= constants.STATE_BYTES
         )
         now = content if fits else {"size": size}
         files = InThread(self.thread)
         if files.get(key) != now:
             files[key] = now
-            self.logged += size if fits else 0
+            self.logged_bytes += size if fits else 0
 
     async def track_edited(self, path: str, size: int, **options: Any) -> None:
         """Keep a file of that size as it is now; `options` are those of the backend's `read`."""
-        if self.tracks and not self.in_thread:
-            self.track(path, size, await self._content(path, options) if size <= constants.STATE_FILE_BYTES else None)
+        if self.is_tracking and not self.in_thread:
+            self.track(
+                path, size, await self._read_content(path, options) if size <= constants.STATE_FILE_BYTES else None
+            )
 
-    async def _content(self, path: str, options: Mapping[str, Any]) -> Any:
+    async def _read_content(self, path: str, options: Mapping[str, Any]) -> Any:
         try:
             read = await self.backend.read(path, **options)
         except BackendError:  # it is gone already, and that is no failure of the edit
@@ -69,7 +73,7 @@ class Place:
         return read["content"] if read["encoding"] == "utf-8" else {"content": read["content"], "encoding": "base64"}
 
 
-def _logged(entry: Entry) -> int:
+def _count_logged_bytes(entry: Entry) -> int:
     """How many bytes of a file an entry has."""
     if entry.kind != "value" or entry.data["key"] != InThread.KEY or "item" not in entry.data:
         return 0

@@ -17,7 +17,7 @@ from time import monotonic
 from typing import Any
 
 from wick import constants
-from wick.capabilities.mcp.config import Server
+from wick.capabilities.mcp.config import McpServer
 
 # Turns into the server, which the kernel kills when this program dies, however it dies.
 _SHIM = """\
@@ -27,37 +27,37 @@ if os.getppid() == int(sys.argv[1]): os.execv(sys.argv[2], sys.argv[3:])
 """
 
 
-class Life:
+class McpServerStatus:
     """Whether a program has gone, why as far as we know, and the last of what it wrote to its errors."""
 
     def __init__(self) -> None:
-        self.data, self.why, self.gone = b"", "", asyncio.Event()
+        self.data, self.reason, self.exited = b"", "", asyncio.Event()
 
     @property
-    def text(self) -> str:
+    def stderr_text(self) -> str:
         return self.data.decode("utf-8", "replace")
 
-    async def read(self, stream: asyncio.StreamReader) -> None:
+    async def read_stderr(self, stream: asyncio.StreamReader) -> None:
         while chunk := await stream.read(4_096):
             self.data = (self.data + chunk)[-constants.MCP_STDERR_BYTES :]
 
 
-def load() -> None:
+def load_mcp() -> None:
     """Load the `mcp` package."""
     import mcp.client.streamable_http  # noqa: F401
 
 
 @asynccontextmanager
-async def client(server: Server, life: Life, hear: Any) -> AsyncIterator[Any]:
+async def open_client(server: McpServer, life: McpServerStatus, hear: Any) -> AsyncIterator[Any]:
     """A client of the `mcp` package that is connected to a server."""
     from mcp import Client
     from mcp.client.streamable_http import streamable_http_client
 
     if not server.url:
-        async with Client(_program(server, life), cache=None, message_handler=hear) as connected:
+        async with Client(_run_program(server, life), cache=None, message_handler=hear) as connected:
             yield _without_output_schemas(connected)
         return
-    async with _http(server) as http:
+    async with _build_http_client(server) as http:
         stream = streamable_http_client(server.url, http_client=http, max_sse_event_size=constants.MCP_MESSAGE_BYTES)
         async with Client(stream, cache=None, message_handler=hear) as connected:
             yield _without_output_schemas(connected)
@@ -77,7 +77,7 @@ def _without_output_schemas(client: Any) -> Any:
     return client
 
 
-def _http(server: Server) -> Any:
+def _build_http_client(server: McpServer) -> Any:
     """A client that reads no answer which is too long; of streams, the package limits each event by itself."""
     import httpx2
 
@@ -89,7 +89,7 @@ def _http(server: Server) -> Any:
             async for chunk in self.stream:
                 self.room -= len(chunk)
                 if self.room < 0:
-                    raise httpx2.ReadError(_too_long())
+                    raise httpx2.ReadError(_format_too_long())
                 yield chunk
 
         async def aclose(self) -> None:
@@ -108,28 +108,28 @@ def _http(server: Server) -> Any:
     )
 
 
-def _too_long() -> str:
+def _format_too_long() -> str:
     return f"it sent a message of more than {constants.MCP_MESSAGE_BYTES:,} bytes"
 
 
 @asynccontextmanager
-async def _program(server: Server, life: Life) -> AsyncIterator[Any]:
+async def _run_program(server: McpServer, life: McpServerStatus) -> AsyncIterator[Any]:
     """A server as a program of ours: a line is a message."""
     import anyio
 
-    process = await _start(server)
+    process = await _start_process(server)
     inward, read = anyio.create_memory_object_stream[Any](0)
     write, outward = anyio.create_memory_object_stream[Any](0)
     assert process.stdin and process.stdout and process.stderr
     tasks = [
-        asyncio.create_task(_receive(process.stdout, inward, life), name=f"reading from {server.name}"),
-        asyncio.create_task(_send(process.stdin, outward), name=f"writing to {server.name}"),
-        asyncio.create_task(life.read(process.stderr), name=f"errors of {server.name}"),
+        asyncio.create_task(_read_messages(process.stdout, inward, life), name=f"reading from {server.name}"),
+        asyncio.create_task(_write_messages(process.stdin, outward), name=f"writing to {server.name}"),
+        asyncio.create_task(life.read_stderr(process.stderr), name=f"errors of {server.name}"),
     ]
     try:
         yield read, write
     finally:
-        await _stop(process)
+        await _stop_process(process)
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks, timeout=1)
@@ -137,17 +137,17 @@ async def _program(server: Server, life: Life) -> AsyncIterator[Any]:
             stream.close()
 
 
-async def _start(server: Server) -> asyncio.subprocess.Process:
+async def _start_process(server: McpServer) -> asyncio.subprocess.Process:
     from mcp.client.stdio import get_default_environment
 
     env, pipe = get_default_environment() | dict(server.env), asyncio.subprocess.PIPE
     return await asyncio.create_subprocess_exec(
-        *_line(server, env.get("PATH")), stdin=pipe, stdout=pipe, stderr=pipe, env=env, cwd=server.cwd,
+        *_build_command(server, env.get("PATH")), stdin=pipe, stdout=pipe, stderr=pipe, env=env, cwd=server.cwd,
         limit=constants.MCP_MESSAGE_BYTES, start_new_session=True,
     )  # fmt: skip
 
 
-def _line(server: Server, path: str | None) -> list[str]:
+def _build_command(server: McpServer, path: str | None) -> list[str]:
     """The command line of a server; a program with a path of its own is looked for where it will run."""
     named = os.path.join(server.cwd or "", server.command) if os.sep in server.command else server.command
     found = shutil.which(named, path=path)
@@ -159,7 +159,7 @@ def _line(server: Server, path: str | None) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", _SHIM, str(os.getpid()), program, server.command, *server.args]
 
 
-async def _receive(stdout: asyncio.StreamReader, inward: Any, life: Life) -> None:
+async def _read_messages(stdout: asyncio.StreamReader, inward: Any, life: McpServerStatus) -> None:
     import anyio
     from mcp.shared.message import SessionMessage
     from mcp_types import jsonrpc_message_adapter
@@ -172,38 +172,38 @@ async def _receive(stdout: asyncio.StreamReader, inward: Any, life: Life) -> Non
                 message = error
             await inward.send(message)
     except ValueError:
-        life.why = _too_long()
+        life.reason = _format_too_long()
     except (anyio.BrokenResourceError, anyio.ClosedResourceError):
         """Nobody reads any more."""
     finally:
-        life.gone.set()
+        life.exited.set()
         inward.close()
 
 
-async def _send(stdin: asyncio.StreamWriter, outward: Any) -> None:
+async def _write_messages(stdin: asyncio.StreamWriter, outward: Any) -> None:
     with suppress(OSError):  # the reader notices that the program has gone
         async for message in outward:
             stdin.write(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
             await stdin.drain()
 
 
-async def _stop(process: asyncio.subprocess.Process) -> None:
+async def _stop_process(process: asyncio.subprocess.Process) -> None:
     """Let a program end by itself, tell it to, make it end; and then what it has started."""
     assert process.stdin
     with suppress(OSError):
         process.stdin.close()
     for how in (signal.SIGTERM, signal.SIGKILL):
-        if await _exited(process):
+        if await _wait_exited(process):
             break
-        _signal(process, how)
-    await _exited(process)
-    _signal(process, signal.SIGKILL)
+        _signal_group(process, how)
+    await _wait_exited(process)
+    _signal_group(process, signal.SIGKILL)
     transport: Any = getattr(process, "_transport", None)
     if transport is not None:  # else it warns where something that got away holds a pipe
         transport.close()
 
 
-async def _exited(process: asyncio.subprocess.Process) -> bool:
+async def _wait_exited(process: asyncio.subprocess.Process) -> bool:
     """Whether it ends in time. `process.wait()` would wait for everybody who has its pipes, too."""
     until = monotonic() + constants.MCP_CLOSE_SECONDS
     while process.returncode is None and monotonic() < until:  # noqa: ASYNC110 - nobody tells
@@ -211,6 +211,6 @@ async def _exited(process: asyncio.subprocess.Process) -> bool:
     return process.returncode is not None
 
 
-def _signal(process: asyncio.subprocess.Process, how: signal.Signals) -> None:
+def _signal_group(process: asyncio.subprocess.Process, how: signal.Signals) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, how)

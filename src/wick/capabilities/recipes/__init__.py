@@ -12,7 +12,7 @@ from typing import Any
 from wick._internal.frozen import thaw
 from wick._internal.worker_threads import in_thread
 from wick.capabilities._child_agents.runs import OWN_ANSWER
-from wick.capabilities.recipes.files import EVENTS, Recipe, Watcher, find
+from wick.capabilities.recipes.files import EVENTS, Recipe, RecipeHook, find_recipe
 from wick.capability import Capability
 from wick.decisions import Block, Continue, Decision
 from wick.errors import ConfigError, HookError
@@ -47,7 +47,7 @@ class Recipes(Capability):
         self.dirs = tuple(Path(folder).expanduser().absolute() for folder in given)
         self.handlers = {"swap_context": SwapContext(), **(handlers or {})}
         for name, handler in self.handlers.items():
-            if not any(_function(handler, event) for event in EVENTS):
+            if not any(_find_function(handler, event) for event in EVENTS):
                 raise ConfigError(f"Recipes: the handler {name!r} has no method for any of {', '.join(EVENTS)}")
 
     # -- the text --
@@ -60,17 +60,17 @@ class Recipes(Capability):
             raise ConfigError(f"run {run.id} was begun with the recipe {kept!r}; take it up without recipe=")
         name = kept if run.resumed else run.recipe
         if name:
-            await self._begin(run, name)
+            await self._start_recipe(run, name)
         if name != kept and not run.thread.busy:
             run.thread.values[KEY] = name
 
-    async def _begin(self, run: Run, name: str) -> None:
-        recipe = await in_thread(lambda: find(name, self.dirs), "recipe")
+    async def _start_recipe(self, run: Run, name: str) -> None:
+        recipe = await in_thread(lambda: find_recipe(name, self.dirs), "recipe")
         for event, watcher in recipe.hooks.items():
-            self._handler(recipe, event, watcher)
+            self._check_handler(recipe, event, watcher)
         run.scratch[self], run.scratch[kodelet.RECIPE] = recipe, name
         if run.input or not run.resumed:  # one that is taken up has heard it, unless it never began
-            run.input = _filled(recipe, run.input)
+            run.input = _fill_input(recipe, run.input)
 
     # -- what was swapped --
 
@@ -78,26 +78,26 @@ class Recipes(Capability):
     def shorten(self, call: ModelCall) -> None:
         """The model reads a summary in the place of what it stands for."""
         if not call.purpose and call.run.thread.compacted is not None:
-            call.messages = _shortened(call.run.thread, call.messages)
+            call.messages = _insert_summary(call.run.thread, call.messages)
 
     # -- the tools --
 
     @before(ModelCall, priority=LAST_IN, inherit=True)
     def offer_allowed(self, call: ModelCall) -> None:
         """Offer the model only the tools that the recipe allows, whoever added them."""
-        if (allowed := self._allowed(call)) is not None:
-            call.tools = [tool for tool in call.tools if _may_use(tool, allowed)]
+        if (allowed := self._find_allowed_tools(call)) is not None:
+            call.tools = [tool for tool in call.tools if _is_allowed(tool, allowed)]
 
     @guard(ToolUse)
     def use_allowed(self, use: ToolUse) -> Block | None:
         """Refuse a tool that the recipe does not allow; children are under the recipe of the run at the top."""
-        allowed = self._allowed(use)
-        if allowed is None or (use.tool is not None and _may_use(use.tool, allowed)):
+        allowed = self._find_allowed_tools(use)
+        if allowed is None or (use.tool is not None and _is_allowed(use.tool, allowed)):
             return None
         names = ", ".join(sorted(allowed)) or "none"
         return Block(f"the recipe {use.run.root.scratch[self].name!r} allows no {use.call.name}; its tools are {names}")
 
-    def _allowed(self, op: Operation[Any]) -> frozenset[str] | None:
+    def _find_allowed_tools(self, op: Operation[Any]) -> frozenset[str] | None:
         recipe = op.run.root.scratch.get(self)
         return None if recipe is None or recipe.tools is None else frozenset(recipe.tools)
 
@@ -105,9 +105,9 @@ class Recipes(Capability):
 
     @before(Run, priority=LAST_IN)
     async def user_message_send(self, run: Run) -> Block | None:
-        if self._watcher(run, "user_message_send") is None:
+        if self._find_hook(run, "user_message_send") is None:
             return None
-        screen(run, self, self.name, lambda message: self._welcomes(run, message))
+        screen(run, self, self.name, lambda message: self._screen_message(run, message))
         verdict = await self._decide(run, "user_message_send")
         if verdict is None:
             remember(run, self)
@@ -116,21 +116,21 @@ class Recipes(Capability):
     @guard(Run)
     async def user_message_send_again(self, run: Run) -> Block | None:
         """What was changed since it was looked at is looked at again."""
-        if self._watcher(run, "user_message_send") is None or agreed(run, self):
+        if self._find_hook(run, "user_message_send") is None or agreed(run, self):
             return None
         return await self._decide(run, "user_message_send")
 
     @before(ToolUse, priority=LAST_IN, inherit=True)
     async def before_tool_call(self, use: ToolUse) -> Block | None:
         verdict = await self._decide(use, "before_tool_call")
-        if verdict is None and self._watcher(use, "before_tool_call") is not None:
+        if verdict is None and self._find_hook(use, "before_tool_call") is not None:
             remember(use, self)
         return verdict
 
     @guard(ToolUse)
     async def before_tool_call_again(self, use: ToolUse) -> Block | None:
         """A verdict holds for the call that it was about; if that was changed since, the handler looks again."""
-        if self._watcher(use, "before_tool_call") is None or agreed(use, self):
+        if self._find_hook(use, "before_tool_call") is None or agreed(use, self):
             return None
         copy = use.fork()
         verdict = await self._decide(copy, "before_tool_call")
@@ -140,18 +140,18 @@ class Recipes(Capability):
 
     @after(ToolUse, priority=LAST_OUT, inherit=True, on_error="log")
     async def after_tool_call(self, use: ToolUse) -> None:
-        await self._tell(use, "after_tool_call")
+        await self._call_handler(use, "after_tool_call")
 
     @after(Step, priority=LAST_OUT, on_error="log")
     async def turn_end(self, step: Step) -> None:
-        await self._tell(step, "turn_end")
+        await self._call_handler(step, "turn_end")
 
     @after(Step, priority=LAST_OUT + 1, on_error="log")
     async def agent_stop(self, step: Step) -> Continue | None:
-        verdict = await self._tell(step, "agent_stop")
+        verdict = await self._call_handler(step, "agent_stop")
         return verdict if isinstance(verdict, Continue) else None
 
-    async def _welcomes(self, run: Run, message: Message) -> Block | None:
+    async def _screen_message(self, run: Run, message: Message) -> Block | None:
         """What is said while a run goes on is looked at as its input was."""
         return await self._decide(run.fork(input=[message]), "user_message_send")
 
@@ -160,48 +160,48 @@ class Recipes(Capability):
     async def _decide(self, op: Operation[Any], event: str) -> Block | None:
         """What a handler says that decides; one that fails has not agreed."""
         try:
-            verdict = await self._tell(op, event)
+            verdict = await self._call_handler(op, event)
         except Exception as error:
             return Block(f"a handler of the recipe failed, so it has not agreed: {type(error).__name__}: {error}")
         return verdict if isinstance(verdict, Block) else None
 
-    async def _tell(self, op: Operation[Any], event: str) -> Decision | None:
+    async def _call_handler(self, op: Operation[Any], event: str) -> Decision | None:
         """Tell a handler of an event, and do what it answers."""
-        watcher, language = self._watcher(op, event), kodelet.Event(event)
+        watcher, language = self._find_hook(op, event), kodelet.Event(event)
         if watcher is None or not language.concerns(op):
             return None
-        answer = self._function_of(watcher.handler, event)(language.tell(op, str(Path.cwd())), op.run)
+        answer = self._get_function(watcher.handler, event)(language.tell(op, str(Path.cwd())), op.run)
         answer = await answer if isawaitable(answer) else answer
         if answer is not None and not isinstance(answer, Mapping):
             raise HookError(f"the handler {watcher.handler} answers a dict or nothing, not {answer!r}")
         return language.hear(dict(answer or {}), op)
 
-    def _watcher(self, op: Operation[Any], event: str) -> Watcher | None:
+    def _find_hook(self, op: Operation[Any], event: str) -> RecipeHook | None:
         """Which handler the recipe of a run has for an event, on this turn; its tools are watched in children, too."""
         recipe = (op.run.root if isinstance(op, ToolUse) else op.run).scratch.get(self)
         watcher = recipe.hooks.get(event) if recipe is not None else None
-        return None if watcher is None or (watcher.once and self._turn(op) > 1) else watcher
+        return None if watcher is None or (watcher.once and self._count_turn(op) > 1) else watcher
 
-    def _turn(self, op: Operation[Any]) -> int:
+    def _count_turn(self, op: Operation[Any]) -> int:
         """Return the number of the answer of this run that the operation leads to or is, from 1."""
         run, thread = op.run.root, op.run.root.thread
         if thread.open_run is None or thread.open_run["run"] != run.id:
             return 1  # the run has not started
-        turns: _Turns = run.scratch.setdefault(_TURNS, _Turns(thread.output_from))
+        turns: _TurnCounter = run.scratch.setdefault(_TURNS, _TurnCounter(thread.output_from))
         return turns.count(thread.messages) + (0 if isinstance(op, Step) else 1)
 
-    def _handler(self, recipe: Recipe, event: str, watcher: Watcher) -> None:
+    def _check_handler(self, recipe: Recipe, event: str, watcher: RecipeHook) -> None:
         """Refuse a recipe that names a handler that is not there, or is not for this event."""
         name = watcher.handler
         if name not in self.handlers:
             close = get_close_matches(name, self.handlers, n=1)
             hint = f"did you mean {close[0]}?" if close else f"the handlers are {', '.join(self.handlers)}"
             raise ConfigError(f"the recipe {recipe.name!r} names the handler {name!r}, which is not there; {hint}")
-        if _function(self.handlers[name], event) is None:
+        if _find_function(self.handlers[name], event) is None:
             raise ConfigError(f"the recipe {recipe.name!r} names {name!r} for {event}, which it is not for")
 
-    def _function_of(self, name: str, event: str) -> Callable[..., Any]:
-        found = _function(self.handlers[name], event)
+    def _get_function(self, name: str, event: str) -> Callable[..., Any]:
+        found = _find_function(self.handlers[name], event)
         assert found is not None  # the recipe was refused otherwise
         return found
 
@@ -218,7 +218,7 @@ class SwapContext:
         run.record("swapped", messages=len(thread.messages) - since)
 
 
-def _function(handler: Any, event: str) -> Callable[..., Any] | None:
+def _find_function(handler: Any, event: str) -> Callable[..., Any] | None:
     """What a handler has for an event."""
     if isinstance(handler, Mapping):
         return handler.get(event)
@@ -226,13 +226,13 @@ def _function(handler: Any, event: str) -> Callable[..., Any] | None:
     return method if callable(method) else handler if callable(handler) else None
 
 
-def _may_use(tool: Tool, allowed: frozenset[str]) -> bool:
+def _is_allowed(tool: Tool, allowed: frozenset[str]) -> bool:
     """Return True if a recipe allows a tool; the tool by which an agent gives its answer is always allowed."""
     return tool.kind == OWN_ANSWER or not allowed.isdisjoint(tool.names)
 
 
 @dataclass(slots=True)
-class _Turns:
+class _TurnCounter:
     """The answers of one run, counted as messages are added."""
 
     read: int
@@ -245,17 +245,17 @@ class _Turns:
         return self.answers
 
 
-def _filled(recipe: Recipe, input: Sequence[Message]) -> list[Message]:
+def _fill_input(recipe: Recipe, input: Sequence[Message]) -> list[Message]:
     """The input of a run with its last words put into the recipe's text; pictures and files stay with them."""
     if not input or input[-1].role != "user":
-        return [*input, user(recipe.text(""))]
+        return [*input, user(recipe.render(""))]
     said = input[-1]
-    text = recipe.text(said.text)
+    text = recipe.render(said.text)
     media = () if isinstance(said.content, str) else tuple(p for p in said.content if not isinstance(p, TextPart))
     return [*input[:-1], replace(said, content=(TextPart(text), *media) if media else text)]
 
 
-def _shortened(thread: Thread, messages: list[Message]) -> list[Message]:
+def _insert_summary(thread: Thread, messages: list[Message]) -> list[Message]:
     """The messages with the thread's summary in the place of what it stands for; as they are, if they are others."""
     if thread.compacted is None:
         return messages
