@@ -1,4 +1,4 @@
-"""What a span says of an operation: the same for OpenTelemetry and for what is recorded with a thread.
+"""Names and attributes of spans, shared by `Tracing` and `Recorder`.
 
 run                 invoke_agent
 └─ step
@@ -28,7 +28,7 @@ Attributes = dict[str, Any]
 
 
 def describe_start(op: Operation[Any]) -> tuple[str, Attributes]:
-    """The name of an operation's span, and what is known when it begins."""
+    """Return the span name and the attributes known at the start of an operation."""
     name, operation = _NAMES[op.name]
     known = {"gen_ai.conversation.id": op.run.thread.id, "run_id": op.run.id}
     known |= {"gen_ai.operation.name": operation} if operation else {}
@@ -38,7 +38,7 @@ def describe_start(op: Operation[Any]) -> tuple[str, Attributes]:
 
 
 def describe_attempts(op: Operation[Any]) -> Attributes:
-    """What is known when it has ended, with or without a result."""
+    """Return the attributes known at the end of an operation, with or without a result."""
     if not isinstance(op, ModelCall):
         return {}
     model, messages = op.final("model"), op.final("messages")
@@ -48,7 +48,7 @@ def describe_attempts(op: Operation[Any]) -> Attributes:
 
 
 def describe_result(op: Operation[Any], result: Any) -> Attributes:
-    """What is known of its result."""
+    """Return the attributes of the result."""
     if isinstance(result, Result):
         return {"outcome": result.outcome, "reason": result.reason, **_describe_usage(result.usage)}
     if isinstance(op, ModelCall):
@@ -60,13 +60,13 @@ def describe_result(op: Operation[Any], result: Any) -> Attributes:
 
 
 def list_record_events(run: Run) -> Iterator[tuple[str, Attributes]]:
-    """What was recorded with `run.record`, as events."""
+    """Yield the records of `run.record` as span events."""
     for name, data in run.progress.records:
         yield name, {key: to_attribute(value) for key, value in data.items()}
 
 
 def to_attribute(value: Any) -> str | bool | int | float:
-    """A value as an attribute; what is none is shown in short."""
+    """Return the value as an attribute; types without an equivalent become a short repr."""
     return value if isinstance(value, str | bool | int | float) else repr(value)[:PREVIEW_CHARS]
 
 

@@ -1,4 +1,4 @@
-"""Let the model ask the user: yes or no, one of several, some of several, or a text."""
+"""A tool that lets the model ask the user: to confirm, to select one or several options, or for text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ YES, NO = ("y", "yes", "true"), ("n", "no", "false")
 
 @dataclass(frozen=True, slots=True)
 class Inquiry:
-    """What the user is asked. `problem` says why the last answer could not be used, if there was one."""
+    """A question to the user. `problem` explains why the previous answer was invalid."""
 
     kind: Kind
     question: str
@@ -38,7 +38,7 @@ class Inquiry:
     problem: str = ""
 
     def read(self, answer: Any) -> AnswerValue:
-        """An answer as it counts; a ValueError says in a sentence what it should have been."""
+        """Return the parsed answer; raise a ValueError that describes the expected form."""
         if answer is None or answer == "":
             answer = self.default
         return _PARSERS[self.kind](self, answer)
@@ -78,15 +78,15 @@ _PARSERS: dict[Kind, Callable[[Inquiry, Any], AnswerValue]] = {
 }
 
 Interactor = Callable[[Inquiry], Awaitable[Any]]
-"""Whoever puts a question to a user, and gives back True or False, an option, a list of options, or a text."""
+"""An async function that asks the user and returns a bool, an option, a list of options, or a text."""
 
 
 class AskUser(Capability):
-    """Gives the model the tool `ask_user`, by which it asks the user of the run at the top.
+    """Adds the tool `ask_user`, which asks the user of the root run.
 
-    An `interactor` puts the question at once: `Terminal()`, or an async function of yours. Without one, it goes the way
-    of every other question: to the agent's `ask=`, or into the log, where the run pauses until somebody answers, from
-    any program. After `seconds` a question has lapsed.
+    An `interactor` asks immediately: `Terminal()`, or your own async function. Without one, the question goes to the
+    agent's `ask=`, or into the log. There the run pauses until the question is answered, from any program. A question
+    expires after `seconds`.
     """
 
     def __init__(self, interactor: Interactor | None = None, *, seconds: float = constants.ASK_SECONDS) -> None:
@@ -110,13 +110,13 @@ class AskUser(Capability):
             Inquiry(kind, question.strip(), tuple(options or ()), None if default == "" else default)
         )
         for number in range(constants.ASK_TRIES):
-            said = await (
+            answer = await (
                 self._call_interactor(inquiry) if self.interactor else self._ask_through_run(use, inquiry, number)
             )
-            if isinstance(said, Block):
-                return {"answer": False if kind == "confirm" else None, "reason": said.reason}
+            if isinstance(answer, Block):
+                return {"answer": False if kind == "confirm" else None, "reason": answer.reason}
             try:
-                return {"answer": inquiry.read(said)}
+                return {"answer": inquiry.read(answer)}
             except ValueError as problem:
                 inquiry = replace(inquiry, problem=str(problem))
         raise ToolError(f"the user gave no answer that can be used: {inquiry.problem}")
@@ -131,7 +131,7 @@ class AskUser(Capability):
             raise ToolError(f"the user could not be asked: {error}") from None
 
     async def _ask_through_run(self, use: ToolUse, inquiry: Inquiry, number: int) -> Any:
-        """Put the question the way of every question; a second try is another question."""
+        """Ask through the agent's `ask=` or the log. Each retry is a new question with its own hash."""
         root = use.run.root
         if root.asker is None and root.thread.keeper is None:
             raise ToolError("nobody is there to be asked; decide by yourself, and say so in your answer")
@@ -141,8 +141,8 @@ class AskUser(Capability):
         about["expires"] = time() + self.seconds
         answer = await ask_user(use.run, Question(words, new_id(), hash, about, use))
         if isinstance(answer, Allow):
-            said = {} if answer.args is None else answer.args
-            return said.get("answer", True if inquiry.kind == "confirm" else None)
+            changed = {} if answer.args is None else answer.args
+            return changed.get("answer", True if inquiry.kind == "confirm" else None)
         logged = root.thread.answers.get(hash)
         if logged is not None and logged.get("lapsed"):
             raise ToolError(answer.reason)
@@ -150,7 +150,7 @@ class AskUser(Capability):
 
 
 class Terminal:
-    """Puts questions to who sits at the terminal, one at a time."""
+    """An interactor that asks at the terminal, one question at a time."""
 
     def __init__(self, input: TextIO | None = None, output: TextIO | None = None) -> None:
         self._input, self._output, self._one_by_one = input, output, Lock()
@@ -160,7 +160,7 @@ class Terminal:
         try:
             return await in_thread(lambda: self._ask(inquiry, gone), "the terminal")
         except CancelledError:
-            gone.set()  # if it still waits for its turn, it is not put any more
+            gone.set()  # drop the question if it is still queued
             raise
 
     def _ask(self, inquiry: Inquiry, gone: Event) -> Any:
@@ -177,7 +177,7 @@ class Terminal:
 
 
 def format_inquiry(inquiry: Inquiry) -> str:
-    """A question as it stands in a terminal; what a model wrote cannot move the cursor."""
+    """Return the terminal form of a question, without control characters that could move the cursor."""
     lines = [inquiry.problem, inquiry.question, *(f"  {n}) {option}" for n, option in enumerate(inquiry.options, 1))]
     hint = {
         "confirm": "yes or no",
@@ -198,7 +198,7 @@ def _format_default(default: AnswerValue) -> str:
 
 
 def parse_line(inquiry: Inquiry, line: str) -> Any:
-    """What somebody typed: numbers stand for options."""
+    """Return the answer in a typed line. Numbers select options."""
     if not line:
         return None
     if inquiry.kind == "select":
@@ -215,7 +215,7 @@ def _pick_option(options: Sequence[str], word: str) -> str:
 
 
 def _check_inquiry(inquiry: Inquiry) -> Inquiry:
-    """Refuse what no user should have to read."""
+    """Return the question; raise a ToolError if it is too long, or its options or default are invalid."""
     options, most = inquiry.options, constants.ASK_OPTION_CHARS
     if not inquiry.question or len(inquiry.question) > constants.ASK_QUESTION_CHARS:
         raise ToolError(f"a question is a text of up to {constants.ASK_QUESTION_CHARS:,} characters")

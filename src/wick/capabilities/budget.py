@@ -1,4 +1,4 @@
-"""Keep several runs within one sum: what a question may take is set aside before it is put."""
+"""A token and dollar budget shared by several runs. The cost of a model call is reserved before it is sent."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from wick.prices import Charge, price
 from wick.protocols import Usage
 from wick.tools import Tool
 
-RESERVE_TOKENS = 4_096  # set aside for an answer whose length nobody limits
-INNERMOST = -100.0  # inside of Retry and Fallback, so that something is set aside for every attempt
+RESERVE_TOKENS = 4_096  # reserved for a reply without a `max_tokens` limit
+INNERMOST = -100.0  # inside Retry and Fallback, so that each attempt gets its own reservation
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +42,10 @@ NOTHING = Amount()
 
 
 class Budget(Capability):
-    """Tokens and dollars that all runs of all agents with this object may take together, their children included.
+    """A limit on tokens and dollars, shared by all runs of all agents with this object and by their children.
 
-    Before each question to a model, what it may take is set aside: the estimated input, and the settings' `max_tokens`
-    or `reserve` for the answer. If that does not fit, the run stops. Afterwards what it really took counts.
+    Each model call reserves its estimated input, plus `max_tokens` from the settings or `reserve` for the reply. If the
+    reservation does not fit, the run stops. After the call, the reported usage replaces the reservation.
     """
 
     def __init__(
@@ -70,12 +70,12 @@ class Budget(Capability):
 
     @property
     def spent(self) -> Amount:
-        """What was taken so far."""
+        """Return the amount spent so far."""
         return self._ledger.read_totals()[0]
 
     @property
     def reserved(self) -> Amount:
-        """What is set aside for questions that are under way."""
+        """Return the amount reserved for model calls in progress."""
         return self._ledger.read_totals()[1]
 
     @before(ModelCall, priority=INNERMOST, inherit=True)
@@ -95,25 +95,25 @@ class Budget(Capability):
 
 @dataclass(eq=False, slots=True)
 class _Reservation:
-    """What is set aside for one attempt at a question."""
+    """The amount reserved for one attempt at a model call."""
 
     call: ModelCall
     amount: Amount
-    usage_before: Usage  # what the call's trail told of when it was set aside
+    usage_before: Usage  # the usage of the call's trail at the time of the reservation
     task: asyncio.Task[Any] | None = field(default_factory=asyncio.current_task)
 
     def is_abandoned(self, now: ModelCall | None) -> bool:
-        """Whether it was cancelled or put aside: then no `after` has settled it, and none will."""
+        """Return True if the attempt was cancelled or replaced, so that no `after` hook will settle it."""
         again = now is not None and now.trail is self.call.trail and self.task is asyncio.current_task()
         return again or self.call.run.progress.over or (self.task is not None and self.task.done())
 
     @property
     def was_sent(self) -> bool:
-        """Whether the model was asked at all: whoever asks it leaves a usage of its own in the trail."""
+        """Return True if the request was sent: each request leaves its own usage object in the trail."""
         return self.call.trail.usage is not self.usage_before
 
     def compute_amount(self, charge: Charge, dollars: bool) -> Amount:
-        """What an attempt took; what was set aside for it, where nobody can say."""
+        """Return the amount charged for an attempt; the reserved amount if the usage or price is unknown."""
         if not charge.usage.total_tokens:
             return self.amount
         cost = charge.price if dollars else Decimal(0)
@@ -122,7 +122,7 @@ class _Reservation:
 
 @dataclass(eq=False, slots=True)
 class _Ledger:
-    """What was spent and what is set aside. Agents in several threads may share one."""
+    """The spent and reserved totals. The lock allows agents in several threads to share one."""
 
     tokens: int | None
     dollars: Decimal | None
@@ -137,9 +137,9 @@ class _Ledger:
             return self.spent, self.reserved_total
 
     def reserve(self, call: ModelCall, amount: Amount) -> str:
-        """Set an amount aside; or say why it does not fit."""
+        """Reserve an amount; return why it does not fit, or ""."""
         with self.lock:
-            if call in self.reservations:  # an agent and the one above it have the same budget
+            if call in self.reservations:  # an agent and its parent share this budget
                 return ""
             self._settle_abandoned(call)
             if refusal := self._explain_refusal(amount):
@@ -149,18 +149,18 @@ class _Ledger:
             return ""
 
     def settle(self, call: ModelCall) -> None:
-        """Count what an attempt took that came to a reply or an error."""
+        """Charge an attempt that ended with a reply or an error."""
         with self.lock:
             if call in self.reservations:
                 self._settle(self.reservations[call])
 
     def _settle_abandoned(self, now: ModelCall | None = None) -> None:
-        """Settle what was cancelled: nobody knows what it took, so what was set aside counts if it was asked at all."""
+        """Settle cancelled attempts. Their usage is unknown, so a request that was sent is charged its reservation."""
         for hold in [hold for hold in self.reservations.values() if hold.is_abandoned(now)]:
             self._settle(hold, hold.amount if hold.was_sent else NOTHING)
 
     def _settle(self, hold: _Reservation, unsaid: Amount = NOTHING) -> None:
-        counted = hold.call.notes.setdefault("budgets", {})  # attempts side by side share their call's charges
+        counted = hold.call.notes.setdefault("budgets", {})  # concurrent attempts share the charges of their call
         new = hold.call.charges[counted.get(self, 0) :]
         counted[self] = counted.get(self, 0) + len(new)
         took = sum((hold.compute_amount(charge, self.dollars is not None) for charge in new), NOTHING)
@@ -183,9 +183,9 @@ _REFUSAL = "the next question may take {}; of {}, {} are spent and {} set aside"
 
 
 def _estimate_tokens(call: ModelCall) -> int:
-    """About how many tokens the question itself has."""
-    said = sum(message.tokens for message in call.messages)
-    return said + len(call.system) // CHARS_PER_TOKEN + sum(map(_count_schema_tokens, call.tools))
+    """Return the estimated input tokens of a model call."""
+    content = sum(message.tokens for message in call.messages)
+    return content + len(call.system) // CHARS_PER_TOKEN + sum(map(_count_schema_tokens, call.tools))
 
 
 @lru_cache(maxsize=1_024)

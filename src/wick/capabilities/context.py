@@ -1,4 +1,4 @@
-"""Tell the model something in front of every conversation, without making it part of the conversation."""
+"""Context that precedes the history in each request and is not stored in the thread."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from wick.protocols import Backend
 
 
 class Context(Capability):
-    """Puts texts and files in front of the history as a message, in each request and not in the thread.
+    """Inserts texts and files as a message before the history of each request; the thread does not store it.
 
-    `files` are read when a run begins: on this machine, or in `backend`. One that is missing or cannot be read is
-    said to be so in a sentence.
+    `files` are read when a run starts: on this machine, or in `backend`. For a file that is missing or unreadable the
+    message states the reason.
     """
 
     def __init__(
@@ -43,11 +43,11 @@ class Context(Capability):
 
     @before(ModelCall)
     def tell(self, call: ModelCall) -> None:
-        told = call.run.scratch.get(self)
-        if told is None or call.purpose:
+        message = call.run.scratch.get(self)
+        if message is None or call.purpose:
             return
-        front = next((n for n, message in enumerate(call.messages) if message.role != "system"), len(call.messages))
-        call.messages.insert(front, told)
+        front = next((n for n, other in enumerate(call.messages) if other.role != "system"), len(call.messages))
+        call.messages.insert(front, message)
 
     def _build_message(self, found: Iterable[tuple[str, str]]) -> Message:
         parts = [defused("file", text) for text in self.texts]
@@ -56,13 +56,13 @@ class Context(Capability):
         return Message("user", fenced("context", "\n\n".join(parts)), name=self.name)
 
     async def _read_content(self, path: str) -> tuple[str, str]:
-        """What a file holds, or a sentence that says why it cannot be told."""
+        """Return the content of a file and "", or "" and the reason why it cannot be read."""
         try:
             if self.backend is None:
                 text, cut = await in_thread(lambda: _read_file(path), f"reading {path}")
             else:
                 text, cut = await _fetch_file(self.backend, path)
-        except (BackendError, OSError, ValueError, RuntimeError) as error:  # the last: whose home nobody knows
+        except (BackendError, OSError, ValueError, RuntimeError) as error:  # RuntimeError: `~` of an unknown user
             return "", f"this file could not be read: {getattr(error, 'strerror', None) or error}."
         return text + (f"\n… (the file goes on; these are its first {CONTEXT_FILE_BYTES:,} bytes)" if cut else ""), ""
 
@@ -70,12 +70,14 @@ class Context(Capability):
 async def _fetch_file(backend: Backend, path: str) -> tuple[str, bool]:
     found = await backend.read(path, limit=CONTEXT_FILE_BYTES)
     content = found["content"]
-    data = content.encode() if found["encoding"] == "utf-8" else b64decode(content)  # it may be cut within a character
+    data = (
+        content.encode() if found["encoding"] == "utf-8" else b64decode(content)
+    )  # the limit may cut inside a character
     return _decode_text(data), found["truncated"]
 
 
 def _read_file(path: str) -> tuple[str, bool]:
-    """The beginning of a text file; what is no regular file might never end."""
+    """Return the beginning of a text file. Refuse other file types: a FIFO or device may never end."""
     file = os.open(Path(path).expanduser(), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not S_ISREG(os.fstat(file).st_mode):

@@ -1,4 +1,4 @@
-"""Hooks that are programs: whatever stands in a directory of hooks, or in settings, looks at what an agent does."""
+"""Hook programs: executables in hook directories, and handlers in Claude Code settings."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from wick.hooks import Hook
 from wick.tools import Tool
 
 Brand = Literal["wick", "kodelet"]
-_LAST = ("agent_stop",)  # of what happens at the end of a step, what comes after all else
+_LAST = ("agent_stop",)  # events that run after all others at the end of a step
 
 
 class Executables(Capability):
-    """Has programs in any language watch, change, refuse or continue what the agent does.
+    """Runs hook programs in any language, which observe, change, block or continue operations of the agent.
 
-    `dirs` are directories of programs, trusted by being named. With `folder` those of that folder and of the user are
-    looked through, too; what comes with the folder, and every plugin, runs only when its files are trusted. `fail`
-    says by name what a failing program means: "closed" denies or withholds, "open" lets pass. `settings` is a map of
-    Claude Code's events; with `claude` its settings files are read, too, those of the folder when they are trusted.
+    `dirs` are directories of programs; naming one trusts it. `folder` adds the hook directories of that folder and of
+    the user. Programs of the folder and of plugins run only if their files are trusted. `fail` sets the failure policy
+    by program name: "closed" denies or withholds, "open" allows. `settings` maps Claude Code events to handlers.
+    `claude` also reads its settings files; those of the folder must be trusted.
     """
 
     def __init__(
@@ -67,18 +67,18 @@ class Executables(Capability):
         self._hooks = (*_sort_hooks(self._build_hooks()), *self._settings.hooks())
 
     def _build_hooks(self) -> Iterable[tuple[str, Hook]]:
-        """Every hook with the event that it is for."""
+        """Yield each hook with its event."""
         for found in self._active:
             hooks = self._workers[found.name].hooks() if found.protocol == "lines" else single.hooks(found, self.runner)
             events = {_resolve_point(event): event for event in found.points}
             yield from ((events.get(hook.point, hook.point), hook) for hook in hooks)
 
     def hooks(self) -> list[Hook]:
-        """The hooks that its programs are, each a ring of its own."""
+        """Return the hooks of the programs, each as its own ring."""
         return [*super().hooks(), *self._hooks]
 
     def tools(self) -> list[Tool]:
-        """The tools that its programs bring."""
+        """Return the tools that the programs provide."""
         return [tool for warm in self._workers.values() for tool in warm.tools()]
 
     def programs(self, point: str | None = None) -> list[Found]:
@@ -93,30 +93,30 @@ class Executables(Capability):
         return [found for found in self._active if not wanted.isdisjoint(found.points)]
 
     def program(self, name: str) -> Found | None:
-        """A program by its name, whatever it hooks."""
+        """Return the program of this name, or None."""
         return next((found for found in self.found if found.name == name), None)
 
     def handlers(self, name: str) -> list[Entry]:
-        """The handlers of settings that are called so, or that are for the event of this name."""
+        """Return the settings handlers with this name or for this event."""
         return [entry for entry in self._settings.session.settings.entries if name in (entry.name, entry.event)]
 
     def untrusted(self) -> list[Path]:
-        """The files that came with a folder or a plugin and are not trusted as they are now."""
+        """Return the files of a folder or plugin whose current content is not trusted."""
         files = [*discovery.trustable(self._sources), *sources.trustable(self.runner.cwd)]
         return [path for path in dict.fromkeys(files) if self.trust.standing(path) != "trusted"]
 
     def listed(self) -> list[Listed]:
-        """Every program, at every point it hooks, and those that are broken or not trusted."""
+        """Return a row for each program and hook point, including broken and untrusted programs."""
         rows = [row for ring, found in enumerate(self.found) for row in _list_rows(found, ring)]
         return [*rows, *self._settings.listed(len(self.found))]
 
     def fails_open(self, hook: Hook) -> bool:
-        """Whether a hook is of a program that lets pass what it could not look at."""
+        """Return True if the hook belongs to a program with the failure policy "open"."""
         named = hook.name.rpartition("@")[0]
         return hook.owner is None and any(named in (row.name, row.event) for row in self.listed() if row.fail == "open")
 
     async def close(self) -> None:
-        """Stop the programs that are kept, and tell programs that the conversations have ended."""
+        """Stop worker programs, and send the session end to settings hooks."""
         for warm in self._workers.values():
             await warm.close()
         await self._settings.close()
@@ -133,7 +133,7 @@ def _check_options(timeout: float, fail: Mapping[str, str], brand: str) -> None:
 
 
 def _check_names(fail: Mapping[str, Fail], names: Sequence[str]) -> None:
-    """A choice for a program that is not there would be a choice for nobody."""
+    """Raise a ConfigError if `fail` names an unknown program."""
     for name in fail:
         if name not in names:
             there = f"the programs are {', '.join(names)}" if names else "there is none"
@@ -155,9 +155,9 @@ def _find_synonyms(event: str) -> frozenset[str]:
 
 
 def _sort_hooks(made: Iterable[tuple[str, Hook]]) -> list[Hook]:
-    """Outermost first. What looks at results stands outside, so that it sees a refusal, too.
+    """Return hooks in ring order, outermost first. After-hooks are outside, so that they also see refusals.
 
-    Results pass from the inside out, so of these the last is the outermost: programs are to run in their order.
+    Results pass from the inside out. After-hooks are reversed, so that programs run in their listed order.
     """
     pairs = [*made]
     reviews = [(event, hook) for event, hook in pairs if hook.position == "after"]

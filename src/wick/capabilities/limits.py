@@ -1,4 +1,4 @@
-"""Stop a run that has gone on for too long."""
+"""Limits on steps, tokens, time, cost and tool calls of a run."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ logger = logging.getLogger(__name__)
 
 
 class Limits(Capability):
-    """Steps, tokens, seconds, dollars and tool calls that one run may take. None is no limit.
+    """Limits the steps, tokens, seconds, dollars and tool calls of one run. None means no limit.
 
-    They are checked before each step, `tool_calls` before each use of a tool. A question whose price is not known
-    does not count towards `cost`; that this is so is logged.
+    Limits are checked before each step, `tool_calls` before each tool use. A model call with an unknown price does not
+    count towards `cost`; a warning is logged.
     """
 
     def __init__(
@@ -43,11 +43,11 @@ class Limits(Capability):
 
     @classmethod
     def strict(cls) -> Limits:
-        """20 steps, 32,768 tokens, 300 seconds."""
+        """Return limits of 20 steps, 32,768 tokens and 300 seconds."""
         return cls(20, 32_768, 300)
 
     def hooks(self) -> list[Hook]:
-        """Its hooks; who does not limit tool calls does not look at them."""
+        """Return the hooks, without the one for tool uses if `tool_calls` is not limited."""
         return [hook for hook in super().hooks() if self.tool_calls is not None or hook.operation is not ToolUse]
 
     @before(Run)
@@ -76,16 +76,16 @@ class Limits(Capability):
 
 @dataclass(slots=True)
 class _RunUsage:
-    """What a run has taken so far, as far as the run itself does not know."""
+    """Counters of one run that the run itself does not track."""
 
     started: float
     dollars: Decimal = Decimal(0)
-    priced: int = 0  # of the run's charges
+    priced: int = 0  # number of the run's charges already added
     unpriced: set[str] = field(default_factory=set)  # models whose price is not known
     calls: int | None = None
 
     def add_charges(self, run: Run) -> Decimal:
-        """What the run has cost so far, as far as that is known."""
+        """Add new charges and return the known cost of the run."""
         new = run.charges[self.priced :]
         self.priced += len(new)
         for charge in new:
@@ -102,7 +102,7 @@ class _RunUsage:
             run.record("unknown_price", model=model)
 
     def count_call(self, run: Run) -> int:
-        """How many tools the run has used, this one included; one that was taken up goes on counting."""
+        """Count this tool use and return the total; a resumed run continues its count."""
         if self.calls is None:
             self.calls = len(run.output.tool_messages()) if run.resumed else 0
         self.calls += 1

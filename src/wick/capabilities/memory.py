@@ -1,4 +1,4 @@
-"""What an agent remembers over conversations: files that it reads before each answer, and may edit."""
+"""Memory across conversations: files that are added to each request and that the agent may edit."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ Guidelines for agent memory:
 
 
 class Memory(Capability):
-    """Puts AGENTS.md files into the system prompt of each request, as they are at that moment.
+    """Adds the current content of AGENTS.md files to the system prompt of each request.
 
-    Paths are those of the `backend`, so that the agent can edit them; without one they are files of this machine. A
-    file that is not there is left out; one that cannot be read is too, and the thread has an event that says why. What
-    a file says is text for the model and nothing else.
+    Paths are in the `backend`, so that the agent can edit the files; without a backend, on this machine. Missing files
+    are skipped. Unreadable files are skipped too, and recorded in the thread with the reason. File content is only text
+    for the model.
     """
 
     def __init__(self, paths: str | Sequence[str] = ("AGENTS.md",), backend: Backend | None = None) -> None:
@@ -75,7 +75,7 @@ class Memory(Capability):
 
 @dataclass(slots=True)
 class _MemoryState:
-    """What a run has read already."""
+    """The memory of one run: the current text, and the paths that were skipped."""
 
     content: str = ""
     block: str = ""
@@ -90,11 +90,11 @@ def _check_paths(paths: Any) -> tuple[str, ...]:
 
 
 def _fit_texts(texts: Sequence[str]) -> list[str]:
-    """The texts, cut where there is no more room for all of them."""
-    kept, room = [], MEMORY_BYTES
+    """Return the texts, truncated to `MEMORY_BYTES` in total."""
+    fitted, room = [], MEMORY_BYTES
     for text in texts:
-        kept.append(
+        fitted.append(
             text if len(text) <= room else f"{text[:room]}\n\n... (truncated {len(text) - room} characters) ..."
         )
         room = max(room - len(text), 0)
-    return kept
+    return fitted

@@ -1,4 +1,4 @@
-"""Notes that an agent keeps with a conversation, by key."""
+"""Tools that store JSON values by key with the thread."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ SHOWN_CHARS = 80  # of a value, in the list
 
 
 class Metadata(Capability):
-    """Gives an agent a small memory of its own: JSON values by key, in `thread.values["metadata"]`.
+    """Adds tools that store JSON values by key in `thread.values["metadata"]`.
 
-    At most `keys` of them, each of at most `value_bytes` bytes of JSON, and all of them of `total_bytes`.
+    The limits are `keys` entries, `value_bytes` bytes of JSON per value, and `total_bytes` for all values.
     """
 
     def __init__(

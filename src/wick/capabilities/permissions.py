@@ -1,4 +1,4 @@
-"""Say what an agent may do by itself, what it must ask for, and what it may never do."""
+"""Permission rules for tool uses: allow, ask or deny."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class PermissionVerdict:
-    """What is said about a use of a tool, by which type of rule (or a `grant`, or the `mode`), and by which rule."""
+    """The decision about a tool use. `by` is the type of rule that decided, or `grant`, or `mode`."""
 
     decision: Literal["allow", "ask", "deny"]
     by: Literal["deny", "ask", "allow", "grant", "mode"]
@@ -46,10 +46,10 @@ class PermissionVerdict:
 
 
 class Permissions(Capability):
-    """Decides about every use of a tool: by rules, by what the user has granted, and by a mode for the rest.
+    """Decides about each tool use by rules, then by grants of the user, then by the mode.
 
-    It is a guard: it sees what will really be done, and agents that this one starts are under it, too. A rule that
-    denies beats everything; an allow silences only the question that the mode would have asked.
+    It is a guard: it sees the final arguments, and it also applies to child agents. A deny rule overrides everything.
+    An allow rule only suppresses the question of the mode.
     """
 
     def __init__(
@@ -73,10 +73,10 @@ class Permissions(Capability):
         )
         self._file_rules = tuple(made for made in self.rules if made.specifier and not made.is_host)
         self.grants = frozenset(_parse_grant(grant) for grant in _check_list("grants", grants or ()))
-        self._are_stored = grants is not None  # elsewhere, where they can be taken back
+        self._are_stored = grants is not None  # in a store outside of the thread, where they can be revoked
 
     def hooks(self) -> list[Hook]:
-        """The guard, and one for each tool that only some agents have: an agent without it refuses the rule."""
+        """Return the guard, and one hook per tool that is not built in: an agent without the tool refuses the rule."""
         names = {made.tool: made for made in reversed(self.rules) if not made.known}
         return [*super().hooks(), *(self._build_tool_check(made) for made in names.values())]
 
@@ -91,9 +91,9 @@ class Permissions(Capability):
         is_long = len(subject.command or "") > SHELL_INLINE_CHARS
         if is_long:
             script = await _run_in_thread(lambda: subject.script, "reading a command")
-            subject = replace(subject, parsed=script)  # so that no copy of it reads the command again
+            subject = replace(subject, parsed=script)  # copies of the subject reuse the parsed script
         else:
-            await asyncio.sleep(0)  # between the calls of one reply, others have their turn
+            await asyncio.sleep(0)  # yield to the event loop between the calls of one reply
         subject = replace(subject, linked=await self._find_linked_paths(subject))
         if self._is_decided_by_names(subject):
             use.trail.unlinked.add(use.args.get("path", ""))  # the tool refuses it if it becomes a link
@@ -113,7 +113,7 @@ class Permissions(Capability):
         return Ask(verdict.reason) if verdict.decision == "ask" else None
 
     def explain(self, tool: Tool | str, args: Mapping[str, Any], *, thread: Thread | None = None) -> PermissionVerdict:
-        """What would be said about a use of a tool, and why; links in the workspace are not looked at."""
+        """Return the verdict about a tool use without running it. Links in the workspace are not resolved."""
         workdir = self.backend.workdir if self.backend is not None else ""
         if isinstance(tool, Tool):
             name, subject, read_only = tool.name, Subject.of(tool, args, workdir=workdir), tool.read_only
@@ -128,7 +128,7 @@ class Permissions(Capability):
         return self._decide(subject, read_only, (name, canonical(args)) in granted)
 
     def _decide(self, subject: Subject, read_only: bool, granted: bool) -> PermissionVerdict:
-        """Deny, ask, grants, allow, mode. Where nobody is to be asked, a question is a no."""
+        """Return the verdict; in the mode `dontAsk`, a question becomes a denial."""
         verdict = self._apply_rules(subject, read_only, granted)
         if verdict.decision == "ask" and self.mode == "dontAsk":
             return replace(
@@ -158,12 +158,12 @@ class Permissions(Capability):
         return PermissionVerdict("ask", "mode", "", _format_question(subject, unread=self._explain_unparsed(subject)))
 
     def _explain_unparsed(self, subject: Subject) -> str:
-        """Why a command could not be compared with the rules that would have allowed it."""
+        """Return why a command could not be parsed for the allow rules that name its tool, or ""."""
         might = any(made.type == "allow" and made.specifier and made.names(subject) for made in self.rules)
         return subject.script.opaque[0] if might and subject.command is not None and subject.script.opaque else ""
 
     def _load_session_grants(self, run: Run) -> frozenset[tuple[str, bytes]]:
-        """What the user of the root run has granted; each entry of its thread is looked at once a run."""
+        """Return the grants in the root run's thread. Each entry is read once per run."""
         thread, scratch = run.root.thread, run.root.scratch
         seen, granted = scratch.get(self, (0, frozenset()))
         fresh = thread.entries[seen:] if seen else thread.effective_entries()
@@ -171,13 +171,13 @@ class Permissions(Capability):
         return scratch[self][1]  # type: ignore[no-any-return]
 
     def _is_decided_by_names(self, subject: Subject) -> bool:
-        """Return True if rules compare the names of a path, which holds as long as none of them is a link."""
+        """Return True if rules match a path by its names, which is valid only if no part of it is a link."""
         if subject.command is not None or subject.path is None or subject.path in subject.linked:
             return False
         return any(made.names(subject) for made in self._file_rules)
 
     async def _find_linked_paths(self, subject: Subject) -> frozenset[str]:
-        """The paths of a use that lead over a link, so that where they end is not known."""
+        """Return the paths of a tool use that pass through a link, so that their target is unknown."""
         if self.backend is None or not any(made.specifier for made in self.rules):
             return frozenset()
         return frozenset([path for path in subject.paths() if await _leads_over_link(self.backend, path)])
@@ -187,7 +187,7 @@ async def _leads_over_link(backend: Backend, path: str) -> bool:
     home = backend.workdir.rstrip("/")
     inside = path.removeprefix(f"{home}/") if path != home else ""
     if inside.startswith("/"):
-        return True  # outside of the workspace nobody can look
+        return True  # the backend cannot stat paths outside of the workspace
     parts = [part for part in inside.split("/") if part not in ("", ".")]
     for end in range(1, len(parts) + 1):
         try:
@@ -200,7 +200,7 @@ async def _leads_over_link(backend: Backend, path: str) -> bool:
 
 
 def _pass_use(use: ToolUse) -> None:
-    """The rules themselves are looked at in one place."""
+    """Allow the use. `check` applies the rules; this hook only makes the agent require the tool."""
 
 
 def _check_list(option: str, given: Iterable[Any]) -> list[Any]:
@@ -222,7 +222,7 @@ def _load_policies(policy: str | Sequence[str]) -> list[Given]:
 
 
 def _parse_grant(grant: Any) -> tuple[str, bytes]:
-    """The use of a tool that a grant, as an answer proposes it, is for: this tool with exactly these arguments."""
+    """Return the tool and the canonical arguments that a grant covers."""
     fits = isinstance(grant, Mapping) and grant.get("operation", "tool_use") == "tool_use"
     if not fits or not isinstance(grant.get("tool"), str) or not isinstance(grant.get("args"), Mapping):
         raise ConfigError(f"a grant is {{tool: …, args: {{…}}}}, as an answer for good proposes it, not {grant!r}")
@@ -230,20 +230,20 @@ def _parse_grant(grant: Any) -> tuple[str, bytes]:
 
 
 def _collect_grants(thread: Thread, entries: Iterable[Any], kept: bool) -> frozenset[tuple[str, bytes]]:
-    """What the answers among a thread's entries granted for longer than once.
+    """Return the grants for more than one use in a thread's answers.
 
-    A grant holds in the thread where it was given: a fork of that asks again. Where grants are kept, one for good
-    counts here for its own run alone: afterwards it may have been taken back.
+    A grant is valid in the thread where it was given; a fork asks again. If grants are stored elsewhere, an `always`
+    grant in the log counts only for its own run: it may have been revoked since.
     """
     found: dict[str, set[tuple[str, bytes]]] = {"session": set(), "always": set()}
     for entry in entries:
         if kept and entry.kind == "run_start":
             found["always"].clear()
-        said = entry.data if entry.kind == "answered" and entry.data.get("thread") == thread.id else {}
-        proposed = said.get("rule", {})
-        if said.get("allowed") and said.get("scope") in found and proposed.get("operation") == "tool_use":
-            use = (proposed["tool"], canonical(said.get("args", proposed["args"])))  # as the user changed them
-            found[said["scope"]].add(use)
+        answer = entry.data if entry.kind == "answered" and entry.data.get("thread") == thread.id else {}
+        proposed = answer.get("rule", {})
+        if answer.get("allowed") and answer.get("scope") in found and proposed.get("operation") == "tool_use":
+            use = (proposed["tool"], canonical(answer.get("args", proposed["args"])))  # as the user changed them
+            found[answer["scope"]].add(use)
     return frozenset(found["session"] | found["always"])
 
 
@@ -261,15 +261,15 @@ def _format_question(subject: Subject, made: Rule | None = None, unread: str = "
 
 
 def _format_subject(subject: Subject) -> str:
-    """Return what a use is about: all of a command, a path or a URL; other arguments may be cut, with a count."""
-    told = subject.command or subject.path or subject.url
-    return make_visible(told) if told else cut_visible(canonical(subject.args).decode(), QUESTION_CHARS)
+    """Return the whole command, path or URL of a tool use; other arguments are cut, with a count."""
+    target = subject.command or subject.path or subject.url
+    return make_visible(target) if target else cut_visible(canonical(subject.args).decode(), QUESTION_CHARS)
 
 
 _thread_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
 
 async def _run_in_thread(fn: Callable[[], T], name: str) -> T:
-    """Run a function in a thread, one at a time: several would keep the interpreter lock from the event loop."""
+    """Run a function in a worker thread, one at a time: several would starve the event loop of the GIL."""
     async with _thread_locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
         return await in_thread(fn, name)

@@ -1,4 +1,4 @@
-"""Keep what the last runs of a thread did, span by span and hook by hook, for whoever wants to look at it."""
+"""A recorder that stores the spans and hook decisions of a thread's last runs with the thread."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from wick.hooks import Next, after, before, wrap
 from wick.operations import Operation, Result, Run, ToolUse
 from wick.threads import Thread
 
-VALUE = "traces"  # of a thread: what its last runs did, by the id of the run
+VALUE = "traces"  # key of `thread.values`: traces by run id
 EVENTS = WHYS = 200  # of one span
-DEPTH = 40  # of spans in spans; JSON that is much deeper is not kept
+DEPTH = 40  # of nested spans; deeper JSON is not stored
 
 
 class Recorder(Capability):
-    """Keeps the spans of a thread's last `runs` runs, with everything that hooks said, in `thread.values["traces"]`.
+    """Stores the spans of a thread's last `runs` runs, with the hook decisions, in `thread.values["traces"]`.
 
-    They are the spans that `Tracing` makes, and need no OpenTelemetry. Child runs stand below the tool that ran them.
-    Of a run at most `spans` are kept, in at most about `size` bytes of JSON: what comes later is told in short.
+    The spans equal those of `Tracing`, without OpenTelemetry. Child runs are nested below the tool that started them.
+    A run stores at most `spans` spans in about `size` bytes of JSON; further spans are shortened or left out.
     """
 
     def __init__(self, runs: int = RUNS_RECORDED, *, spans: int = SPANS_RECORDED, size: int = TRACE_BYTES) -> None:
@@ -40,20 +40,20 @@ class Recorder(Capability):
 
     @staticmethod
     def traces(thread: Thread) -> list[dict[str, Any]]:
-        """What was recorded with a thread, the latest run first, as JSON data."""
+        """Return the traces of a thread as JSON data, the latest run first."""
         kept = thread.values.get(VALUE, {})
         return [thaw(trace) for trace in reversed(kept.values())]
 
     @wrap(Run, priority=inf, on_error="log")
     async def begin(self, run: Run, next: Next[Result]) -> Result:
-        """Record what happens in this run; what ends without a result is written down here."""
+        """Record this run; also store the trace of a run that pauses or is cancelled."""
         if self._find_recording(run) is not None:
             return await next(run)
         recording = _Recording(self, self.spans, self.size)
         run.scratch[self] = recording
         try:
             return await next(run)
-        except (Paused, CancelledError) as error:  # which no `after` sees
+        except (Paused, CancelledError) as error:  # `after` hooks do not run for these
             recording.end_open_spans("paused" if isinstance(error, Paused) else "cancelled")
             self._store_trace(run, recording)
             raise
@@ -61,7 +61,7 @@ class Recorder(Capability):
     @before(Operation, priority=inf, inherit=True, on_error="log")
     def begin_span(self, op: Operation[Any]) -> None:
         recording = self._find_recording(op.run)
-        if recording is not None and self._note not in op.notes:  # an agent and its child may have the same one
+        if recording is not None and self._note not in op.notes:  # a child may share this recorder with its parent
             op.notes[self._note] = recording.open_span(op)
 
     @after(Operation, priority=inf, inherit=True, on_error="log")
@@ -69,7 +69,9 @@ class Recorder(Capability):
         recording = self._find_recording(op.run)
         if recording is None:
             return
-        span = op.notes.get(self._note) or recording.open_span(op)  # a call that cannot be made at all is never begun
+        span = op.notes.get(self._note) or recording.open_span(
+            op
+        )  # a call that fails before its `before` hooks has no span yet
         op.notes[self._note] = span
         recording.close_span(span, op, self.name)
         if isinstance(op, Run) and self in op.scratch:
@@ -80,7 +82,7 @@ class Recorder(Capability):
         return f"{self.name} {id(self)}"
 
     def _find_recording(self, run: Run) -> _Recording | None:
-        """Where this run is recorded: with the outermost run of an agent that has this capability."""
+        """Return the recording of the outermost run that has this recorder, or None."""
         found: _Recording | None = run.scratch.get(self)
         return found if found is not None or run.parent is None else self._find_recording(run.parent)
 
@@ -92,21 +94,21 @@ class Recorder(Capability):
         values.put(VALUE, run.id, trace)
         for old in [*values[VALUE]][: -self.runs]:
             values.drop(VALUE, old)
-        run.thread.touched.pop(VALUE, None)  # nobody who watches a run needs it sent
+        run.thread.touched.pop(VALUE, None)  # do not send the trace to clients that follow the run
 
 
 @dataclass(eq=False, slots=True)
 class _Span:
-    """One operation: when it began, how long it took, and what became of it."""
+    """The span of one operation: its start, duration and result."""
 
     name: str
     attributes: dict[str, Any]
     parent: _Span | None
-    is_recorded: bool  # else it is one too many
+    is_recorded: bool  # False: over the limit
     depth: int
     start: float = field(default_factory=time)
     started: float = field(default_factory=perf_counter)
-    ms: float | None = None  # None: it has not ended
+    ms: float | None = None  # None: still open
     error: str = ""
     events: list[dict[str, Any]] = field(default_factory=list)
     why: list[dict[str, Any]] = field(default_factory=list)
@@ -127,13 +129,13 @@ class _Span:
             yield from child.iterate_open()
 
     def finish(self) -> _Span | None:
-        """Note how long it took, and let go of the one that it is part of."""
+        """Set the duration, drop the reference to the parent span, and return the parent."""
         self.ms = round((perf_counter() - self.started) * 1000, 3)
         above, self.parent = self.parent, None
         return above
 
 
-# The span that this code is part of, of each recorder.
+# The current span of each recorder in this context.
 _current_spans: ContextVar[Mapping[Recorder, _Span | None]] = ContextVar("within", default=MappingProxyType({}))
 
 
@@ -177,7 +179,7 @@ class _Recording:
         self._fit_size(span, short)
 
     def _fit_size(self, span: _Span, short: dict[str, Any]) -> None:
-        """Tell in short what there is no more room for."""
+        """Shorten the span if it exceeds the bytes that are left."""
         size = len(canonical(span.to_row()))
         if size > self.bytes_left:
             span.attributes, span.why, span.events = short, [], []
@@ -186,7 +188,7 @@ class _Recording:
         self.bytes_left -= size
 
     def end_open_spans(self, how: str) -> None:
-        """Whatever has not ended ends now."""
+        """Finish all open spans with this error."""
         for span in [span for root in self.roots for span in root.iterate_open()]:
             span.finish()
             span.error = how

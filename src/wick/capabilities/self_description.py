@@ -1,4 +1,4 @@
-"""Let an agent know what it is: its tools, the hooks around it, and its limits."""
+"""Self-description of an agent for its model: name, tools, hooks and limits."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ LINE_CHARS = 200
 
 
 class SelfDescription(Capability):
-    """Tells the model what it is: in short in the system prompt, and in full by the tool `describe_self`.
+    """Describes the agent to its model: briefly in the system prompt, in full by the tool `describe_self`.
 
-    `text` is what you want it to know of itself beside its name, its model and its limits, which wick knows.
+    `text` is your description; wick adds the name, the model and the limits.
     """
 
     def __init__(self, text: str = "", *, system: bool = True, tool: bool = True) -> None:
@@ -34,7 +34,7 @@ class SelfDescription(Capability):
 
     @before(ModelCall)
     def tell(self, call: ModelCall) -> None:
-        """What is told stays the same all through a run, so that the prompt can be cached."""
+        """Add the description to the system prompt. It is built once per run, so that the prompt can be cached."""
         if call.purpose or not self.system:
             return
         if self not in call.run.scratch:
@@ -65,7 +65,7 @@ class SelfDescription(Capability):
 
 
 def _list_hooks(run: Run) -> Iterator[Hook]:
-    """The hooks of a run as they were listed, and the guards of the agents above."""
+    """Yield the hooks of a run in order, and the guards of its parent agents."""
     seen: dict[str, Hook] = {hook.name: hook for hook in run.loop.hooks}
     for operation in OPERATIONS:
         seen |= {guard.name: guard for guard in run.guards(operation)}
@@ -78,7 +78,7 @@ def _list_owners(hooks: list[Hook]) -> list[Capability]:
 
 
 def _find_limits(hooks: Any) -> dict[str, str]:
-    """What the capability of that name says the run may take."""
+    """Return the limits of the capability named `limits`."""
     owner = next((hook.owner for hook in hooks if getattr(hook.owner, "name", "") == "limits"), None)
     names = ("steps", "tokens", "seconds", "tool_calls", "cost")
     found = {name.replace("_", " "): getattr(owner, name, None) for name in names}

@@ -1,4 +1,4 @@
-"""Answers that are values: what the model says in the end fits a schema, or it is asked again."""
+"""Structured output: final answers that are validated against a schema, with retries."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from wick.protocols import holds_schema
 from wick.tools import Tool, tool
 
 TOOL, KEY = "final_answer", "answer"  # of a schema that has no name
-ANSWER = "answer"  # the kind of these tools: they are nobody else's, so no child gets them
-INNERMOST = -100.0  # where it is known which model is asked, and which tools it is shown
+ANSWER = "answer"  # the kind of these tools; children do not inherit them
+INNERMOST = -100.0  # after other hooks have set the model and the tools
 ACCEPTED = "Accepted."
-REFUSED = (400, 422)  # what servers say to a schema that they do not take
+REFUSED = (400, 422)  # status codes of providers for an unsupported schema
 FINISHED = ("completed", "finish reason")
 
 Schema = type[BaseModel] | Mapping[str, Any]
@@ -39,10 +39,11 @@ _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL)
 
 
 class StructuredOutput(Capability):
-    """Makes the answer a value that fits `schema`: a pydantic model or a JSON Schema, or several by name.
+    """Validates the final answer against `schema`: a pydantic model or a JSON Schema, or several by name.
 
-    It is `result.output`, and its JSON is kept in `thread.values["outputs"]`. A provider that can is told the schema,
-    with other models the answer is the call of a tool. What does not fit goes back with what is wrong, `retries` times.
+    The value is `result.output`; its JSON is stored in `thread.values["outputs"]`. Providers with native support get
+    the schema in the request; other models answer by calling a tool. An invalid answer goes back with the error, up to
+    `retries` times.
     """
 
     def __init__(
@@ -77,19 +78,19 @@ class StructuredOutput(Capability):
 
     @before(Run)
     def recall(self, run: Run) -> None:
-        """A run that was interrupted has kept what it was given."""
+        """Initialize the state; a resumed run restores the answers it has accepted."""
         state = run.scratch[self] = _AnswerState()
         if not run.resumed:
             return
-        said = run.thread.messages[run.thread.output_from :]
-        taken = {message.name for message in said if message.role == "tool" and _is_accepted(message)}
+        output = run.thread.messages[run.thread.output_from :]
+        taken = {message.name for message in output if message.role == "tool" and _is_accepted(message)}
         for form in self.forms:
             if form.tool.name in taken and form.name in run.thread.values.get("outputs", {}):
                 state.recall(form, run.thread.values["outputs"][form.name])
 
     @before(ModelCall, priority=INNERMOST)
     def tell(self, call: ModelCall) -> None:
-        """The model is told what is wanted: by its provider, or by a tool."""
+        """Add the schema to the request: as the provider's response format, or as tools."""
         state = call.run.scratch.get(self)
         if call.purpose or state is None:
             return
@@ -116,7 +117,7 @@ class StructuredOutput(Capability):
 
     @wrap(ModelCall, priority=INNERMOST)
     async def ask(self, call: ModelCall, next: Next[Message]) -> Message:
-        """Nobody is asked when the answer is there; a provider that refuses the schema is asked for a call instead."""
+        """Skip the model call if the answer is complete; fall back to tools if the provider refuses the schema."""
         state = call.run.scratch.get(self)
         if call.purpose or state is None:
             return await next(call)
@@ -124,7 +125,7 @@ class StructuredOutput(Capability):
             if not state.is_reported and call.run.thread.messages[-1].role == "tool":
                 state.is_reported = True
                 return Message("assistant", self._format_text(state))
-            state.reset()  # somebody had more to say, and wants another answer
+            state.reset()  # new user input needs a new answer
         try:
             return await next(call)
         except ModelError as error:
@@ -136,7 +137,7 @@ class StructuredOutput(Capability):
 
     @after(ToolUse)
     def count(self, use: ToolUse) -> Stop | None:
-        """An answer that was not taken is a failure; the model has been told why."""
+        """Count a rejected answer as a failure. The tool result has told the model why."""
         state = use.run.scratch.get(self)
         mine = use.tool is not None and use.tool.name in self.by_tool
         if not mine or state is None or use.error is not None or not use.result.error:
@@ -146,7 +147,7 @@ class StructuredOutput(Capability):
 
     @after(Step)
     async def check(self, step: Step) -> Stop | Continue | None:
-        """Whoever has finished has answered, with what fits."""
+        """Continue a run that finished without a valid answer; stop it after the last retry."""
         run, state = step.run, step.run.scratch.get(self)
         over = isinstance(step.result, Stop) and step.result.kind in FINISHED and run.stopping is None
         if not over or state is None or self._is_complete(state):
@@ -175,13 +176,11 @@ class StructuredOutput(Capability):
         state = run.scratch.get(self)
         if state is None or run.error is not None:
             return
-        if run.result.outcome == "completed" and not self._is_complete(
-            state
-        ):  # it had all but ended when it was taken up
+        if run.result.outcome == "completed" and not self._is_complete(state):  # a resumed run may end without a step
             try:
                 await self._accept_text(run, state, run.result.text)
             except InvalidArgs as error:
-                if state.failures:  # nobody was to be sent back any more
+                if state.failures:  # the retries were used up
                     run.result = replace(
                         run.result, outcome="stopped", reason=self._stop_after_failures(str(error)).reason
                     )
@@ -189,20 +188,20 @@ class StructuredOutput(Capability):
         if self._is_complete(state):
             run.result = replace(run.result, output=dict(state.given) if self.several else state.given[KEY])
 
-    # -- what was given ------------------------------------------------------------------------------------------------
+    # -- accepted answers ----------------------------------------------------------------------------------------------
 
     def _is_complete(self, state: _AnswerState) -> bool:
         return len(state.given) >= (len(self.forms) if self.need == "all" else 1)
 
     def _accept_call(self, run: Run, form: _AnswerForm, args: dict[str, Any]) -> str:
-        """Take an answer that the model gave by a call."""
+        """Accept an answer from a tool call; return the text for the model."""
         state: _AnswerState = run.scratch.setdefault(self, _AnswerState())
         self._store_answers(run, state, {form.name: form.parse(args)})
         missing = [other.tool.name for other in self.forms if other.name not in state.given]
         return ACCEPTED if self._is_complete(state) else f"{ACCEPTED} Still wanted: {', '.join(missing)}."
 
     async def _accept_text(self, run: Run, state: _AnswerState, text: str) -> None:
-        """Take an answer that the model gave as text; InvalidArgs says why it cannot be taken."""
+        """Accept an answer given as text; raise InvalidArgs if it is not valid."""
         data = _parse_object(text)
         if not self.several:
             await self.forms[0].tool.prepare(data)
@@ -219,28 +218,28 @@ class StructuredOutput(Capability):
     def _store_answers(self, run: Run, state: _AnswerState, read: Mapping[str, tuple[Any, Any]]) -> None:
         if not read:
             return
-        kept = {name: kept for name, (_, kept) in read.items()}
-        run.thread.values["outputs"] = {**thaw(run.thread.values.get("outputs", {})), **kept}
-        if not read.keys() <= state.given.keys():  # who gives the same again has not come further
+        stored = {name: data for name, (_, data) in read.items()}
+        run.thread.values["outputs"] = {**thaw(run.thread.values.get("outputs", {})), **stored}
+        if not read.keys() <= state.given.keys():  # a repeated answer is no progress
             state.failures = 0
         state.given |= {name: value for name, (value, _) in read.items()}
-        state.stored |= kept
+        state.stored |= stored
 
     def _format_text(self, state: _AnswerState) -> str:
-        """What the model would have said if it could only talk."""
+        """Return the answers as JSON text, for the final assistant message."""
         return json.dumps(state.stored if self.several else state.stored[KEY], ensure_ascii=False)
 
 
 @dataclass(slots=True)
 class _AnswerState:
-    """What a run has been given, as values and as JSON."""
+    """The accepted answers of a run, as values and as JSON."""
 
     given: dict[str, Any] = field(default_factory=dict)
     stored: dict[str, Any] = field(default_factory=dict)
     failures: int = 0  # in a row
-    is_reported: bool = False  # the model's last words are the answer
-    native: bool = False  # the provider was told the schema
-    refused: bool = False  # and did not take it
+    is_reported: bool = False  # the answer was sent as the final assistant message
+    native: bool = False  # the request has the schema as response format
+    refused: bool = False  # the provider rejected the schema
 
     def reset(self) -> None:
         self.given, self.stored, self.is_reported = {}, {}, False
@@ -249,7 +248,7 @@ class _AnswerState:
         try:
             self.given[form.name], self.stored[form.name] = form.parse(thaw(kept))
         except InvalidArgs:
-            return  # what was kept is spelled otherwise than it was given; the model gives it again
+            return  # the stored JSON does not round-trip through the schema; the model answers again
 
 
 def _is_accepted(message: Message) -> bool:
@@ -257,9 +256,9 @@ def _is_accepted(message: Message) -> bool:
 
 
 def _find_last_text(run: Run) -> str:
-    """What the model has just said; nothing, if it said nothing."""
-    said = run.output[-1] if len(run.output) else None
-    return said.text if said is not None and said.role == "assistant" else ""
+    """Return the text of the last message if the model wrote it, else ""."""
+    last = run.output[-1] if len(run.output) else None
+    return last.text if last is not None and last.role == "assistant" else ""
 
 
 def _parse_object(text: str) -> dict[str, Any]:
@@ -283,7 +282,7 @@ def _require_object(data: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _AnswerForm:
-    """One schema, and the tool that an answer of this kind can be given by."""
+    """One schema, and the tool that accepts an answer of this schema."""
 
     name: str
     tool: Tool
@@ -291,7 +290,7 @@ class _AnswerForm:
     model: type[BaseModel] | None
 
     def parse(self, args: Mapping[str, Any]) -> tuple[Any, Any]:
-        """The value that JSON data stands for, and the JSON that is kept of it; InvalidArgs if it does not fit."""
+        """Return the value of JSON data and the JSON to store; raise InvalidArgs if it does not match the schema."""
         try:
             data = self.tool.validate(args)
             if self.model is None:
@@ -300,7 +299,7 @@ class _AnswerForm:
             return value, thaw(freeze(value.model_dump(mode="json", by_alias=True, warnings=False)))
         except InvalidArgs as error:
             raise InvalidArgs(str(error).removeprefix(f"{self.tool.name}: ")) from None
-        except Exception as error:  # a model may write itself as it likes, for instance as what is not a number
+        except Exception as error:  # custom serializers may return anything, for example NaN
             raise InvalidArgs(f"it cannot be kept as JSON ({error})") from None
 
 
@@ -316,7 +315,7 @@ class _ModelTool(Tool):
 
 
 class _ModelArguments(FunctionArguments):
-    """Arguments that a pydantic model checks, and that stay as they were given."""
+    """Arguments that a pydantic model validates without converting them."""
 
     __slots__ = ()
 
@@ -336,7 +335,7 @@ def _build_form(name: str, tool_name: str, given: Schema, take: Callable[..., An
     if isinstance(given, Mapping):
         schema = _resolve_object_schema(name, given)
         made = tool(take, name=tool_name, description=about, parameters=schema, read_only=True, kind=ANSWER)
-        described = made.schema["parameters"]  # a schema that is none is refused here
+        described = made.schema["parameters"]  # raises for an invalid schema
         return _AnswerForm(name, made, described, None)
     try:
         schema = _resolve_object_schema(name, given.model_json_schema())
@@ -347,7 +346,7 @@ def _build_form(name: str, tool_name: str, given: Schema, take: Callable[..., An
 
 
 def _resolve_object_schema(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema that says at its root that it is an object; a recursive model is a reference there."""
+    """Return the schema with an object at its root; resolve the root `$ref` of a recursive model."""
     reference = str(schema.get("$ref", ""))
     if reference.startswith("#/$defs/"):
         schema = {**schema, **schema.get("$defs", {}).get(reference.removeprefix("#/$defs/"), {})}

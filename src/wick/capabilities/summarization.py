@@ -1,4 +1,4 @@
-"""Sum up the oldest part of a conversation when it grows too long for its model."""
+"""Context compaction: a summary replaces the oldest messages when the request grows too long."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ logger = logging.getLogger(__name__)
 
 WINDOW = 128_000  # tokens
 THRESHOLD = 0.85  # of the window
-QUESTION_SHARE = 0.95  # of the window for what is summed up; the rest is for the summary
+QUESTION_SHARE = 0.95  # of the window for the transcript; the rest is for the summary
 LEAST_KEPT = 2  # messages
-CONTENT_CHARS = 2_000  # of what was written into a file, in what is summed up
+CONTENT_CHARS = 2_000  # of file content per call in the transcript
 SUMMARY_WORDS = 2_000
-OUTERMOST = 100.0  # before anything is added to the request, so that the history stands there as it is in the thread
+OUTERMOST = 100.0  # before hooks that add messages: the request still equals the history of the thread
 INNERMOST = -100.0
 WRITES = ("write_file", "edit_file")
-SETTINGS = ("temperature", "top_p", "extra")  # those of the agent that a summary has too
+SETTINGS = ("temperature", "top_p", "extra")  # agent settings that also apply to the summary call
 
 Summary = str | Message | Sequence[Message]
 Summarizer = Callable[[Messages], Summary | Awaitable[Summary]]
@@ -59,11 +59,11 @@ Answer with the summary alone."""
 
 
 class Summarization(Capability):
-    """Replaces the oldest messages by a summary when the next request would pass `threshold` tokens.
+    """Replaces the oldest messages by a summary when the next request would exceed `threshold` tokens.
 
-    The thread keeps every message: a compaction is an entry that says how many the summary stands for, and each later
-    request of this thread begins with it. A tool call is never parted from its results, and the last words of the user
-    are kept as they are. A summary that fails, is empty or is no shorter changes nothing.
+    The thread keeps every message. A compaction is an entry with the summary and the number of messages it replaces;
+    later requests start with the summary. Tool calls stay with their results, and the last user message is kept
+    verbatim. A summary that fails, is empty or is not shorter changes nothing.
     """
 
     def __init__(
@@ -105,16 +105,16 @@ class Summarization(Capability):
 
     @after(ModelCall, priority=OUTERMOST)
     def compare(self, call: ModelCall) -> None:
-        """The provider's own count, where it can be believed, sets the estimate right."""
+        """Correct the estimate by the provider's token count, if that is plausible."""
         size = call.run.scratch.get(self)
         if call.purpose or size is None or call.result is None:
             return
-        said, guess = call.trail.usage.total_tokens, size.estimate + call.result.tokens
-        size.gap = said - guess if said * 2 >= guess else 0  # some count only what they had not cached
+        reported, guess = call.trail.usage.total_tokens, size.estimate + call.result.tokens
+        size.gap = reported - guess if reported * 2 >= guess else 0  # some providers leave out cached tokens
 
     @wrap(Run, priority=INNERMOST)
     async def obey(self, run: Run, next: Next[Result]) -> Result | str:
-        """A run whose input is the command sums up; what follows the command says what matters."""
+        """Summarize now if the input is the command; the text after it directs the summary."""
         words = self._parse_command(run.input)
         if words is None:
             return await next(run)
@@ -132,11 +132,11 @@ class Summarization(Capability):
         return f"The conversation was summed up: of about {before:,} tokens, {size.total:,} are left."
 
     async def compact(self, run: Run, words: str = "") -> bool:
-        """Sum up now, however short the conversation is; `words` tell the model what matters. Says whether it did."""
+        """Summarize now; `words` tell the model what matters. Return True if a summary was stored."""
         return not await self._compact(run, self._measure_request(run), words=words)
 
     def _parse_command(self, input: Sequence[Message]) -> str | None:
-        """What follows the command, if this is one."""
+        """Return the text after the command, or None if the input is not the command."""
         if not self.command or len(input) != 1 or input[0].role != "user":
             return None
         first, *rest = input[0].text.split(maxsplit=1) or [""]
@@ -157,7 +157,7 @@ class Summarization(Capability):
         return size.total >= size.retry_at
 
     def _fill_buffer(self, run: Run, size: _RequestSize) -> None:
-        """Move the oldest messages into the buffer until the others are below the threshold, or must be kept."""
+        """Move the oldest messages into the buffer until the rest is below the threshold or must stay."""
         messages, end = run.thread.messages, self._find_cut(run.thread, size)
         was = size.buffered = max(size.buffered, size.replaced)
         while size.buffered < end and size.total - size.buffer_tokens > self.threshold:
@@ -168,7 +168,7 @@ class Summarization(Capability):
             run.record("buffered", messages=size.buffered - size.replaced, tokens=size.buffer_tokens)
 
     def _find_cut(self, thread: Thread, size: _RequestSize) -> int:
-        """Where the messages begin that are kept, none of them the result of a call before it."""
+        """Return the index of the first message to keep; it is not a result of an earlier call."""
         messages, live = thread.messages, len(thread.messages) - size.replaced
         cut = len(messages) - max(LEAST_KEPT, ceil(self.keep * live))
         while cut > size.replaced and messages[cut].role == "tool":
@@ -178,7 +178,7 @@ class Summarization(Capability):
     async def _compact(
         self, run: Run, size: _RequestSize, cut: int | None = None, *, words: str = "", trigger: str = "manual"
     ) -> str:
-        """Put a summary in the place of all messages before `cut`; or say why nothing has changed."""
+        """Replace all messages before `cut` by a summary; return why nothing changed, or ""."""
         thread, cut = run.thread, self._find_cut(run.thread, size) if cut is None else cut
         new = [message for message in thread.messages[size.replaced : cut] if message.role != "system"]
         if not new:
@@ -196,8 +196,8 @@ class Summarization(Capability):
         summary = _build_summary(self.name, text, thread.messages, cut)
         if not text or summary.tokens >= sum(message.tokens for message in old):
             return self._record_failure(run, size, f"the summary is {'no shorter' if text else 'empty'}")
-        stands = {"replaces": cut, "from": size.replaced, "run": run.id, "summary": summary.to_json()}
-        thread.append("compaction", stands)
+        entry_data = {"replaces": cut, "from": size.replaced, "run": run.id, "summary": summary.to_json()}
+        thread.append("compaction", entry_data)
         size.update(thread)
         run.record("compaction", messages=len(new), before=before, after=size.total)
         for watcher in run.progress.compactions:
@@ -205,7 +205,7 @@ class Summarization(Capability):
         return ""
 
     def _record_failure(self, run: Run, size: _RequestSize, reason: str) -> str:
-        """Nothing is changed, and nothing is tried again before the conversation has grown; longer each time."""
+        """Log a failed compaction, and back off: the next attempt waits for more tokens each time."""
         size.failures += 1
         size.retry_at = size.total + max(1, self.threshold // 20) * 2 ** (size.failures - 1)
         logger.warning("the conversation %s was not summed up: %s", run.thread.id, reason)
@@ -218,16 +218,18 @@ class Summarization(Capability):
         )  # there may be thousands
         if self.summarizer is not None:
             return _extract_text(await _call_summarizer(self.summarizer, Messages(old)))
-        told = f"\nWhat matters most, the user says: {words}" if words else ""
+        more = f"\nWhat matters most, the user says: {words}" if words else ""
         transcript = await in_thread(lambda: self._format_transcript(old), "summing up")
-        told = QUESTION.format(conversation=transcript, words=SUMMARY_WORDS, more=told)
+        question = QUESTION.format(conversation=transcript, words=SUMMARY_WORDS, more=more)
         settings = {name: value for name, value in run.settings.items() if name in SETTINGS}
         model = {"model": await find_model(run, self.model)} if self.model is not None else {}
-        reply = await run.call_model([user(told)], purpose="summary", system=SYSTEM, settings=thaw(settings), **model)
+        reply = await run.call_model(
+            [user(question)], purpose="summary", system=SYSTEM, settings=thaw(settings), **model
+        )
         return reply.text.strip()
 
     def _format_transcript(self, old: list[Message]) -> str:
-        """The conversation as text, which every model takes; long messages are cut if it would not fit otherwise."""
+        """Return the conversation as text; long messages are cut if it would not fit the window."""
         text = ""
         for most in (None, CONTENT_CHARS, CONTENT_CHARS // 4, CONTENT_CHARS // 20):
             plain = [_to_plain_text(message, None if message.name == self.name else most) for message in old]
@@ -239,18 +241,18 @@ class Summarization(Capability):
 
 @dataclass(slots=True)
 class _RequestSize:
-    """About how many tokens the next request has, kept up to date message by message."""
+    """The estimated tokens of the next request, updated message by message."""
 
-    entry: Any = field(default_factory=object)  # the compaction it is counted from; at first none that there is
-    replaced: int = 0  # messages that a summary stands for
-    prefix: tuple[Message, ...] = ()  # what stands in their place
+    entry: Any = field(default_factory=object)  # the compaction that the count starts from; initially a sentinel
+    replaced: int = 0  # messages replaced by the summary
+    prefix: tuple[Message, ...] = ()  # the messages in their place
     counted: int = 0  # messages of the thread
-    tokens: int = 0  # of what stands in front and of the messages after it
+    tokens: int = 0  # of the prefix and the messages after it
     overhead: int | None = None  # tokens of the system prompt and the tools
-    gap: int = 0  # what the provider counts more than is estimated
-    retry_at: int = 0  # not before it is that large
+    gap: int = 0  # the provider's count minus the estimate
+    retry_at: int = 0  # minimum size for the next attempt
     failures: int = 0
-    buffered: int = 0  # where the buffer ends, which begins after what was replaced
+    buffered: int = 0  # end of the buffer, which starts at `replaced`
     buffer_tokens: int = 0
 
     @property
@@ -266,7 +268,7 @@ class _RequestSize:
         return self.prefix[-1:]
 
     def update(self, thread: Thread) -> None:
-        """Count what is new in the thread."""
+        """Add the new messages of the thread."""
         if self.entry is not thread.compacted:
             self._reset(thread)
         self.tokens += sum(message.tokens for message in thread.messages[self.counted :])
@@ -277,8 +279,8 @@ class _RequestSize:
         self.replaced, self.prefix = 0, ()
         if thread.compacted is not None:
             self.replaced = thread.compacted["replaces"]
-            told = [message for message in thread.messages[: self.replaced] if message.role == "system"]
-            self.prefix = (*told, Message.from_json(thaw(thread.compacted["summary"])))
+            system = [message for message in thread.messages[: self.replaced] if message.role == "system"]
+            self.prefix = (*system, Message.from_json(thaw(thread.compacted["summary"])))
         self.counted, self.tokens = self.replaced, sum(message.tokens for message in self.prefix)
         self.gap = self.retry_at = self.failures = self.buffer_tokens = 0
         self.buffered = self.replaced
@@ -293,7 +295,7 @@ def _estimate_overhead(call: ModelCall) -> int:
 
 
 def _insert_summary(call: ModelCall, size: _RequestSize) -> None:
-    """Put the summary in the place of what it stands for, unless the history is not as it is in the thread."""
+    """Insert the summary for the messages it replaces, unless other hooks changed the history."""
     if not size.replaced:
         return
     first, last = call.run.thread.messages[0], call.run.thread.messages[size.replaced - 1]
@@ -304,7 +306,7 @@ def _insert_summary(call: ModelCall, size: _RequestSize) -> None:
 
 
 def _skip_results(messages: Messages, at: int) -> int:
-    """Where the message after this one stands, and after the results of its calls."""
+    """Return the index after this message and the results of its calls."""
     at += 1
     while at < len(messages) and messages[at].role == "tool":
         at += 1
@@ -315,7 +317,7 @@ def _skip_results(messages: Messages, at: int) -> int:
 
 
 def _build_summary(name: str, text: str, messages: Messages, cut: int) -> Message:
-    """What stands for the messages before `cut`, with the user's last words if they are among them."""
+    """Return the summary message for the messages before `cut`, with the last user message if it is one of them."""
     told = f"Summary of the conversation so far, in place of its first {cut} messages:\n\n{text}"
     own = [message for message in messages if message.role == "user" and not message.name][-1:]
     if not own or any(message is own[0] for message in messages[cut:]):
@@ -328,27 +330,27 @@ def _build_summary(name: str, text: str, messages: Messages, cut: int) -> Messag
 
 
 async def _call_summarizer(summarizer: Summarizer, old: Messages) -> Summary:
-    """What somebody's own function says; one that may block runs in a thread."""
+    """Return the result of a custom summarizer; a sync function runs in a worker thread."""
     if iscoroutinefunction(summarizer) or iscoroutinefunction(type(summarizer).__call__):
-        said: Any = summarizer(old)
+        result: Any = summarizer(old)
     else:
-        said = await in_thread(lambda: summarizer(old), "summarizer")
-    return await said if isawaitable(said) else said  # type: ignore[no-any-return]
+        result = await in_thread(lambda: summarizer(old), "summarizer")
+    return await result if isawaitable(result) else result  # type: ignore[no-any-return]
 
 
-def _extract_text(said: Summary) -> str:
-    if isinstance(said, str):
-        return said.strip()
-    if isinstance(said, Message):
-        return said.text.strip()
+def _extract_text(summary: Summary) -> str:
+    if isinstance(summary, str):
+        return summary.strip()
+    if isinstance(summary, Message):
+        return summary.text.strip()
     try:
-        return "\n\n".join(message.text for message in Messages(said)).strip()
+        return "\n\n".join(message.text for message in Messages(summary)).strip()
     except (TypeError, MessageError):
-        raise ConfigError(f"a summarizer returns a text or messages, not {said!r}") from None
+        raise ConfigError(f"a summarizer returns a text or messages, not {summary!r}") from None
 
 
 def _trim_writes(message: Message) -> Message:
-    """The message without the bulk of what it writes into files."""
+    """Return the message with the content of its file writes shortened."""
     if not any(tool_name(call.name) in WRITES for call in message.tool_calls):
         return message
     calls = tuple(call if tool_name(call.name) not in WRITES else _shorten_call(call) for call in message.tool_calls)
@@ -369,7 +371,7 @@ def _shorten_value(value: Any, most: int | None) -> Any:
 
 
 def _to_plain_text(message: Message, most: int | None) -> Message:
-    """The message as text alone, which says where a picture or a file was."""
+    """Return the message as text, with placeholders for images and files."""
     content = message.content if isinstance(message.content, str) else "\n".join(map(_describe_part, message.content))
     calls = message.tool_calls if most is None else tuple(_shorten_call(call, most) for call in message.tool_calls)
     return Message(message.role, _shorten_value(content, most), calls, message.tool_call_id, message.name)

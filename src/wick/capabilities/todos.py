@@ -1,4 +1,4 @@
-"""A list of what is to be done, which the model keeps and sees until all of it is done."""
+"""A todo list that the model maintains, with reminders while items are open."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Title = Annotated[str, Field(min_length=1, max_length=TODO_TITLE_CHARS), BeforeV
 
 
 class Todo(BaseModel):
-    """One thing to do."""
+    """One item of the todo list."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -52,7 +52,7 @@ class Todo(BaseModel):
 
 
 def _normalize_list(value: Any) -> Any:
-    """Read the form of other tools as well: a `content` for the title, and no ids."""
+    """Return the list in our form; also accept other tools' form, with `content` for the title and no ids."""
     if not isinstance(value, list):
         return value
     return [_normalize_todo(number, one) if isinstance(one, dict) else one for number, one in enumerate(value, 1)]
@@ -64,10 +64,10 @@ def _normalize_todo(number: int, one: dict[str, Any]) -> dict[str, Any]:
 
 
 class Todos(Capability):
-    """Gives the model `write_todos` and `update_todo`, shows it the list while something is open, and reminds it.
+    """Adds the tools `write_todos` and `update_todo`, and shows the model the list while items are open.
 
-    The list is kept in `thread.values["todos"]`. A model that says it has finished while something is open is told so,
-    at most `nudges` times a run, and only if it has used a tool in that run: a mere answer is no work left undone.
+    The list is stored in `thread.values["todos"]`. A model that finishes with open items is reminded, at most `nudges`
+    times per run, and only if it has used a tool in that run.
     """
 
     def __init__(self, nudges: int = NUDGES) -> None:
@@ -111,7 +111,7 @@ class Todos(Capability):
 
     @before(ToolUse, match=WRITES)
     def refuse_conflicts(self, use: ToolUse) -> Block | None:
-        """Calls of one step are made side by side: which of two lists would stay is chance."""
+        """Block conflicting writes of one step: its calls run concurrently, so the last write would win."""
         others = [write for write in _list_writes(use) if write[0] != use.call.id]
         mine = _find_subject(use.tool.origin if use.tool else use.call.name, use.args)
         if not any(mine is None or other is None or mine == other for _, other in others):
@@ -120,7 +120,7 @@ class Todos(Capability):
 
     @before(ModelCall)
     def show(self, call: ModelCall) -> None:
-        """At the end of the request, where it spoils no cached beginning."""
+        """Append the open list at the end of the request, where it does not invalidate the prompt cache."""
         todos = call.run.thread.values.get(KEY, ())
         if not call.purpose and _list_open(todos):
             call.messages.append(Message("user", _format_reminder(todos), name=self.name))
@@ -130,9 +130,9 @@ class Todos(Capability):
         if step.error is not None or step.result != Stop("completed"):
             return None
         left = _list_open(step.run.thread.values.get(KEY, ()))
-        said = step.run.output
-        nudged = sum(message.name == f"{self.name}.nudge" for message in said if message.role == "user")
-        if not left or nudged >= self.nudges or not said.tool_messages():
+        output = step.run.output
+        nudged = sum(message.name == f"{self.name}.nudge" for message in output if message.role == "user")
+        if not left or nudged >= self.nudges or not output.tool_messages():
             return None
         return Continue(_format_nudge(left))
 
@@ -142,7 +142,7 @@ def _list_open(todos: Sequence[Any]) -> list[Any]:
 
 
 def _list_writes(use: ToolUse) -> list[tuple[str, str | None]]:
-    """The calls of this step that change the list, each with the todo it changes; None is all of them."""
+    """Return the calls of this step that change the list, each with its todo id, or None for the whole list."""
     messages = use.run.thread.messages
     reply = next((message for message in reversed(messages) if message.role == "assistant"), None)
     named = [(call, use.run.tools.get(call.name)) for call in (reply.tool_calls if reply else ())]

@@ -1,6 +1,6 @@
-"""Spans for every operation, on OpenTelemetry's API; nothing at all where no SDK is set.
+"""OpenTelemetry spans for every operation; a no-op without an SDK.
 
-It is the outermost ring, so that it times everything and sees a result only after every redactor has.
+Tracing is the outermost ring: it times all hooks, and sees results only after redactors.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from wick.operations import ModelCall, Operation, Result, Run, Step, ToolUse
 
 
 def is_recording(op: Operation[Any]) -> bool:
-    """Whether somebody collects spans. An SDK that was set has been imported, so nothing is imported to find out."""
+    """Return True if an SDK is configured. Only `sys.modules` is checked: a configured SDK is already imported."""
     trace = sys.modules.get("opentelemetry.trace")
     return trace is not None and type(trace.get_tracer_provider()).__name__ not in (
         "ProxyTracerProvider",
@@ -34,7 +34,7 @@ def is_recording(op: Operation[Any]) -> bool:
 
 
 class Tracing(Capability):
-    """A span around each run, step, model call and tool use, with the attributes of the GenAI conventions."""
+    """Creates a span for each run, step, model call and tool use, with GenAI semantic conventions."""
 
     @wrap(Run, match=is_recording, priority=inf)
     async def trace_run(self, run: Run, next: Next[Result]) -> Result:
@@ -85,7 +85,7 @@ def _start_span(op: Operation[Any]) -> AbstractContextManager[Any]:
 
 
 def _add_hook_events(span: Any, op: Operation[Any]) -> None:
-    """Every hook that said something about the operation, as an event of its span."""
+    """Add an event to the span for each hook that decided or changed something."""
     for why in op.why:
         if why.verdict != "pass" or why.changed:
             span.add_event("hook", {key: to_attribute(value) for key, value in why.to_json().items()})

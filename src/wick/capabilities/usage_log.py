@@ -1,4 +1,4 @@
-"""Log what each run has used."""
+"""A log line with the usage of each run."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from wick.errors import ConfigError, Paused
 from wick.hooks import Next, wrap
 from wick.operations import Result, Run
 
-OUTERMOST = 100.0  # so that what other hooks used is counted too
+OUTERMOST = 100.0  # so that the usage of other hooks is included
 
 _logger = logging.getLogger(__name__)
 
 
 class UsageLog(Capability):
-    """Logs one line when a run ends, however it ends: its session, its tokens and its price, children included.
+    """Logs one line at the end of each run: session, outcome, tokens and price, including children.
 
-    `logger` is a logger or the name of one. Each field is also an attribute of the record, for loggers that write
-    JSON. Whatever goes wrong with logging does not touch the run.
+    `logger` is a logger or its name. Each field is also an attribute of the log record, for JSON formatters. Errors of
+    the logger do not affect the run.
     """
 
     def __init__(self, logger: logging.Logger | str = "wick.usage", *, level: int | str = "INFO") -> None:
@@ -44,7 +44,7 @@ class UsageLog(Capability):
             raise
         await in_thread(
             lambda: self._write_record(run, result.outcome, start), "logging the usage"
-        )  # prices take a while
+        )  # looking up prices blocks
         return result
 
     def _write_record(self, run: Run, outcome: str, start: float) -> None:
@@ -57,7 +57,7 @@ class UsageLog(Capability):
 
 
 def _format_value(value: object) -> str:
-    """A value as one word of a line, whatever a user is called."""
+    """Return a value as one word; quote it if it has spaces or unprintable characters."""
     text = str(value)
     return text if text.isprintable() and " " not in text and text else json.dumps(text)
 
