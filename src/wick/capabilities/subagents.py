@@ -1,4 +1,4 @@
-"""Agents that work for this one: it waits for their answer, or lets them work in the background."""
+"""Tools that run child agents, in the foreground or as background tasks."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from wick.operations import ModelCall, Result, Run, Step, ToolUse
 from wick.threads import Thread
 from wick.tools import Tool, tool
 
-INNERMOST = -100.0  # what other hooks bring to a run is there when its tasks are taken up
-KEY = "tasks"  # of the thread's values: what the tasks in the background came to
+INNERMOST = -100.0  # tasks resume after other hooks have prepared the run
+KEY = "tasks"  # of `thread.values`: records of background tasks
 STARTS = ("task", "start_task")
-POLL_SECONDS = 0.5  # how soon a run that waits for its tasks hears what the user says
+POLL_SECONDS = 0.5  # how often a waiting run checks its inbox
 
 Prompt = Annotated[str, "everything it needs to know: it sees nothing of this conversation"]
 Description = Annotated[str, "what it is about, in three to five words for the user"]
@@ -45,12 +45,11 @@ TaskId = Annotated[str, "the id that start_task gave"]
 
 
 class Subagents(Capability):
-    """Lets the model hand work to other agents: `task` waits for the answer, `start_task` does not.
+    """Adds tools that delegate work to child agents: `task` waits for the answer, `start_task` does not.
 
-    A child is under every guard, budget and limit of the agents above it that reaches down; its questions go to the
-    user of the run at the top, and what it uses counts for the runs above. It gets the tools that it names and the
-    agent above has, with the hooks of the capabilities that these belong to. Its thread is kept where the parent's is,
-    so that a run that was interrupted goes on inside its children.
+    A child is subject to all guards and inherited hooks of its parents. Its questions go to the user of the root run,
+    and its usage counts for its parents. It inherits the tools that it names, with the hooks of their capabilities. Its
+    thread is stored where the parent's is, so that an interrupted run also resumes its children.
     """
 
     def __init__(
@@ -78,7 +77,7 @@ class Subagents(Capability):
         return super().hooks() if self.background else []
 
     def tools(self) -> list[Tool]:
-        """Its tools; those that start an agent say which there are."""
+        """Return the tools; those that start an agent list the agents."""
         tools = [item for item in super().tools() if self.background or item.name == "task"]
         return [_describe_agents(item, self.agents) if item.name in STARTS else item for item in tools]
 
@@ -87,7 +86,7 @@ class Subagents(Capability):
 
     # -- waiting for the answer ---------------------------------------------------------------------------------------
 
-    @tool(idempotent=True, kind="agent")  # a second attempt takes up the thread of the first
+    @tool(idempotent=True, kind="agent")  # a second attempt resumes the thread of the first
     async def task(self, agent: str, prompt: Prompt, use: ToolUse, description: Description = "") -> str:
         """Hand a piece of work to another agent and wait for its answer. Several calls at once work side by side."""
         result = await self._run_job(use.run, self._build_job(agent, prompt, use, description))
@@ -166,7 +165,7 @@ class Subagents(Capability):
 
     @before(ModelCall)
     def show_tasks(self, call: ModelCall) -> None:
-        """Say at the end of the request how the tasks stand; those whose answer was read are left out."""
+        """Append the status of tasks to the request, except those whose answer was read."""
         lines = [task.format_line() for task in self._get_tasks(call.run).values() if not task.shown]
         if lines and not call.purpose:
             text = "\n".join(["Tasks in the background, as they stand now:", *lines])
@@ -174,21 +173,21 @@ class Subagents(Capability):
 
     @after(Step)
     async def wait_for_tasks(self, step: Step) -> Continue | None:
-        """A run does not end before its tasks: the model reads what they came to first."""
+        """Wait for open tasks before the run ends, so that the model reads their answers."""
         tasks = [task for task in self._get_tasks(step.run).values() if task.is_open]
         if not tasks or self.at_end == "cancel" or not _has_finished(step):
             return None
-        told = await self._collect_answers(step.run, tasks)
-        return Continue(told) if told else None
+        answers = await self._collect_answers(step.run, tasks)
+        return Continue(answers) if answers else None
 
     @wrap(Run, priority=INNERMOST)
     async def look_after_tasks(self, run: Run, next: Next[Result]) -> Result:
-        """Nothing is left behind when a run ends, and what a crash or a pause interrupted is taken up."""
-        over = OPEN  # what no task is any more when the run is over
+        """Resume interrupted tasks when a run starts, and cancel open tasks when it ends."""
+        over = OPEN  # states to cancel at the end of the run
         try:
             await self._resume_tasks(run)
             return await next(run)
-        except Paused:  # as with tools side by side: the others finish, or pause too
+        except Paused:  # as with concurrent tools, the other tasks finish or pause too
             over = ("running",)
             await self._settle_tasks(run, [*self._get_tasks(run).values()])
             raise
@@ -202,7 +201,7 @@ class Subagents(Capability):
             raise ToolError(f"agents work for each other {self.depth} levels deep at most; do this yourself")
         if not prompt.strip() or len(prompt) > constants.TASK_PROMPT_CHARS:
             raise ToolError(f"a prompt is a text of up to {constants.TASK_PROMPT_CHARS:,} characters")
-        place = digest(use.key.encode("utf-8", "surrogatepass"))[:12]  # the same for every attempt at this call
+        place = digest(use.key.encode("utf-8", "surrogatepass"))[:12]  # equal for every attempt at this call
         job = ChildJob(agent, prompt, use.call.id, f"{use.run.thread.id[:150]}.{place}")
         job.description = one_line(description, constants.TASK_DESCRIPTION_CHARS)
         return job
@@ -228,9 +227,9 @@ class Subagents(Capability):
         return tasks
 
     def _list_records(self, run: Run) -> dict[str, dict[str, Any]]:
-        """Every task of the conversation: those of this run as they are, those of earlier ones as they ended."""
-        kept = {id: thaw(record) for id, record in run.thread.values.get(KEY, {}).items()}
-        return kept | {task.id: task.to_record(run) for task in self._get_tasks(run).values()}
+        """Return the records of all tasks in the thread, with the current state of this run's tasks."""
+        stored = {id: thaw(record) for id, record in run.thread.values.get(KEY, {}).items()}
+        return stored | {task.id: task.to_record(run) for task in self._get_tasks(run).values()}
 
     def _find_task(self, run: Run, id: str) -> BackgroundTask:
         tasks = self._get_tasks(run)
@@ -252,15 +251,15 @@ class Subagents(Capability):
         task.async_task = asyncio.create_task(self._run_task(run, task, new), name=task.title)
         task.async_task.add_done_callback(
             lambda work: work.cancelled() or work.exception()
-        )  # told to who waits, or nobody
+        )  # mark the exception as retrieved
 
     async def _run_task(self, run: Run, task: BackgroundTask, new: bool) -> None:
         try:
             if new:
                 await run.thread.saved()
                 job = task.job
-                told = {"prompt": job.prompt, "description": job.description}
-                run.emit(TaskStart(name=job.agent, task_id=task.id, call_id=job.call, **told))
+                fields = {"prompt": job.prompt, "description": job.description}
+                run.emit(TaskStart(name=job.agent, task_id=task.id, call_id=job.call, **fields))
             result = await self._run_job(run, task.job)
         except asyncio.CancelledError:
             self._finish_task(run, task, "cancelled", "", "")
@@ -275,7 +274,7 @@ class Subagents(Capability):
         run.emit(TaskUpdate(name=task.job.agent, task_id=task.id, status="waiting", message=result.reason))
 
     def _finish_task(self, run: Run, task: BackgroundTask, status: str, text: str, reason: str) -> None:
-        if not task.is_open or run.progress.over:  # who was abandoned has nothing to say any more
+        if not task.is_open or run.progress.over:  # an abandoned run writes nothing
             return
         short = text[: constants.TASK_ANSWER_CHARS]
         cut = f"\n\n... (truncated {len(text) - len(short)} characters) ..." if len(short) < len(text) else ""
@@ -286,8 +285,10 @@ class Subagents(Capability):
     async def _wait_tasks(
         self, run: Run, tasks: Sequence[BackgroundTask], wait_for: Literal["all", "any"], seconds: float | None
     ) -> None:
-        """Wait for tasks; if all that is left waits for an answer, the run waits for it too. Without a limit, only
-        until the user says something."""
+        """Wait for tasks; raise Paused if only tasks with open questions are left.
+
+        Without `seconds`, the wait also ends when a user message arrives.
+        """
         clock = asyncio.get_running_loop().time
         until = None if seconds is None else clock() + seconds
         self._relaunch_waiting(run, tasks)
@@ -310,13 +311,13 @@ class Subagents(Capability):
             raise Paused("; ".join(task.status_reason.removeprefix("paused: ") for task in waiting))
 
     def _relaunch_waiting(self, run: Run, tasks: Iterable[BackgroundTask]) -> None:
-        """Ask again what may have been asked before the run at the top went on: a question belongs to one step."""
+        """Relaunch tasks whose question belongs to an earlier step of the root run, so that they ask again."""
         for task in tasks:
             if task.status == "waiting" and task.started_at_step != run.root.thread.steps:
                 self._launch_task(run, task)
 
     async def _settle_tasks(self, run: Run, tasks: Sequence[BackgroundTask]) -> None:
-        """Let every task end, or come to a question."""
+        """Wait until every task has finished or asks a question."""
         self._relaunch_waiting(run, tasks)
         works = [task.async_task for task in tasks if task.async_task is not None and not task.async_task.done()]
         if works:
@@ -332,7 +333,7 @@ class Subagents(Capability):
                 self._finish_task(run, task, "cancelled", "", "the run ended")
 
     async def _resume_tasks(self, run: Run) -> None:
-        """Go on with the tasks of a run that was interrupted; those of a run that nobody took up are lost."""
+        """Resume the tasks of an interrupted run; mark tasks of runs that were not resumed as lost."""
         for id, record in [*run.thread.values.get(KEY, {}).items()]:
             if record["status"] not in OPEN:
                 continue
@@ -343,12 +344,12 @@ class Subagents(Capability):
             else:
                 run.thread.values.put(KEY, id, {**thaw(record), "status": "lost", "reason": "the run was interrupted"})
         tasks = [task for task in self._get_tasks(run).values() if task.is_open]
-        done = bool(tasks) and not run.input and _has_finished_reply(run.thread)  # such a run would end at once
-        if done and (told := await self._collect_answers(run, tasks)):
-            run.send(Message("user", told, name=self.wait_for_tasks.name))
+        done = bool(tasks) and not run.input and _has_finished_reply(run.thread)  # such a run would end immediately
+        if done and (answers := await self._collect_answers(run, tasks)):
+            run.send(Message("user", answers, name=self.wait_for_tasks.name))
 
     async def _collect_answers(self, run: Run, tasks: Sequence[BackgroundTask]) -> str:
-        """What tasks came to, for the model; nothing if the user said something before they did."""
+        """Return the answers of finished tasks for the model; "" if a user message arrived first."""
         await self._wait_tasks(run, tasks, "all", None)
         ended = [task for task in tasks if not task.is_open]
         for task in ended:
@@ -360,11 +361,11 @@ class Subagents(Capability):
 
 
 def _has_finished_reply(thread: Thread) -> bool:
-    """Whether the model had said its last word."""
+    """Return True if the thread ends with a final reply of the model."""
     return bool(thread.messages) and thread.messages[-1].role == "assistant" and not thread.pending
 
 
-# -- words ------------------------------------------------------------------------------------------------------------
+# -- text for the model -----------------------------------------------------------------------------------------------
 
 
 def _format_answer(agent: str, outcome: str, reason: str, text: str) -> str:
@@ -374,7 +375,7 @@ def _format_answer(agent: str, outcome: str, reason: str, text: str) -> str:
 
 
 def _summarize_record(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What a model is told of a task."""
+    """Return the fields of a task record for the model."""
     line = {"task": record["id"], "agent": record["agent"], "status": record["status"]}
     return line | ({"reason": record["reason"]} if record["reason"] not in ("", "completed") else {})
 
@@ -386,13 +387,13 @@ def _has_finished(step: Step) -> bool:
 
 
 def _describe_agents(item: Tool, agents: Mapping[str, Subagent]) -> Tool:
-    """A tool that starts an agent, with a schema and a description that say which there are."""
+    """Return a tool that starts an agent, with the agent names in its schema and description."""
     plain: Any = item.fn.__func__  # type: ignore[attr-defined]
     named = FunctionType(plain.__code__, plain.__globals__, plain.__name__, plain.__defaults__, plain.__closure__)
     named.__annotations__ = {**plain.__annotations__, "agent": Literal[tuple(agents)]}
     lines = [f"- {agent.name}: {' '.join(agent.description.split())}" for agent in agents.values()]
-    told = "\n".join([item.description, "", "The agents:", *lines])
-    return replace(item, fn=MethodType(named, item.fn.__self__), description=told)  # type: ignore[attr-defined]
+    description = "\n".join([item.description, "", "The agents:", *lines])
+    return replace(item, fn=MethodType(named, item.fn.__self__), description=description)  # type: ignore[attr-defined]
 
 
 def _check_hooks(subagent: Subagent) -> None:

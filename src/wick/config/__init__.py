@@ -1,4 +1,4 @@
-"""Agents from a file: `agents.yaml`.
+"""Agents defined in a file, `agents.yaml`.
 
     model: sonnet
     system_prompt: You write code.
@@ -7,9 +7,9 @@
 
     agent = load("agents.yaml").agent()
 
-A key that names a capability switches it on: with its options, or with `true`; `false` switches it off. The file has
-one agent, or several under `agents:` with what they share under `defaults:`. It names code to run and commands to
-allow, so it is as trusted as a program.
+A key that names a capability enables it: with its options, or with `true`; `false` disables it. The file defines one
+agent, or several under `agents:` with common options under `defaults:`. It names code to run and commands to allow, so
+it must be as trusted as a program.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from wick.config.options_schema import ConfigLocation, Schema, coerce_value, sug
 from wick.config.secrets import check_exposure
 from wick.errors import ConfigError
 
-# The order of the rings, outermost first. `hooks` are those of the file.
+# The order of the rings, outermost first. `hooks` are the hooks that the file lists.
 RINGS = (
     CapabilityRing("tracing", "Tracing", always=True),
     CapabilityRing("recorder", "Recorder"),
@@ -56,27 +56,27 @@ RINGS = (
     CapabilityRing("structured_output", "StructuredOutput"),
     CapabilityRing("tool_search", "ToolSearch"),
     CapabilityRing("summarization", "Summarization", always=True),  # closest to the model
-    CapabilityRing("budget", "Budget", shared=True),  # inside of retry: something is set aside for every attempt
-    CapabilityRing("permissions", "Permissions"),  # a guard: it sees what will really be done
+    CapabilityRing("budget", "Budget", shared=True),  # inside of retry: each attempt gets its own reservation
+    CapabilityRing("permissions", "Permissions"),  # a guard: it sees the final arguments
 )
 BY_KEY = {ring.key: ring for ring in RINGS}
-DEFAULT = "default"  # the id of an agent that has no other
+DEFAULT = "default"  # the id of an agent without a name
 _ID = re.compile(r"\w[\w.-]{0,63}")
 
 
 def load(path: str | os.PathLike[str] = "agents.yaml", *, environment: Mapping[str, str] | None = None) -> Config:
-    """The agents of a file. What is wrong in it is said in a sentence, with its line."""
+    """Return the agents of a file; raise a ConfigError that names the line of an error."""
     path = Path(path)
     return Config(path, read(path, os.environ if environment is None else environment))
 
 
 def schema() -> Schema:
-    """A JSON Schema of the file, for editors."""
+    """Return a JSON Schema of the file, for editors."""
     return build_file_schema(RINGS, _ID.pattern)
 
 
 class Config:
-    """The agents of a file, by their ids. None is built before it is asked for."""
+    """The agents of a file by id, built on demand."""
 
     def __init__(self, path: Path, source: Source) -> None:
         self.path = path
@@ -92,7 +92,7 @@ class Config:
         return f"Config({str(self.path)!r}, {', '.join(self.agents)})"
 
     def agent(self, id: str = "") -> Agent:
-        """The agent with this id; without one the agent `default`, or the only one."""
+        """Return the agent with this id; without an id, the only agent or the one named `default`."""
         wanted = id or (next(iter(self.agents)) if len(self.agents) == 1 else DEFAULT)
         if wanted in self.agents:
             return self.agents[wanted].agent()
@@ -101,11 +101,11 @@ class Config:
         raise ConfigError(f"{self.path} has no agent {id!r}; {suggest_key(id, self.agents, 'its agents are')}")
 
     async def close(self) -> None:
-        """End what the agents that were built have begun: containers, connections, stores."""
-        async with AsyncExitStack() as ending:  # one that fails keeps no other from ending
+        """Close the resources of built agents: containers, connections, stores."""
+        async with AsyncExitStack() as stack:  # a failing close does not skip the others
             for part in [part for agent in self.agents.values() for part in agent.resources]:
-                if end := getattr(part, "close", None) or getattr(part, "stop", None):
-                    ending.push_async_callback(end)
+                if close := getattr(part, "close", None) or getattr(part, "stop", None):
+                    stack.push_async_callback(close)
 
 
 def _read_agents(file: AgentsFile) -> Iterator[AgentConfig]:
@@ -133,7 +133,7 @@ def _read_several(file: AgentsFile, source: Source, data: Mapping[str, Any]) -> 
 
 
 def _read_part(data: Any, source: Source, at: At) -> dict[str, Any]:
-    """The part of one agent, or of the defaults; an empty one says nothing."""
+    """Return the validated options of one agent, or of the defaults; {} if the part is empty."""
     if data is None:
         return {}
     if not isinstance(data, dict):
@@ -146,7 +146,7 @@ def _read_part(data: Any, source: Source, at: At) -> dict[str, Any]:
 
 
 def _expand_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options in their long form: what a short value means stands under the name of its option."""
+    """Return options in their long form: a short value becomes a map with its option."""
     return {key: _expand_value(BY_KEY[key], value) if key in BY_KEY else value for key, value in options.items()}
 
 
@@ -160,7 +160,7 @@ def _expand_value(ring: CapabilityRing, value: Any) -> Any:
 
 
 def _merge_options(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """An agent's options over the defaults: maps of options key by key, everything else as a whole."""
+    """Return an agent's options merged over the defaults: maps by key, other values as a whole."""
     merged = {**defaults, **own}
     for key in own.keys() & defaults.keys() & {*BY_KEY, "settings"}:
         if own[key] is True:
@@ -171,7 +171,7 @@ def _merge_options(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> dict[
 
 
 def _merge_rules(key: str, defaults: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Rules of permissions add up: what is denied by default is not allowed by saying what else is denied."""
+    """Return the permission rules of both, concatenated: an agent's rules do not remove default rules."""
     lists = [rule for rule in ("deny", "ask", "allow") if rule in defaults and rule in own and key == "permissions"]
     return {rule: [*defaults[rule], *own[rule]] for rule in lists}
 

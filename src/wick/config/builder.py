@@ -1,4 +1,4 @@
-"""Builds an agent from what `agents.yaml` says about it."""
+"""Builds agents from the options in `agents.yaml`."""
 
 from __future__ import annotations
 
@@ -41,34 +41,34 @@ _DEFAULT_NAMES = {part.name for part in DEFAULTS}
 
 @dataclass(frozen=True, slots=True)
 class AgentsFile:
-    """What the agents of a file have in common."""
+    """The state that the agents of a file share."""
 
     source: Source
     folder: Path
     rings: tuple[CapabilityRing, ...]
-    path: Path | None = None  # the file itself, which is read again
+    path: Path | None = None  # the file itself, which is reloaded on change
     shared: dict[str, Capability | None] = field(
         default_factory=dict
-    )  # what stands under `defaults:` and is one for all
+    )  # capabilities in `defaults:` with one instance for all agents
 
 
 class AgentConfig:
-    """What a file says about one agent: `options` are its own over the defaults."""
+    """The configuration of one agent: `options` are its own, merged over the defaults."""
 
     def __init__(self, file: AgentsFile, id: str, options: Mapping[str, Any], places: tuple[At, ...]) -> None:
         self.file, self.id, self.options = file, id, options
         self.name: str = options.get("name", id)
-        self.resources: list[Any] = []  # what has to be ended
-        self.private = ProcessFiles()  # of the process that the agent runs in
+        self.resources: list[Any] = []  # objects to close
+        self.private = ProcessFiles()  # files of the process that the agent runs in
         self.siblings: list[AgentConfig] = []  # the other agents of the file
-        self._locations = places  # where its options stand, its own first
+        self._locations = places  # paths of its options in the file, its own first
         self._agent: Agent | None = None
 
     def __repr__(self) -> str:
-        return f"AgentConfig({self.id!r})"  # its options may have keys in them
+        return f"AgentConfig({self.id!r})"  # options may contain secrets
 
     def agent(self, *, model: Model | None = None, backend: Backend | None = None, ask: Asker | None = None) -> Agent:
-        """The agent; one with another `model` or `backend`, or with somebody to `ask`, is a new one each time."""
+        """Return the agent. It is cached, unless `model`, `backend` or `ask` is given."""
         if (model, backend, ask) != (None, None, None):
             return _AgentBuilder(self, backend).agent(model, ask)
         if self._agent is None:
@@ -76,7 +76,7 @@ class AgentConfig:
         return self._agent
 
     def check_model(self) -> None:
-        """Refuse a model that there is not, with its line."""
+        """Raise a ConfigError with its line if the model does not exist."""
         if isinstance(given := self.options.get("model"), str | Mapping):
             try:
                 check_model(given)
@@ -84,16 +84,16 @@ class AgentConfig:
                 raise self.build_error("model", error) from None
 
     def build_error(self, key: str, what: object, *within: str | int) -> ConfigError:
-        """An error that names the line on which a key of this agent stands, or something of it, or the agent itself."""
+        """Return an error with the line of a key of this agent, of an item within it, or of the agent."""
         return self.file.source.wrong((*self.locate_key(key), *within), f"{key or f'the agent {self.id!r}'}: {what}")
 
     def locate_key(self, key: str) -> At:
-        """Where a key stands: in the agent's own part, or among the defaults."""
+        """Return the path of a key in the file: in the agent's own part, or in the defaults."""
         places = [(*place, key) for place in self._locations]
         return next((place for place in places if place in self.file.source.lines), self._locations[0])
 
     def is_own(self, key: str) -> bool:
-        """Whether a key stands in the agent's own part."""
+        """Return True if a key is in the agent's own part."""
         return (*self._locations[0], key) in self.file.source.lines
 
 
@@ -123,7 +123,7 @@ class _AgentBuilder:
 
     @contextmanager
     def _locate_errors(self, key: str = "", *within: str | int) -> Iterator[None]:
-        """What goes wrong while a key is carried out, or an item of it, is told with its line."""
+        """Convert errors into a ConfigError with the line of a key, or of an item within it."""
         try:
             yield
         except (WickError, OSError) as error:
@@ -164,7 +164,7 @@ class _AgentBuilder:
         return made
 
     def _find_ring_options(self, ring: CapabilityRing) -> dict[str, Any] | None:
-        """The options of a capability; None if it is off."""
+        """Return the options of a capability, or None if it is disabled."""
         value = self.options.get(ring.key, ring.always or (ring.backend and self.backend is not None))
         if value is False and ring.key == "executables" and isinstance(self.options.get("hooks"), Mapping):
             value = {}
@@ -180,13 +180,13 @@ class _AgentBuilder:
         return options if adjust is None else adjust(self, options)
 
     def _log_off(self, key: str) -> None:
-        level = WARNING if self.config.is_own(key) else DEBUG  # one of the defaults is not meant for every agent
+        level = WARNING if self.config.is_own(key) else DEBUG  # a key in `defaults:` need not apply to every agent
         logger.log(
             level, "%s", self.config.build_error(key, f"stays off, as the agent {self.config.id!r} has no backend")
         )
 
     def _construct(self, kind: Callable[..., Any], options: Mapping[str, Any], backend: Backend | None = None) -> Any:
-        """Something by its options; what the file names is looked up."""
+        """Return an instance of a class with these options; resolve models and `module:name` references."""
         taken, given = read_hints(kind), dict(options)
         if backend is not None and "backend" in taken:
             given["backend"] = backend
@@ -207,7 +207,7 @@ class _AgentBuilder:
         named = any(kind is Callable or get_origin(kind) in (type, Callable) for kind in (hint, *kinds))
         return self._load_python(value) if named and isinstance(value, str) and str not in kinds else value
 
-    # -- what is special about some --
+    # -- adjustments of options --
 
     def _adjust_skills(self, options: dict[str, Any]) -> dict[str, Any] | None:
         if "host" in options:
@@ -247,7 +247,7 @@ class _AgentBuilder:
         return [name for name in map(_parse_tool_name, self.options.get("tools", ())) if name in BUILTIN]
 
     def _adjust_builtins(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Those of `builtins:`, and those that `tools:` names."""
+        """Add the built-in tools that `tools:` names."""
         tools = options.get("tools")
         if tools is None:
             tools = [name for name in BUILTIN if name != "web_search" or "search" in options]
@@ -262,7 +262,7 @@ class _AgentBuilder:
         return options
 
     def _resolve_definition(self, given: str | dict[str, Any]) -> Any:
-        """A subagent: its Markdown file beside this one, or a map whose tools and hooks may be Python's."""
+        """Return a subagent definition: the path of its Markdown file, or a map with resolved tools and hooks."""
         if isinstance(given, str):
             return self._resolve_path(given)
         found = dict(given)
@@ -282,7 +282,7 @@ class _AgentBuilder:
         return options
 
     def _adjust_executables(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Directories beside the file, and handlers of events that stand under `hooks`."""
+        """Resolve paths relative to the file, and add the event handlers under `hooks`."""
         if isinstance(handlers := self.options.get("hooks"), Mapping):
             if "settings" in options:
                 raise ConfigError("`hooks` and `settings` are two places for handlers of events; take one of them")
@@ -302,7 +302,7 @@ class _AgentBuilder:
         return self._resolve_path(given)
 
     def _adjust_recipes(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Folders beside the file, and handlers of Python."""
+        """Resolve folders relative to the file, and load Python handlers."""
         options["dirs"] = [self._resolve_path(folder) for folder in _as_list(options.get("dirs", ".wick/recipes"))]
         if "handlers" in options:
             found = {name: self._load_python(str(given)) for name, given in options["handlers"].items()}
@@ -347,7 +347,7 @@ class _AgentBuilder:
         return backend
 
     def _pin_workspace(self, workspace: str, *, protects: bool = False) -> list[str]:
-        """Return the files of a workspace that configure this process; a ConfigError if its code is there."""
+        """Return the files to pin in a workspace; raise a ConfigError if it contains code of the process."""
         self._workspaces.append(os.path.realpath(workspace))
         private = self.config.private
         for one in self.config.siblings:
@@ -355,7 +355,7 @@ class _AgentBuilder:
         return pin_config(workspace, self.options, self.folder, self.config.file.path, private, protects=protects)
 
     def _resolve_volume(self, place: str) -> str:
-        """A folder of this machine; a name alone is a volume of the engine's."""
+        """Return the path of a folder; a plain name is a volume of the container engine."""
         return self._resolve_path(place) if place.startswith((".", "~")) or "/" in place else place
 
     def _build_tools(self) -> list[Tool | Callable[..., object]]:
@@ -373,7 +373,7 @@ class _AgentBuilder:
         return found
 
     def _build_hook(self, given: str | Mapping[str, Any]) -> Hook | Capability:
-        """A hook or a capability by its name; a map of one name is what is called with the options beside it."""
+        """Return a hook or capability by name; `{name: options}` calls a factory with these options."""
         if isinstance(given, Mapping) and len(given) != 1:
             raise ConfigError("a hook with options is a map of one name, as in `- mine:Redactor: {words: [secret]}`")
         named: Mapping[str, Any] = {given: {}} if isinstance(given, str) else given
@@ -394,7 +394,7 @@ class _AgentBuilder:
     # -- names --
 
     def _load_named(self, name: str, group: str, what: str, known: tuple[str, ...]) -> Any:
-        """What is installed under a name, or module:name."""
+        """Return an object by entry point name, or by `module:name`."""
         if ":" in name:
             return self._load_python(name)
         points = {point.name: point for point in entry_points(group=group)}
@@ -413,12 +413,12 @@ class _AgentBuilder:
         return found
 
     def _resolve_path(self, path: str) -> str:
-        """A path of this machine; a relative one begins where the file is."""
+        """Return an absolute path; relative ones start at the folder of the file."""
         return str(self.folder / Path(path).expanduser())
 
 
 def load_python_name(name: str, folder: Path) -> Any:
-    """Something of Python, by module:name; a module may stand in this folder."""
+    """Return a Python object by `module:name`; the module may be in this folder."""
     module, _, names = name.partition(":")
     if not re.fullmatch(r"[\w.]+:[\w.]+", name):
         raise ConfigError(f"{name!r} is not written as module:name")
@@ -436,7 +436,7 @@ def _as_list(given: Any) -> list[Any]:
 
 
 def _build_placeholder(name: str) -> Capability:
-    """Stands in the place of what every agent has, for those who want to be without it."""
+    """Return an empty capability that replaces a default one of this name."""
     nothing = Capability()
     nothing.name = name
     return nothing
@@ -451,13 +451,13 @@ def _get_attribute(thing: Any, names: str) -> Any:
 def _load_checked(load: Callable[[], Any], name: str) -> Any:
     try:
         return load_module(load)
-    except Exception as error:  # whatever a module does when it is imported
+    except Exception as error:  # importing a module may raise anything
         raise ConfigError(f"{name} cannot be loaded: {type(error).__name__}: {error}") from error
 
 
 @contextmanager
 def _extend_import_path(folder: Path) -> Iterator[None]:
-    """For a moment modules are found in this folder, too: after all others, so that it hides none of them."""
+    """Append a folder to `sys.path` temporarily; as the last entry it shadows no other module."""
     sys.path.append(str(folder))
     try:
         yield

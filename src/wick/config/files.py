@@ -1,4 +1,4 @@
-"""The files of this machine that an agent's options name, by what the process does with them."""
+"""The files of this machine that an agent's options name, as code or as config."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SCRIPTS = (".sh", ".bash", ".zsh", ".py", ".js", ".mjs", ".cjs", ".ts", ".rb", "
 
 
 def find_named_files(options: Mapping[str, Any], folder: Path, config: Path | None, workspace: str) -> ProcessFiles:
-    """Return what an agent of these options loads, runs or reads, beside what the process itself does."""
+    """Return the files that an agent with these options loads, runs or reads."""
     code: dict[str, str] = {}
     for name in find_python_names(options):
         code |= dict.fromkeys(find_packages(name, folder), f"the module of {name}")
@@ -34,7 +34,7 @@ def pin_config(
     *,
     protects: bool = False,
 ) -> list[str]:
-    """Return the files of a workspace that nothing in it may change; a ConfigError if it may not be one."""
+    """Return the files to pin in a workspace; raise a ConfigError if the workspace contains code."""
     return pin_files(workspace, find_named_files(options, folder, config, workspace) | private, protects=protects)
 
 
@@ -55,7 +55,7 @@ def pin_volumes(volumes: Mapping[str, str], pin: Callable[[str], list[str]]) -> 
 
 
 def find_python_names(options: Mapping[str, Any]) -> Iterator[str]:
-    """The names module:name among the hooks, tools and handlers of an agent and of its subagents."""
+    """Yield the `module:name` references in hooks, tools and handlers of an agent and its subagents."""
     for hook in _as_list(options.get("hooks")):
         yield from (name for name in ([hook] if isinstance(hook, str) else hook) if ":" in name)
     yield from (tool for tool in _as_list(options.get("tools")) if isinstance(tool, str) and ":" in tool)
@@ -68,7 +68,7 @@ def find_python_names(options: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _list_programs(options: Mapping[str, Any], folder: Path, workspace: str) -> Iterator[tuple[str, str]]:
-    """What is run, or believed without a question."""
+    """Yield the paths that are executed, or trusted without a prompt, each with a description."""
     programs = _as_mapping(options.get("executables"))
     for given in _as_list(programs.get("dirs")):
         yield (
@@ -101,7 +101,7 @@ def _list_server_files(name: str, server: Mapping[str, Any]) -> Iterator[tuple[s
 
 
 def _list_reread_files(options: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, str]]:
-    """Plain files and folders that are read again."""
+    """Yield files and folders that are read again, each with a description."""
     recipes, skills = options.get("recipes"), _as_mapping(options.get("skills"))
     if recipes:
         dirs = _as_mapping(recipes).get("dirs", ".wick/recipes")
@@ -116,7 +116,7 @@ def _list_reread_files(options: Mapping[str, Any], folder: Path) -> Iterator[tup
 
 
 def _find_commands(given: Any) -> Iterator[str]:
-    """Every `command:` in the settings of hook programs."""
+    """Yield each `command:` in the settings of hook programs."""
     if isinstance(given, Mapping):
         if isinstance(command := given.get("command"), str):
             yield command
@@ -128,7 +128,7 @@ def _find_commands(given: Any) -> Iterator[str]:
 
 
 def _find_command_files(command: str, cwd: str) -> Iterator[str]:
-    """The files that the words of a shell command name."""
+    """Yield the files that the words of a shell command name."""
     try:
         words = shlex.split(command, comments=True)
     except ValueError:
@@ -136,7 +136,7 @@ def _find_command_files(command: str, cwd: str) -> Iterator[str]:
     for number, word in enumerate(words):
         part = word.rpartition("=")[2]
         path = os.path.join(cwd, os.path.expandvars(os.path.expanduser(part)))
-        is_program = "/" in part and (number == 0 or part.endswith(SCRIPTS))  # it may be put there later
+        is_program = "/" in part and (number == 0 or part.endswith(SCRIPTS))  # also if it does not exist yet
         if "://" not in part and (is_program or os.path.isfile(path)):
             yield path
 

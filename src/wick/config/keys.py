@@ -1,4 +1,4 @@
-"""The keys of `agents.yaml`, described as JSON Schema: for the check when it is read, and for editors."""
+"""The keys of `agents.yaml` as JSON Schema, for validation and for editors."""
 
 from __future__ import annotations
 
@@ -38,29 +38,29 @@ BACKENDS = {
 
 @dataclass(frozen=True, slots=True)
 class CapabilityRing:
-    """A capability that a key of the file stands for."""
+    """A key of the file and the capability that it configures."""
 
     key: str
     kind: str = ""  # its class, in wick.capabilities.<key>
-    always: bool = False  # on unless the file says `false`
-    backend: bool = False  # on where there is a backend, and only there
-    short: str = ""  # the option that is meant by a value that is no map
-    yes: Mapping[str, Any] = field(default_factory=dict, hash=False)  # what `true` means
-    shared: bool = False  # under `defaults:` it is one for all agents
+    always: bool = False  # enabled unless the value is `false`
+    backend: bool = False  # enabled if, and only if, there is a backend
+    short: str = ""  # the option for a value that is not a map
+    yes: Mapping[str, Any] = field(default_factory=dict, hash=False)  # options for the value `true`
+    shared: bool = False  # one instance for all agents if it is in `defaults:`
 
     def load_class(self) -> Callable[..., Any]:
-        """Its class."""
+        """Return the class of the capability."""
         return load_own(f"wick.capabilities.{self.key}:{self.kind}")  # type: ignore[no-any-return]
 
 
 def load_own(name: str) -> Any:
-    """Something of wick, loaded when it is first needed."""
+    """Import and return an object of wick, by `module:name`."""
     module, _, kind = name.partition(":")
     return getattr(import_module(module), kind)
 
 
 def build_file_schema(rings: tuple[CapabilityRing, ...], id: str) -> Schema:
-    """A JSON Schema of the file, for editors."""
+    """Return a JSON Schema of the file, for editors."""
     several = {"agents": {"type": "object", "additionalProperties": any_of({"$ref": "#/$defs/agent"}, {"type": "null"}),
                           "minProperties": 1, "propertyNames": {"pattern": f"^{id}$"}},
                "defaults": any_of({"$ref": "#/$defs/agent"}, {"type": "null"})}  # fmt: skip
@@ -78,13 +78,13 @@ def build_file_schema(rings: tuple[CapabilityRing, ...], id: str) -> Schema:
 
 
 def list_agent_keys(rings: Iterable[CapabilityRing]) -> frozenset[str]:
-    """Every key that says something about an agent."""
+    """Return every key of an agent."""
     return frozenset((*_PLAIN, *(ring.key for ring in rings), "backend"))
 
 
 @cache
 def build_agent_schema(rings: tuple[CapabilityRing, ...], used: frozenset[str]) -> Schema:
-    """What may be said about an agent. Only what is used is described: a capability is loaded when it is named."""
+    """Return the schema of an agent. Only used keys are described, so that other capabilities are not imported."""
     parts: dict[str, Schema] = {**_PLAIN, "backend": ANYTHING, **{ring.key: ANYTHING for ring in rings}}
     if "backend" in used:
         parts["backend"] = _build_backend_schema()
@@ -96,20 +96,20 @@ def build_agent_schema(rings: tuple[CapabilityRing, ...], used: frozenset[str]) 
 def _build_ring_schema(ring: CapabilityRing) -> Schema:
     kind = ring.load_class()
     others = {"interactor": any_of({"enum": ["terminal"]}, REFERENCE)} if ring.key == "ask_user" else {}
-    told = (
+    schemas = (
         _build_subagents_schemas(kind)
         if ring.key == "subagents"
         else (build_options_schema(kind, ("backend",), **others),)
     )
-    short = told[0]["properties"][ring.short] if ring.short else {"anyOf": []}
+    short = schemas[0]["properties"][ring.short] if ring.short else {"anyOf": []}
     forms = [form for form in short.get("anyOf", [short]) if form != {"type": "null"}]
     texts = [TEXT] if ring.key == "context" else []
     doc = (getdoc(kind) or "").partition("\n")[0]
-    return any_of(SWITCH, *texts, *told, *forms, description=doc)
+    return any_of(SWITCH, *texts, *schemas, *forms, description=doc)
 
 
 def _build_subagents_schemas(kind: Callable[..., Any]) -> tuple[Schema, Schema]:
-    """Definitions with options, or definitions alone, by name."""
+    """Return the schemas of definitions with options, and of definitions alone, by name."""
     listed = any_of(TEXT, TEXTS)
     known = {**dict.fromkeys((*DEFINITION, "system_prompt"), TEXT), "tools": listed, "without": listed, "model": MODEL}
     definition = build_object_schema({**known, "hooks": _HOOKS}, required=["description"])

@@ -1,10 +1,10 @@
-"""What may be written where: options described as JSON Schema, and the check that data keeps to it.
+"""JSON Schemas of options, derived from signatures, and validation of data against them.
 
-    options_of(Limits)                 a schema of what its constructor takes
-    fit(data, schema, Spot(source))    the data, or an error that names the line and the nearest known key
-    for_editors(schema)                the same, for an editor, which sees `${NAME}` where a number will be
+    build_options_schema(Limits)                          a schema of the constructor's parameters
+    coerce_value(data, schema, ConfigLocation(source))    the data, or an error with the line and the nearest key
+    build_editor_schema(schema)                           for editors, which see `${NAME}` instead of a number
 
-What a constructor takes stands in its signature, and only there. What cannot be written in a file is left out.
+Signatures are the only source of options. Parameters that cannot be written in a file are left out.
 """
 
 from __future__ import annotations
@@ -78,11 +78,11 @@ _KINDS: dict[type, str] = {
 }
 
 
-# -- describing -----------------------------------------------------------------------------------------------------
+# -- schemas --------------------------------------------------------------------------------------------------------
 
 
 def read_hints(kind: Callable[..., Any]) -> dict[str, tuple[inspect.Parameter, Any]]:
-    """What a class or a function takes, each with its type."""
+    """Return the parameters of a class or function by name, each with its type."""
     known = get_type_hints(kind.__init__ if isinstance(kind, type) else kind)  # type: ignore[misc]
     parameters = inspect.signature(kind).parameters.values()
     named = [parameter for parameter in parameters if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
@@ -90,18 +90,18 @@ def read_hints(kind: Callable[..., Any]) -> dict[str, tuple[inspect.Parameter, A
 
 
 def build_options_schema(kind: Callable[..., Any], without: Collection[str] = (), **others: Schema) -> Schema:
-    """What a class or a function takes, as far as it can be written in a file; `others` are described otherwise."""
+    """Return the schema of the parameters that can be written in a file; `others` override single parameters."""
     found = {name: _build_option_schema(*taken) for name, taken in read_hints(kind).items() if name not in without}
     return build_object_schema({name: schema for name, schema in found.items() if schema is not None} | others)
 
 
 def build_object_schema(properties: Mapping[str, Schema], **more: Any) -> Schema:
-    """A map that has these keys and no others."""
+    """Return the schema of a map with exactly these keys."""
     return {"type": "object", "properties": {**properties}, "additionalProperties": False, **more}
 
 
 def any_of(*schemas: Schema, **more: Any) -> Schema:
-    """What fits one of them."""
+    """Return a schema that accepts any of these."""
     flat = [one for schema in schemas for one in schema.get("anyOf", [schema])]
     different = [schema for number, schema in enumerate(flat) if schema not in flat[:number]]
     return {**different[0], **more} if len(different) == 1 else {"anyOf": different, **more}
@@ -118,7 +118,7 @@ def _build_option_schema(parameter: inspect.Parameter, hint: Any) -> Schema | No
 
 
 def build_type_schema(hint: Any) -> Schema | None:
-    """A type of Python as JSON Schema; None for what is an object of a program."""
+    """Return the JSON Schema of a Python type; None for objects that a file cannot express."""
     if (isinstance(hint, type | type(None)) and hint in _PLAIN) or hint is Any:
         return _PLAIN[hint]
     origin, inner = get_origin(hint), get_args(hint)
@@ -149,12 +149,12 @@ def _build_generic_schema(origin: Any, inner: Sequence[Any]) -> Schema | None:
     return None
 
 
-# -- checking -------------------------------------------------------------------------------------------------------
+# -- validation -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigLocation:
-    """A place in a file. `above` is what leads to the part that is checked; it goes without saying."""
+    """A location in a file. Error messages leave out its `prefix`, the path of the validated part."""
 
     source: Source
     at: At = ()
@@ -171,7 +171,7 @@ class ConfigLocation:
 
 
 def coerce_value(value: Any, schema: Schema, spot: ConfigLocation) -> Any:
-    """The value, with numbers where the environment gave texts for them."""
+    """Return the validated value, with texts from the environment converted to their type."""
     form, value = _match_form(value, schema, spot)
     if isinstance(value, dict):
         return {
@@ -185,7 +185,7 @@ def coerce_value(value: Any, schema: Schema, spot: ConfigLocation) -> Any:
 
 
 def _match_form(value: Any, schema: Schema, spot: ConfigLocation) -> tuple[Schema, Any]:
-    """The form that a value has, and the value in it."""
+    """Return the alternative that a value matches, and the converted value."""
     forms = schema.get("anyOf", [schema])
     for one in (value, _parse_text(value)) if isinstance(value, Filled) else (value,):
         for form in forms:
@@ -197,7 +197,7 @@ def _match_form(value: Any, schema: Schema, spot: ConfigLocation) -> tuple[Schem
 
 
 def _raise_mismatch(value: Mapping[str, Any], objects: Sequence[Schema], spot: ConfigLocation) -> None:
-    """No kind of map fits: what tells them apart is missing or wrong, or something that is needed is missing."""
+    """Raise an error for a map that matches no alternative: a wrong discriminator, or a missing key."""
     for form in objects:
         lost = [key for key in form.get("required", ()) if key not in value]
         if _find_discriminators(form).items() <= value.items() and lost:
@@ -210,12 +210,12 @@ def _raise_mismatch(value: Mapping[str, Any], objects: Sequence[Schema], spot: C
 
 
 def _find_discriminators(schema: Schema) -> dict[str, Any]:
-    """The keys whose values tell one kind of map from another."""
+    """Return the keys with a `const`, which distinguish one kind of map from another."""
     return {key: one["const"] for key, one in schema.get("properties", {}).items() if "const" in one}
 
 
 def _is_form_of(schema: Schema, value: Any) -> bool:
-    """Whether a value has this form, as far as can be seen without looking into it."""
+    """Return True if a value has this form, without checking nested values."""
     if "enum" in schema or "const" in schema:
         known = schema.get("enum", [schema.get("const")])
         return any(type(value) is type(one) or isinstance(value, Filled) for one in known if one == value)
@@ -235,7 +235,7 @@ def _name_type(value: Any) -> str:
 
 
 def _parse_text(text: str) -> Any:
-    """What a text from the environment is if it is no text."""
+    """Return a text from the environment as a bool or number if it is one."""
     if text.strip().lower() in ("true", "false"):
         return text.strip().lower() == "true"
     for kind in (int, float):
@@ -257,7 +257,7 @@ def _find_property_schema(key: str, schema: Schema, spot: ConfigLocation) -> Sch
 
 
 def suggest_key(word: str, known: Iterable[str], what: str = "the keys are") -> str:
-    """What somebody meant who wrote a word that is not known."""
+    """Return a hint for an unknown word: the closest known word, or all of them."""
     known = [*known]
     close = get_close_matches(word, known)
     best = next((one for one in close if one.startswith(word)), close[0] if close else "")
@@ -277,7 +277,7 @@ def _describe_form(schema: Schema) -> str:
 
 
 def _describe_mismatch(value: Any, forms: Iterable[Schema]) -> str:
-    """What it is instead. A text from the environment is not shown: it may be a secret."""
+    """Return a description of the wrong value. Texts from the environment are not shown: they may be secrets."""
     choices = [one for form in forms for one in form.get("enum", []) if isinstance(one, str)]
     if not choices or not isinstance(value, str) or isinstance(value, Filled):
         return f"not {_TYPE_WORDS[_name_type(value)]}" if value is not None else "not empty"
@@ -291,7 +291,7 @@ VARIABLE: Schema = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-
 
 
 def build_editor_schema(schema: Schema) -> Schema:
-    """The schema of the file as it is written: where no text is expected, a variable may stand for the value."""
+    """Return the schema of the file for editors: a variable is allowed for every value that is not a text."""
     if schema.get("type") in ("boolean", "integer", "number") or schema.keys() & {"enum", "const", "pattern"}:
         return any_of(schema, VARIABLE, **{key: schema[key] for key in ("description", "default") if key in schema})
     found = dict(schema)

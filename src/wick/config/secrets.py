@@ -1,4 +1,4 @@
-"""Secrets in the options of agents: which values are secret, and whether a workspace shows the file that holds them."""
+"""Secrets in agent options: finding them, and refusing workspaces that expose the file with them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OPTIONS = re.compile(
 
 
 def find_secrets(options: Any, name: str = "") -> Iterator[str]:
-    """Yield the values of options whose names say that they are secret, at any depth, and credentials in addresses."""
+    """Yield the values of options with secret names, at any depth, and credentials in URLs."""
     if isinstance(options, Mapping):
         for key, value in options.items():
             yield from find_secrets(value, str(key))
@@ -25,26 +25,26 @@ def find_secrets(options: Any, name: str = "") -> Iterator[str]:
         for value in options:
             yield from find_secrets(value, name)
     elif isinstance(options, str) and _OPTIONS.search(name):
-        yield from {options.strip(), *options.split()[-1:]}  # of `Bearer …` also what comes after it
+        yield from {options.strip(), *options.split()[-1:]}  # also the token of `Bearer …`
     elif isinstance(options, str) and "://" in options:
         yield from _find_credentials(options)
 
 
 def _find_credentials(url: str) -> Iterator[str]:
-    """Yield the password of an address, and the values of its query whose names say that they are secret."""
+    """Yield the password of a URL, and the query values with secret names."""
     try:
         parts = urlsplit(url)
         if parts.password:
             yield from {parts.password, unquote(parts.password)}
         yield from (value for key, value in parse_qsl(parts.query) if _OPTIONS.search(key))
-    except ValueError:  # not an address after all
+    except ValueError:  # not a valid URL
         return
 
 
 def check_exposure(path: Path, agents: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
-    """Raise a ConfigError if a workspace holds this file and the file holds a key: commands would read it there.
+    """Raise a ConfigError if a workspace contains this file and the file contains a key that commands could read.
 
-    A key that comes from a variable is not in the file, whatever its value is.
+    A key from an environment variable is not in the file.
     """
     known = [*agents]
     showing = [
@@ -63,7 +63,7 @@ def check_exposure(path: Path, agents: Iterable[tuple[str, Mapping[str, Any]]]) 
 
 
 def _list_visible_folders(path: Path, options: Mapping[str, Any]) -> Iterator[Path]:
-    """Yield the folders of this machine that commands of an agent see, beside those of the system."""
+    """Yield the folders of this machine that an agent's commands can read, except system folders."""
     backend = options.get("backend")
     if not isinstance(backend, Mapping):
         return
@@ -75,6 +75,6 @@ def _list_visible_folders(path: Path, options: Mapping[str, Any]) -> Iterator[Pa
 
 
 def _is_inside(folder: Path, path: Path) -> bool:
-    """Return True if a file lies beneath a folder, whatever links lead to either."""
-    places = {path.absolute(), path.resolve()}
-    return any(place.is_relative_to(root) for place in places for root in (folder.resolve(), folder.absolute()))
+    """Return True if a file is inside a folder, with links resolved or not."""
+    paths = {path.absolute(), path.resolve()}
+    return any(one.is_relative_to(root) for one in paths for root in (folder.resolve(), folder.absolute()))

@@ -1,10 +1,10 @@
-"""What an agent is that works for another: a name, what it is for, its prompt, tools and model.
+"""Definitions of subagents: name, description, prompt, tools and model.
 
     Subagent("reviewer", "Reviews code", "You review code.", tools=["read_file", "grep"])
     {"name": "reviewer", "description": "Reviews code", "prompt": "…", "tools": "Read, Grep"}
     agents/reviewer.md                    front matter with name, description, tools and model; the prompt below
 
-`load_definitions` reads all three.
+`load_definitions` reads all three forms.
 """
 
 from __future__ import annotations
@@ -24,17 +24,19 @@ from wick.tools import Tool, tool
 
 KEYS = ("name", "description", "prompt", "tools", "without", "model", "hooks")
 _OTHER_KEYS = {"system": "prompt", "system_prompt": "prompt", "disallowedTools": "without"}
-_KEY = re.compile(r"([A-Za-z][\w-]*):(?:[ \t]+(\*|[^\s&*!|>{\[].*))?")  # and a text, not what YAML has signs for
+_KEY = re.compile(
+    r"([A-Za-z][\w-]*):(?:[ \t]+(\*|[^\s&*!|>{\[].*))?"
+)  # a key with a plain text value, without YAML syntax
 
 Definition = Any  # a Subagent, a dict, or the path of a Markdown file or of a folder of them
 
 
 @dataclass(frozen=True, slots=True)
 class Subagent:
-    """An agent that works for another. Without `tools` it gets all that the other one has, without `model` its model.
+    """The definition of a child agent. Without `tools` it inherits all of its parent's, without `model` its model.
 
-    A tool by its name is one that the agent above has; a function or a `Tool` is one of its own. `without` are names
-    that it does not get. `hooks` are its own, inside everything that the agents above hand down.
+    A tool name refers to a tool of the parent; a function or a `Tool` is the child's own. `without` excludes tools by
+    name. `hooks` are the child's own, inside the hooks inherited from its parents.
     """
 
     name: str
@@ -44,7 +46,7 @@ class Subagent:
     model: Any = None
     hooks: Sequence[Any] = ()
     without: Sequence[str] = ()
-    wanted: frozenset[str] | None = field(init=False, repr=False)  # the names of the tools from above
+    wanted: frozenset[str] | None = field(init=False, repr=False)  # names of tools inherited from the parent
     own: tuple[Tool, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -65,13 +67,13 @@ class Subagent:
         put(self, "hooks", tuple(_parse_list(self.name, "hooks", self.hooks)))
 
     def can_use(self, tool: Tool) -> bool:
-        """Whether it gets this tool of the agent above."""
+        """Return True if the subagent inherits this tool of its parent."""
         known = {tool_name(name) for name in tool.names} | tool.names
         return (self.wanted is None or bool(known & self.wanted)) and not known & {*self.without}
 
 
 def load_definitions(given: Iterable[Definition] | Mapping[str, Any] | str | Path) -> dict[str, Subagent]:
-    """The subagents that a list defines, a map of name to definition, or a folder; two of one name are refused."""
+    """Return the subagents of a list, a map or a folder by name; raise a ConfigError for a duplicate name."""
     if isinstance(given, Mapping):
         given = [{"name": name, **_require_mapping(name, data)} for name, data in given.items()]
     elif isinstance(given, str | Path | Subagent):
@@ -114,7 +116,7 @@ def _from_dict(data: Mapping[str, Any]) -> Subagent:
 
 
 def _from_file(path: Path) -> Subagent:
-    """A Markdown file; keys that only other programs know are left alone."""
+    """Return the subagent in a Markdown file; unknown keys are ignored."""
     try:
         with path.open("rb") as file:
             data = file.read(SUBAGENT_BYTES + 1)
@@ -122,8 +124,8 @@ def _from_file(path: Path) -> Subagent:
             raise ConfigError(f"it is longer than {SUBAGENT_BYTES:,} bytes")
         keys, prompt = _split_front_matter(data.decode())
         known = {_OTHER_KEYS.get(key, key): value for key, value in keys.items()}
-        kept = {key: known[key] for key in KEYS if key in known and key != "hooks"}
-        return _build_subagent({"name": path.stem, **kept, "prompt": prompt.strip()})
+        options = {key: known[key] for key in KEYS if key in known and key != "hooks"}
+        return _build_subagent({"name": path.stem, **options, "prompt": prompt.strip()})
     except (ConfigError, OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the subagent in {path} cannot be read: {error}") from None
 
@@ -138,7 +140,7 @@ def _split_front_matter(text: str) -> tuple[dict[str, Any], str]:
 
 
 def _parse_plain_keys(text: str) -> tuple[dict[str, Any], str] | None:
-    """Many a description in the wild has a colon in it and no quotes around it, which is no YAML."""
+    """Parse front matter line by line: unquoted descriptions with a colon are common and not valid YAML."""
     head, dashes, prompt = text.removeprefix("\ufeff").replace("\r\n", "\n").removeprefix("---\n").partition("\n---")
     found = [_KEY.fullmatch(line.rstrip()) for line in head.splitlines() if line.strip()]
     if not dashes or not found or not all(found):
@@ -154,7 +156,7 @@ def _build_subagent(known: Mapping[str, Any]) -> Subagent:
 
 
 def _parse_list(name: str, key: str, given: Any) -> list[Any]:
-    """A list, or as Markdown files have it a text with commas."""
+    """Return a list; split a comma-separated text, as in Markdown files."""
     if isinstance(given, str):
         return [part.strip() for part in given.split(",") if part.strip()]
     if not isinstance(given, Iterable) or isinstance(given, Mapping | bytes):

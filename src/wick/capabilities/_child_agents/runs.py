@@ -1,10 +1,10 @@
-"""One agent works for another: what it is made of, where its thread is, and how its work goes.
+"""Runs of child agents: building the child, its thread, and background tasks.
 
-    job = Job("reviewer", "Review the patch.", call="c1", thread="th_1.5c0ffee")
-    result = await work(run, job, lambda: child(run, subagent, model, spare=…))
+    job = ChildJob("reviewer", "Review the patch.", call="c1", thread="th_1.5c0ffee")
+    result = await run_child(run, job, lambda: build_child(run, subagent, model, spare=…))
 
-The thread of a job is kept where that of the run above is. Where threads are not kept, the one above holds that of a
-child that paused. So a job that was interrupted goes on where it was, and what it had done is not done again.
+The thread of a job is stored where its parent's is. Without a store, the parent's thread holds a snapshot of a paused
+child. So an interrupted job resumes where it stopped, and finished work is not repeated.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from wick.stores.held_thread import HeldThread, hold
 from wick.threads import Thread
 from wick.tools import Tool
 
-SNAPSHOT = "subagent_paused"  # the event that holds the thread of a child, where threads are not kept
-OWN_ANSWER = "answer"  # the kind of tools by which an agent gives its own answer
-OPEN: tuple[str, ...] = ("running", "waiting")  # what a task in the background is until it has ended
+SNAPSHOT = "subagent_paused"  # the event with the thread of a paused child, without a store
+OWN_ANSWER = "answer"  # the kind of tools that accept an agent's final answer
+OPEN: tuple[str, ...] = ("running", "waiting")  # states of an unfinished background task
 
 
 @dataclass(eq=False, slots=True)
 class ChildJob:
-    """One piece of work for an agent, and how far it is."""
+    """A prompt for a child agent, and its progress."""
 
     agent: str
     prompt: str
@@ -42,18 +42,18 @@ class ChildJob:
     run: Run | None = None
     step: int = 0
     activity: str = ""
-    pending_messages: list[str] = field(default_factory=list)  # what was said to it before it began
+    pending_messages: list[str] = field(default_factory=list)  # messages sent before the child started
     description: str = ""
 
     def send(self, message: str) -> None:
-        """Say something to its agent, who hears it at its next step."""
+        """Send a message to the child; it reads the message at its next step."""
         if self.run is None:
             self.pending_messages.append(message)
         else:
             self.run.send(message)
 
     def track_event(self, event: Event, run: str) -> None:
-        """Note what its agent does; what agents below that do is not told here."""
+        """Update the progress from an event of the child; ignore events of its own children."""
         if event.run_id != run:
             return
         if isinstance(event, ChatModelStart):
@@ -64,7 +64,7 @@ class ChildJob:
 
 @dataclass(eq=False, slots=True)
 class BackgroundTask:
-    """A piece of work in the background of a run."""
+    """A job that runs in the background of a run."""
 
     id: str
     job: ChildJob
@@ -72,8 +72,8 @@ class BackgroundTask:
     status_reason: str = ""
     answer: str = ""
     async_task: asyncio.Task[None] | None = None
-    shown: bool = False  # the model has read how it ended
-    started_at_step: int = 0  # how many steps the run at the top had made when it was begun, or taken up
+    shown: bool = False  # the model has read the result
+    started_at_step: int = 0  # steps of the root run when the task was last launched
 
     @classmethod
     def from_record(cls, id: str, record: Mapping[str, Any]) -> BackgroundTask:
@@ -91,15 +91,15 @@ class BackgroundTask:
         return f"{self.id} ({self.job.agent}{about})"
 
     def raise_failure(self) -> None:
-        """Raise what went wrong with writing down what it came to."""
+        """Raise the exception of the asyncio task, such as a failed write of the result."""
         if self.async_task is not None and self.async_task.done() and not self.async_task.cancelled():
             self.async_task.result()
 
     def to_record(self, run: Run) -> dict[str, Any]:
         job = self.job
-        whose = {"agent": job.agent, "prompt": job.prompt, "call": job.call, "thread": job.thread, "run": run.id}
-        whose |= {"description": job.description} if job.description else {}
-        return {"id": self.id, **whose, "status": self.status, "reason": self.status_reason, "answer": self.answer}
+        fields = {"agent": job.agent, "prompt": job.prompt, "call": job.call, "thread": job.thread, "run": run.id}
+        fields |= {"description": job.description} if job.description else {}
+        return {"id": self.id, **fields, "status": self.status, "reason": self.status_reason, "answer": self.answer}
 
     def format_line(self) -> str:
         more = f", step {self.job.step}, {self.job.activity}" if self.status == "running" and self.job.step else ""
@@ -108,7 +108,7 @@ class BackgroundTask:
 
 
 async def run_child(run: Run, job: ChildJob, make: Callable[[], Any]) -> Result:
-    """Let an agent do its work below a run; what it had done before it was interrupted is not done again."""
+    """Run a child agent below a run; an interrupted child resumes its thread."""
     async with _open_thread(run, job) as thread:
         if (earlier := _find_earlier_result(thread)) is not None:
             return earlier
@@ -127,10 +127,10 @@ async def run_child(run: Run, job: ChildJob, make: Callable[[], Any]) -> Result:
 
 
 async def _follow_child(run: Run, job: ChildJob, stream: Any) -> Result:
-    """See a child through to its end; who watches the run above hears of it under the child's id."""
+    """Follow a child to its end, and emit its start and end as events of the parent run."""
     job.run = child = stream.run
-    whose = (child.id, job.agent, run.id, job.call, child.thread.id)
-    begins = SubagentStart(*whose, job.prompt, child.resumed, job.description)
+    ids = (child.id, job.agent, run.id, job.call, child.thread.id)
+    begins = SubagentStart(*ids, job.prompt, child.resumed, job.description)
     _emit_event(run, begins)
     result = Result(outcome="cancelled", reason="user requested")
     try:
@@ -139,8 +139,8 @@ async def _follow_child(run: Run, job: ChildJob, stream: Any) -> Result:
                 job.track_event(event, child.id)
     finally:
         result = child.progress.result or result
-        came_to = (result.outcome, explain_outcome(result), result.text, child.usage.to_json())
-        _emit_event(run, SubagentEnd(child.id, job.agent, run.id, job.call, *came_to))
+        outcome = (result.outcome, explain_outcome(result), result.text, child.usage.to_json())
+        _emit_event(run, SubagentEnd(child.id, job.agent, run.id, job.call, *outcome))
         forget(result.error)
     return result
 
@@ -151,17 +151,17 @@ def _emit_event(run: Run, event: Event) -> None:
 
 
 def explain_outcome(result: Result) -> str:
-    """Why a run came to what it came to."""
+    """Return the error of a result as text, or its reason."""
     return str(result.error) if result.error is not None else result.reason
 
 
-# -- what a child is made of ------------------------------------------------------------------------------------------
+# -- building a child -------------------------------------------------------------------------------------------------
 
 
 def build_child(run: Run, subagent: Subagent, model: Any, *, spare: Container[str]) -> Any:
-    """The agent that a definition stands for, with those of the parent's tools that it wants, except for `spare`.
+    """Return the agent of a definition, with the tools it inherits from its parent, except for `spare`.
 
-    A tool of a capability comes with that capability's hooks. Its guards, and what is inherited, hold anyway.
+    A tool of a capability brings the hooks of that capability. Guards and inherited hooks apply in any case.
     """
     taken = {part.name for part in subagent.hooks}
     names = {item.name for item in (*subagent.own, *list_capability_tools(subagent))}
@@ -179,7 +179,7 @@ def build_child(run: Run, subagent: Subagent, model: Any, *, spare: Container[st
 
 
 def _is_handed_down(item: Tool, subagent: Subagent, taken: Container[str]) -> bool:
-    """Whether a child gets a tool of its parent; not if it brings the capability that the tool is of by itself."""
+    """Return True if a child inherits a tool; not if the child has its own capability of that name."""
     owner = _find_owner(item)
     return subagent.can_use(item) and item.kind != OWN_ANSWER and (owner is None or owner.name not in taken)
 
@@ -190,16 +190,16 @@ def _find_owner(item: Tool) -> Capability | None:
 
 
 def list_capability_tools(subagent: Subagent) -> list[Tool]:
-    """The tools of a subagent's own capabilities."""
+    """Return the tools of a subagent's own capabilities."""
     return [item for part in subagent.hooks if isinstance(part, Capability) for item in part.tools()]
 
 
-# -- its thread -------------------------------------------------------------------------------------------------------
+# -- the child's thread -----------------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
 async def _open_thread(run: Run, job: ChildJob) -> AsyncIterator[Thread]:
-    """The thread of a job, where that of the run above is kept; else what the run above has of it."""
+    """Yield the thread of a job: leased from the parent's store, or else the parent's snapshot of it."""
     keeper = run.thread.keeper
     if not isinstance(keeper, HeldThread):
         yield find_paused_thread(run.thread, job.thread) or Thread(job.thread)
@@ -215,12 +215,12 @@ async def _open_thread(run: Run, job: ChildJob) -> AsyncIterator[Thread]:
 
 
 def can_resume(run: Run, job: ChildJob) -> bool:
-    """Whether a job of a run that was interrupted can be taken up."""
+    """Return True if a job of an interrupted run can be resumed."""
     return isinstance(run.thread.keeper, HeldThread) or find_paused_thread(run.thread, job.thread) is not None
 
 
 def find_paused_thread(above: Thread, id: str) -> Thread | None:
-    """The thread of a child that paused, as the thread above has it."""
+    """Return the thread of a paused child from the latest snapshot in its parent's thread, or None."""
     for entry in reversed(above.effective_entries()):
         if entry.kind == "event" and entry.data["name"] == SNAPSHOT and entry.data["data"]["id"] == id:
             return Thread.from_json(thaw(entry.data["data"]))
@@ -228,7 +228,7 @@ def find_paused_thread(above: Thread, id: str) -> Thread | None:
 
 
 def _find_earlier_result(thread: Thread) -> Result | None:
-    """What the job had come to already, if it had; a crash may have cut off that somebody heard of it."""
+    """Return the result of a job that had finished before a crash of its parent, or None."""
     last = _find_last_run_end(thread)
     if thread.open_run is not None or last is None or last["outcome"] not in ("completed", "stopped"):
         return None

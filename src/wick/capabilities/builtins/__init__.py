@@ -1,4 +1,4 @@
-"""Tools that most agents can use: arithmetic, the time, HTTP requests and a search of the web.
+"""Built-in tools: arithmetic, date and time, HTTP requests and web search.
 
 Agent(model, hooks=[Builtins()])                                calculate, datetime, http_request
 Agent(model, hooks=[Builtins(["calculate"])])                   one of them
@@ -35,7 +35,7 @@ Search = Callable[[str], Any]
 
 
 class Builtins(Capability):
-    """The built-in tools, or some of them: `calculate`, `datetime`, `http_request` and `web_search`."""
+    """Adds built-in tools: `calculate`, `datetime`, `http_request` and `web_search`."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ _OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d{2}):?(\d{2})")
 
 
 def DateTime(timezone: str = "UTC") -> Tool:
-    """A tool that tells the time, in that timezone unless the model asks for another."""
+    """Return a tool for the current date and time, with this default timezone."""
     try:
         _find_timezone(timezone)
     except ToolError as error:
@@ -117,7 +117,7 @@ def DateTime(timezone: str = "UTC") -> Tool:
 
 
 def _find_timezone(name: str) -> dt.tzinfo:
-    """The timezone of a name, such as Europe/Berlin, or of an offset, such as +02:00."""
+    """Return the timezone of a name, such as Europe/Berlin, or of an offset, such as +02:00."""
     if not isinstance(name, str):
         raise ToolError(f"a timezone is a text, such as Europe/Berlin, not {name!r}")
     if name.upper() in ("UTC", "GMT", "Z"):
@@ -128,7 +128,7 @@ def _find_timezone(name: str) -> dt.tzinfo:
             return dt.timezone((-1 if offset[1] == "-" else 1) * dt.timedelta(hours=hours, minutes=minutes))
     try:
         return ZoneInfo(name)
-    except (LookupError, ValueError, OSError):  # unknown, or no name at all, such as one that leads out of the folder
+    except (LookupError, ValueError, OSError):  # unknown, or a path outside of the timezone folder
         raise ToolError(
             f"there is no timezone {name[:60]!r}; give one such as Europe/Berlin, America/New_York, UTC or +02:00"
         ) from None
@@ -139,7 +139,7 @@ datetime = DateTime()
 
 # -- requests -------------------------------------------------------------------------------------------------------
 
-# What the connection itself needs, or what would make a request mean something else on its way.
+# Headers set by the connection, and headers that would change the framing of a request.
 _CONNECTION_HEADERS = frozenset(
     "accept-encoding connection content-length expect host keep-alive proxy-authorization proxy-connection te trailer "
     "transfer-encoding upgrade".split()
@@ -168,10 +168,10 @@ def HttpRequest(
     timeout: float = constants.HTTP_SECONDS,
     max_bytes: int = constants.HTTP_BYTES,
 ) -> Tool:
-    """A tool that asks a web server, at a public address; `private` are hosts that may be anywhere, as `host:port`.
+    """Return a tool for HTTP requests to public addresses; `private` lists allowed private hosts, as `host:port`.
 
-    Redirects are not followed: where they lead is told, and asking there is another use of the tool. With methods
-    that change nothing (GET, HEAD, OPTIONS) the tool is `read_only`.
+    Redirects are not followed: the response has their location, and a request to it is a new tool use. With safe
+    methods only (GET, HEAD, OPTIONS) the tool is `read_only`.
     """
     allowed = [method.upper() for method in _check_texts("methods", methods)]
     if not allowed or not set(allowed) <= set(METHODS):
@@ -219,7 +219,7 @@ class _HttpRequests:
 
 
 def _check_url(url: str) -> str:
-    """A URL that everybody reads in the same way; what could be read in two is refused."""
+    """Return the URL; raise a ToolError for one that parsers may interpret differently."""
     if len(url) > constants.URL_CHARS:
         raise ToolError(f"the URL has more than {constants.URL_CHARS:,} characters")
     try:
@@ -235,7 +235,7 @@ def _check_url(url: str) -> str:
 
 
 def _is_private_allowed(url: str, hosts: Collection[str]) -> bool:
-    """Whether the operator lets this host be at a private address."""
+    """Return True if the operator allows this host at a private address."""
     parts = urlsplit(url)
     host = (parts.hostname or "").lower()
     port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -264,12 +264,17 @@ def _encode_body(body: str) -> bytes:
 
 
 def _format_response(fetched: Fetched) -> dict[str, Any]:
-    """An answer as the model reads it."""
+    """Return the status, headers and body of a response for the model."""
     headers = {name: fetched.headers[name][:1_000] for name in _SHOWN_HEADERS if name in fetched.headers}
-    told = {"status": fetched.status, "headers": headers, "body": _decode_body(fetched), "truncated": fetched.truncated}
+    response = {
+        "status": fetched.status,
+        "headers": headers,
+        "body": _decode_body(fetched),
+        "truncated": fetched.truncated,
+    }
     if 300 <= fetched.status < 400 and "location" in headers:
-        return {**told, "note": "the redirect was not followed; ask for its location if that is meant"}
-    return told
+        return {**response, "note": "the redirect was not followed; ask for its location if that is meant"}
+    return response
 
 
 def _decode_body(fetched: Fetched) -> str:
@@ -279,7 +284,7 @@ def _decode_body(fetched: Fetched) -> str:
         return f"({len(fetched.body):,} bytes that are no text are not shown)" if fetched.body else ""
     try:
         return fetched.body.decode(charset[1] if charset else "utf-8", "replace").encode("utf-8", "replace").decode()
-    except (LookupError, ValueError):  # no encoding, or none for text
+    except (LookupError, ValueError):  # unknown charset, or not a text encoding
         return fetched.body.decode("utf-8", "replace")
 
 
@@ -287,7 +292,7 @@ def _decode_body(fetched: Fetched) -> str:
 
 
 def WebSearch(search: Search | str | None = None, *, timeout: float = constants.SEARCH_SECONDS) -> Tool:
-    """A tool that searches the web by `search(query)`, which may be async and returns a text or a list of results.
+    """Return a tool that searches the web by `search(query)`, sync or async, which returns a text or a list.
 
     A text names an installed search (an entry point of the group `wick.web_search`) or a `module:function`. A result
     is a mapping with `title`, `url` and `snippet`, or a text.
@@ -317,7 +322,7 @@ def _resolve_search(search: Search | str | None) -> Search:
 
 
 def has_search() -> bool:
-    """Return True if web_search works without being told what to search with: exactly one search is installed."""
+    """Return True if exactly one search is installed, so that web_search needs no `search=`."""
     return len(entry_points(group=ENTRY_POINTS)) == 1
 
 
@@ -341,7 +346,7 @@ def _load_named_search(name: str) -> Search:
 def _load_search(load: Callable[[], Any], name: str) -> Search:
     try:
         search: Search = load_module(load)
-    except Exception as error:  # whatever the module does when it is imported
+    except Exception as error:  # importing a module may raise anything
         raise ConfigError(f"the search {name} cannot be loaded: {type(error).__name__}: {error}") from error
     return search
 

@@ -1,9 +1,9 @@
-"""Files and commands: seven tools over a backend, and a place for results that are too large to be shown.
+"""File and command tools on a backend, and files for results too large for the model.
 
     Agent(model, hooks=[Filesystem(Local("./project"))])
 
-What the tools write is kept with the thread, as `thread.values["files"]`. `Filesystem(State())` has its files there
-and nowhere else, each thread its own.
+Written files are also stored in `thread.values["files"]`. `Filesystem(State())` stores its files only there, separately
+for each thread.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from wick.workspace.text import lines_of
 _NEEDED = ("ls", "lines", "read", "write", "edit", "glob", "grep", "stat", "execute")
 READING = ("ls", "read_file", "glob", "grep")
 WRITING = ("write_file", "edit_file")
-FILE_TOOLS = frozenset((*READING, *WRITING))  # whose results are shown as they are, however large
+FILE_TOOLS = frozenset((*READING, *WRITING))  # results of these are never moved to a file
 RESULTS = ".results"
-READ_CHARS = constants.TOOL_OUTPUT_CHARS - 1_000  # shown of a file at once, so that there is room to say how to go on
+READ_CHARS = constants.TOOL_OUTPUT_CHARS - 1_000  # of a file per call; the rest is for the hint how to continue
 EXECUTED_CHARS = 8 * (constants.OUTPUT_HEAD_BYTES + constants.OUTPUT_TAIL_BYTES)  # both outputs, as JSON
 
 Path = Annotated[str, "relative to the workspace"]
 
 
 class Filesystem(Capability):
-    """Gives an agent the files and commands of a backend: ls, read_file, write_file, edit_file, glob, grep, execute.
+    """Adds tools for the files and commands of a backend: ls, read_file, write_file, edit_file, glob, grep, execute.
 
-    With `read_only` there are the four that only read, with `execute=False` no commands. Where nothing confines
-    commands (`backend.protection.asks`), the user is asked about each one. A result of any tool with more than
-    `result_chars` characters is put into a file, and its beginning and end are shown.
+    `read_only` leaves the four reading tools; `execute=False` removes commands. Without a sandbox
+    (`backend.protection.asks`), the user is asked about each command. A tool result with more than `result_chars`
+    characters is written to a file; the model sees its beginning and end.
     """
 
     def __init__(
@@ -72,17 +72,17 @@ class Filesystem(Capability):
         self._read_only, self._track, self._result_chars, self._longest = read_only, track, result_chars, longest
 
     def tools(self) -> list[Tool]:
-        """Those that this backend and these options leave."""
+        """Return the tools that the backend and the options allow."""
         without = {*(WRITING if self._read_only else ()), *(() if self._commands else ("execute",))}
         return [tool for tool in super().tools() if tool.name not in without]
 
     def hooks(self) -> list[Hook]:
-        """Its hooks, without those that have nothing to do."""
+        """Return the hooks that the options need."""
         wanted = {"confirm": self._commands, "keep_large": self._result_chars is not None}
         return [hook for hook in super().hooks() if wanted.get(hook.name.rpartition(".")[2], True)]
 
     def foreign_tools(self) -> list[str]:
-        """All seven: a guard may name one that these options leave out."""
+        """Return the names of all seven tools: a guard may name one that the options disable."""
         return [tool.name for tool in super().tools()]
 
     # -- files --------------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class Filesystem(Capability):
         return _build_json_result(found)
 
     def _get_workspace(self, run: Run) -> TrackedWorkspace:
-        """The backend as this run sees it."""
+        """Return the workspace of this run, created on first use."""
         if self not in run.scratch:
             backend, thread = self.backend, run.thread
             bound = backend.of(thread) if isinstance(backend, State) else backend
@@ -228,7 +228,7 @@ class Filesystem(Capability):
 
     @guard(ToolUse, match="execute")
     async def confirm(self, use: ToolUse) -> Ask | None:
-        """Where nothing confines commands, the user has the last word about each."""
+        """Ask the user about each command if the backend has no sandbox."""
         if not self._is_ours(use) or not self.backend.protection.asks:
             return None
         return Ask(f"Nothing confines commands here. Run this one? {make_visible(str(use.args['command']))}")
@@ -237,7 +237,7 @@ class Filesystem(Capability):
         return use.tool is not None and getattr(use.tool.fn, "__self__", None) is self
 
     def _is_guarded(self, use: ToolUse) -> bool:
-        """Whether this use has passed `confirm`; a tool that was taken out of its capability has not."""
+        """Return True if `confirm` guards this use; not if the tool was used without its capability."""
         return self._is_ours(use) and any(hook.owner is self for hook in use.run.guards(ToolUse))
 
     # -- results that are too large -----------------------------------------------------------------------------------
@@ -257,14 +257,14 @@ class Filesystem(Capability):
             result.output = short
 
     async def _store_result(self, use: ToolUse, text: str) -> str:
-        """Keep a result in the workspace, or else with the thread; says where."""
+        """Store a result in the workspace, or else with the thread; return a sentence with its path."""
         place = self._get_workspace(use.run)
         if not self._read_only and not place.in_thread:
             try:
                 path = await _find_free_path(place.backend, use)
-                await place.backend.write(path, text, links=False)  # a command may have linked RESULTS elsewhere
+                await place.backend.write(path, text, links=False)  # a command may have replaced RESULTS by a link
             except BackendError:
-                pass  # the thread takes it
+                pass  # store it with the thread instead
             else:
                 return (
                     f"the whole result is in {path}; read it with read_file, offset and limit, or search it with grep"
@@ -291,7 +291,7 @@ def _check_number(name: str, number: Any, least: float) -> None:
 
 @contextmanager
 def _as_tool_errors() -> Iterator[None]:
-    """What the backend cannot do, the model is told in its words."""
+    """Convert a BackendError into a ToolError, or into Uncertain if its effect is unknown."""
     try:
         yield
     except BackendError as error:
@@ -309,7 +309,7 @@ def _build_json_result(data: Any) -> ToolResult:
 
 
 def _replace_surrogates(text: str) -> str:
-    """A text that has bytes; where a file's name is no text, it has none."""
+    """Replace lone surrogates, which come from file names that are not UTF-8."""
     return text if text.isascii() else _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
@@ -317,7 +317,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def _format_page(found: Lines, limit: int | None) -> str:
-    """Lines of a file, and how to go on where it has more than was asked for, or than can be shown."""
+    """Return the lines of a file, with the next offset if there are more lines."""
     text = found["content"]
     if len(text) > READ_CHARS:
         text = text[: text.rfind("\n", 0, READ_CHARS) + 1 or READ_CHARS]
@@ -327,18 +327,18 @@ def _format_page(found: Lines, limit: int | None) -> str:
 
 
 def _format_execution(executed: Executed) -> dict[str, Any]:
-    """What the model is told of a command; what is not worth a word is left out."""
-    told = {name: executed[name] for name in ("stdout", "stderr", "exit_code")}
-    return told | {name: executed[name] for name in ("error", "truncated", "moved") if executed[name]}
+    """Return the result of a command for the model, without empty fields."""
+    fields = {name: executed[name] for name in ("stdout", "stderr", "exit_code")}
+    return fields | {name: executed[name] for name in ("error", "truncated", "moved") if executed[name]}
 
 
 def _join_streams(data: Mapping[str, str]) -> str:
-    """The outputs of a command one after the other, as they are read best."""
+    """Return stdout followed by stderr."""
     return data["stdout"] + (f"\n--- stderr ---\n{data['stderr']}" if data["stderr"] else "")
 
 
 class _LiveOutput:
-    """The output of a command, shown while it runs."""
+    """Streamed output of a running command, up to a limit."""
 
     def __init__(self, use: ToolUse) -> None:
         self._use, self._left = use, constants.STREAM_CHARS
@@ -360,16 +360,16 @@ class _LiveOutput:
             self._use.stream("\n... (no more of it is shown while it runs) ...\n")
 
 
-# -- where a large result is kept -------------------------------------------------------------------------------------
+# -- paths of large results -------------------------------------------------------------------------------------------
 
 
 def _format_call_id(use: ToolUse) -> str:
-    """The id of a call as a name of a file."""
+    """Return the id of a call as a file name."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", use.call.id)[:80] or "call"
 
 
 def _hash_call(use: ToolUse) -> str:
-    """What tells this call from others with the same id: of an earlier step, or of another thread."""
+    """Return a digest that distinguishes calls with the same id in other steps or threads."""
     return digest(use.key.encode())[:8]
 
 

@@ -1,4 +1,4 @@
-"""Tools, resources and prompts of MCP servers, under names that say where they are from."""
+"""Tools, resources and prompts of MCP servers, under the names `mcp__server__tool`."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from wick.tools import Tool, tool
 
 logger = logging.getLogger(__name__)
 
-PINS = "mcp_pins"  # the value of a thread: the definitions that it knows, as {server: {tool: hash}}
-ASKED = "mcp_asked"  # the value of a thread: which definition a question was about, as {use: hash}
+PINS = "mcp_pins"  # key of `thread.values`: pinned definitions, as {server: {tool: hash}}
+ASKED = "mcp_asked"  # key of `thread.values`: the definition of each question, as {use: hash}
 ASKED_KEPT = 20
 LARGE_CHARS = 5_000  # of a schema
 DESCRIPTION_CHARS = 300  # of a description, in a question
-NAME_CHARS = 64  # the longest name that every provider takes
+NAME_CHARS = 64  # the longest tool name that every provider accepts
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 PENDING_DESCRIPTION = "Its definition has changed since it was agreed to, so the user is asked before it is used."
 _ODD, _PLAIN = re.compile(r"[^A-Za-z0-9_-]"), re.compile(r"[\w.-]{1,64}")
@@ -46,11 +46,11 @@ Pins = Mapping[str, Mapping[str, str]]
 
 
 class MCP(Capability):
-    """Gives an agent what MCP servers have: programs (`command`, `args`, `env`) and services (`url`, `headers`).
+    """Adds the tools of MCP servers: programs (`command`, `args`, `env`) and services (`url`, `headers`).
 
-    A tool is named `mcp__server__tool`. What it is defined as is pinned when a server is first seen: in the file
-    `pins`, or with the thread; or only what a mapping of `pins` says is known. A tool that is defined otherwise is
-    used only if the user agrees. Servers are connected to when a run first needs them, and until `close`.
+    A tool is named `mcp__server__tool`. Tool definitions are pinned when a server is first seen: in the file `pins`, or
+    with the thread. A mapping as `pins` pins exactly its definitions. A tool with a changed definition needs the user's
+    approval. Connections open when a run first needs them, and stay open until `close`.
     """
 
     name = "mcp"
@@ -68,17 +68,17 @@ class MCP(Capability):
         self._connections = McpConnections()
 
     def foreign_tools(self) -> Iterable[str]:
-        """All that begins with `mcp__server__`, and the servers' own names: any, where `tools` does not list them."""
+        """Yield the patterns `mcp__server__*`, and the tool names of each server, or `*` if it has no `tools`."""
         for server in self.servers:
             yield f"mcp__{server.name}__*"
             yield from ("*",) if server.tools is None else server.tools
 
     async def close(self) -> None:
-        """End the connections of this event loop, and the programs behind them."""
+        """Close the connections of this event loop, and stop their programs."""
         await self._connections.close()
 
     async def definitions(self) -> dict[str, dict[str, str]]:
-        """What the servers' tools are defined as now, to be given as `pins`."""
+        """Return the hashes of the current tool definitions, in the form of `pins`."""
         links = [await self._connections.connect(server) for server in self.servers]
         return {
             link.server.name: {made.name: _hash_definition(made) for made in await link.tools(fresh=True)}
@@ -99,9 +99,7 @@ class MCP(Capability):
         known = await self.pins.load_hashes(use.run, remote.server.name)
         if known.get(remote.tool) == remote.hash:
             return None
-        if (
-            _record_asked_hash(use, remote.hash) != remote.hash
-        ):  # a paused run was taken up, and the answer is about something else
+        if _record_asked_hash(use, remote.hash) != remote.hash:  # the definition changed while the run was paused
             return Block(
                 f"{remote.server.name} has changed {remote.label} again since the user was asked; try once more"
             )
@@ -110,7 +108,7 @@ class MCP(Capability):
         return Ask(f"The MCP server {remote.server.name} {what} {remote.label}. It says: {says} May it be used?")
 
     async def _connect_server(self, run: Run, server: McpServer) -> McpConnection | None:
-        """A connection that knows what the server has; that there is none is no reason not to run."""
+        """Return a connection with a fresh tool list; None if the server is unreachable: the run continues."""
         try:
             await self._connections.request(server, lambda link: link.tools(fresh=True))
             return await self._connections.connect(server)
@@ -120,7 +118,7 @@ class MCP(Capability):
             return None
 
     async def _list_remote_tools(self, run: Run, link: McpConnection) -> list[_RemoteTool]:
-        """What a server has that this agent may use."""
+        """Return the tools of a server that this agent may use."""
         server, definitions = link.server, await link.tools()
         await self.pins.pin_new_server(run, server.name, {made.name: _hash_definition(made) for made in definitions})
         known = await self.pins.load_hashes(run, server.name)
@@ -133,7 +131,7 @@ class MCP(Capability):
         return [*tools, *self._list_extra_tools(server, link)]
 
     def _list_extra_tools(self, server: McpServer, link: McpConnection) -> list[_RemoteTool]:
-        """Tools of ours that reach a server's resources and prompts."""
+        """Return tools for the resources and prompts of a server."""
         there = (("resources", link.abilities.resources), ("prompts", link.abilities.prompts))
         return [
             _RemoteTool(server, self._connections, self.pins, name)
@@ -150,7 +148,7 @@ class MCP(Capability):
                 await in_thread(lambda: made.schema, "a definition")
             if len(canonical(made.schema)) > constants.MCP_DEFINITION_BYTES:
                 raise ConfigError(f"its definition has more than {constants.MCP_DEFINITION_BYTES:,} bytes")
-        except ConfigError as error:  # what cannot be described is found out here
+        except ConfigError as error:  # raised for a schema that cannot be converted
             run.record("mcp_tool_refused", server=remote.server.name, tool=remote.label, error=str(error))
             return
         run.tools[name] = made
@@ -162,7 +160,7 @@ def _find_remote(use: ToolUse) -> _RemoteTool | None:
 
 
 def _record_asked_hash(use: ToolUse, hash: str) -> str:
-    """The definition that the user is, or was, asked about for this use."""
+    """Return the hash that the user was asked about for this use; store this one if it is the first."""
     values = use.run.root.thread.values
     asked = dict(values.get(ASKED, {}))
     if use.key not in asked:
@@ -171,7 +169,7 @@ def _record_asked_hash(use: ToolUse, hash: str) -> str:
 
 
 def _choose_name(name: str, origin: str, taken: Iterable[str]) -> str:
-    """A name that every provider takes, and that nobody has."""
+    """Return a unique name that every provider accepts."""
     if len(name) <= NAME_CHARS and name not in taken:
         return name
     return f"{name[: NAME_CHARS - 9]}_{digest(origin.encode())[-8:]}"
@@ -182,24 +180,24 @@ def _hash_definition(definition: Any) -> str:
     return digest(canonical({key: value for key, value in fields.items() if key not in ("_meta", "icons")}))
 
 
-# -- what can be used -------------------------------------------------------------------------------------------------
+# -- remote tools -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(eq=False, slots=True)
 class _RemoteTool:
-    """One thing that a server can be asked for."""
+    """A tool, resource or prompt of a server."""
 
     server: McpServer
     connections: McpConnections
     pins: _PinStore
-    tool: str  # the name it has there
+    tool: str  # its name on the server
     definition: Any = None  # None: a resource or a prompt
     hash: str = ""
     is_approved: bool = True
 
     @property
     def label(self) -> str:
-        """Its name, as people may be shown it."""
+        """Return its name as one short line, safe to show to users."""
         return one_line(self.tool, NAME_CHARS)
 
     @property
@@ -212,7 +210,7 @@ class _RemoteTool:
         return self.definition is not None and len(str(self.definition.input_schema)) > LARGE_CHARS
 
     def build_tool(self, name: str, max_output: int) -> Tool:
-        """A tool that asks for it. Nothing that a server says of itself is believed unless it is trusted."""
+        """Return the tool that calls the server. Its annotations count only if the server is trusted."""
         options: dict[str, Any] = {"name": name, "kind": "mcp", "max_output": max_output, "aliases": (), "renames": {}}
         options["timeout"] = self.server.seconds
         if self.definition is None:
@@ -220,7 +218,7 @@ class _RemoteTool:
             return replace(made, origin=self.tool, read_only=self.server.trust, idempotent=self.server.trust)
         hints = self.definition.annotations if self.server.trust else None
         about, schema = self.description[: constants.MCP_DESCRIPTION_CHARS], self.definition.input_schema
-        if not self.is_approved:  # what nobody has agreed to does not reach the model, either
+        if not self.is_approved:  # unapproved text does not reach the model
             about, schema = PENDING_DESCRIPTION, _strip_schema(schema)
         made = tool(self.call, description=about or name, parameters=schema, **options)
         read_only = bool(hints and hints.read_only_hint)
@@ -232,7 +230,9 @@ class _RemoteTool:
         if self.hash not in {_hash_definition(made) for made in await link.tools() if made.name == self.tool}:
             raise ToolError(f"{self.server.name} has changed {self.label} meanwhile; it can be used in the next run")
         if self.hash != (await self.pins.load_hashes(_tool_use.run, self.server.name)).get(self.tool):
-            await self.pins.pin_tool(_tool_use.run, self.server.name, self.tool, self.hash)  # the gate has asked
+            await self.pins.pin_tool(
+                _tool_use.run, self.server.name, self.tool, self.hash
+            )  # the gate has asked the user
 
         async def show(progress: float, total: float | None, message: str | None) -> None:
             if message:
@@ -249,7 +249,7 @@ class _RemoteTool:
 
 
 def _strip_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """What the arguments are called and of what type they are, and nothing that a model could take for words."""
+    """Return a schema with only argument names and types, without text for the model."""
     given = schema.get("properties")
     plain = {name: about for name, about in given.items() if _PLAIN.fullmatch(name)} if isinstance(given, dict) else {}
     kinds = {name: about.get("type") if isinstance(about, dict) else None for name, about in plain.items()}
@@ -315,7 +315,7 @@ def _build_result(name: str, answer: Any) -> ToolResult:
 
 
 def _convert_blocks(blocks: Iterable[Any]) -> ToolResult:
-    """Texts as they are, pictures as parts; of what a model cannot take, that it was there."""
+    """Return texts as output and images as parts; other blocks become a placeholder."""
     texts, parts, room = list[str](), list[Part](), constants.MCP_MEDIA_CHARS
     for block in blocks:
         block = getattr(block, "resource", block)
@@ -338,7 +338,7 @@ def _convert_blocks(blocks: Iterable[Any]) -> ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class _PinStore:
-    """The definitions that somebody has agreed to: in a file, with the thread, or as they were given."""
+    """The approved definitions: in a file, with the thread, or given as a mapping."""
 
     path: Path | None = None
     given: Pins | None = None
@@ -354,12 +354,12 @@ class _PinStore:
         return cls(given=pins)
 
     async def load_hashes(self, run: Run, server: str) -> dict[str, str]:
-        """What is known of a server's tools."""
-        kept = (await self._load_all(run)).get(server, {})
-        return {**(self.given.get(server, {}) if self.given is not None else {}), **kept}
+        """Return the pinned hashes of a server's tools."""
+        stored = (await self._load_all(run)).get(server, {})
+        return {**(self.given.get(server, {}) if self.given is not None else {}), **stored}
 
     async def pin_new_server(self, run: Run, server: str, hashes: dict[str, str]) -> None:
-        """Take a server that is seen for the first time as it is, unless what is known was given."""
+        """Pin all tools of a server that is seen for the first time, unless the pins were given."""
         if self.given is None and server not in await self._load_all(run):
             await self._write(run, server, hashes)
 
@@ -375,8 +375,8 @@ class _PinStore:
         if self.path is not None:
             await in_thread(partial(_write_pins, self.path, server, hashes), "writing pins")
             return
-        kept = thaw(run.root.thread.values.get(PINS, {}))
-        run.root.thread.values[PINS] = {**kept, server: {**kept.get(server, {}), **hashes}}
+        stored = thaw(run.root.thread.values.get(PINS, {}))
+        run.root.thread.values[PINS] = {**stored, server: {**stored.get(server, {}), **hashes}}
 
 
 def _are_pins(value: Any) -> bool:
@@ -389,7 +389,7 @@ def _are_pins(value: Any) -> bool:
 
 
 def _read_pins(path: Path) -> dict[str, dict[str, str]]:
-    """What a file says; one that cannot be read stops the run, for it may be all that is in somebody's way."""
+    """Return the pins in a file; raise a ConfigError if it is unreadable: ignoring it would unpin all tools."""
     try:
         with path.open("rb") as file:
             pins = json.loads(file.read(constants.MCP_PINS_BYTES))
@@ -405,7 +405,7 @@ def _read_pins(path: Path) -> dict[str, dict[str, str]]:
 def _write_pins(path: Path, server: str, hashes: dict[str, str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_name(f".{path.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed
+        fcntl.flock(lock, fcntl.LOCK_EX)  # released when the file is closed
         pins = _read_pins(path)
         pins[server] = {**pins.get(server, {}), **hashes}
         with NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8") as file:

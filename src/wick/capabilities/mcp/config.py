@@ -1,4 +1,4 @@
-"""Where MCP servers are, and what they are trusted with."""
+"""Configuration of MCP servers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OF_A_PROGRAM, _OF_A_SERVICE = {"command", "args", "env", "cwd"}, {"url", "heade
 
 @dataclass(frozen=True, slots=True)
 class McpServer:
-    """Where a server is, and what it is trusted with."""
+    """The address, allowed tools and trust of an MCP server."""
 
     name: str
     command: str = ""
@@ -28,13 +28,13 @@ class McpServer:
     cwd: str | None = None
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    tools: frozenset[str] | None = None  # None: all that it has
-    trust: bool = False  # what it says of its tools, that they change nothing, is believed
+    tools: frozenset[str] | None = None  # None: all of its tools
+    trust: bool = False  # use its annotations, such as read-only
     seconds: float = constants.MCP_SECONDS
 
 
 def read_servers(servers: Any) -> tuple[McpServer, ...]:
-    """The servers of a configuration; a ConfigError says what is wrong with one."""
+    """Return the servers of a configuration; raise a ConfigError for an invalid one."""
     if not isinstance(servers, Mapping) or not servers:
         raise ConfigError('MCP(servers=…) takes servers by name: {"files": {"command": "mcp-files", "args": ["."]}}')
     if find_spec("mcp") is None:

@@ -1,7 +1,7 @@
-"""A connection to an MCP server, from when it is made until it has ended, and those of a program.
+"""Connections to MCP servers, one per server and event loop.
 
-A connection belongs to one task of its own, for what the `mcp` package opens must be closed by the task that opened it.
-It ends when it is closed, when the server goes away, or with the event loop; and a program ends with its connection.
+Each connection has its own task: the `mcp` package must close its resources in the task that opened them. A connection
+ends when it is closed, when the server disconnects, or with the event loop. A server program ends with its connection.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from wick.errors import ToolError, Uncertain
 
 T = TypeVar("T")
 
-CLOSED = -32000  # the code of an answer that cannot come any more
+CLOSED = -32000  # error code of a closed connection
 UNKNOWN = "whether it took effect is unknown"
 MAX_PAGES = 100  # of a list
-SHOWN_CHARS = 300  # of somebody else's words in a sentence of ours
+SHOWN_CHARS = 300  # of server text in an error message
 
 
 class McpConnection:
-    """A connection to one server, from when it is made until it has ended; a new one is made then."""
+    """A connection to one server. It is not reopened: after its end a new one is created."""
 
     def __init__(self, server: McpServer) -> None:
         self.server = server
         self.is_closed = False
         self._close, self._failure = asyncio.Event(), ""
-        self._was_refused = False  # a service that was not there to take a request
+        self._was_refused = False  # the service refused the connection, so no request was sent
         self._pending_requests = 0
         self._known_tools: list[Any] | None = None
         self._status = McpServerStatus()
         self._client: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        # It is nobody's child: what the run that came first has in its context is not that of the others.
+        # An empty context: the context variables of the first run must not leak into other runs.
         self.task = asyncio.create_task(self._run_connection(), name=f"MCP server {server.name}", context=Context())
 
     async def wait_connected(self) -> McpConnection:
-        """Wait until the server has said that it is there; a ToolError says why it is not."""
+        """Wait for the handshake with the server; raise a ToolError if it fails."""
         seconds = constants.MCP_CONNECT_SECONDS
         await asyncio.wait((self._client, self.task), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if self._client.done() and not self.is_closed:
@@ -56,16 +56,14 @@ class McpConnection:
 
     @property
     def abilities(self) -> Any:
-        """What the server says that it has."""
+        """Return the capabilities that the server declared."""
         return self._client.result().server_capabilities
 
     async def tools(self, *, fresh: bool = False) -> list[Any]:
-        """The definitions of its tools; asked for again when they may have changed."""
+        """Return the tool definitions; fetch them again after a change notification or with `fresh`."""
         if self._known_tools is None or fresh:
             found = await self._list_pages("list_tools", "tools", constants.MCP_TOOLS) if self.abilities.tools else []
-            self._known_tools = [*{made.name: made for made in reversed(found)}.values()][
-                ::-1
-            ]  # the first of each name
+            self._known_tools = [*{made.name: made for made in reversed(found)}.values()][::-1]  # first of each name
         return self._known_tools
 
     async def resources(self) -> list[Any]:
@@ -75,7 +73,7 @@ class McpConnection:
         return await self._list_pages("list_prompts", "prompts", constants.MCP_LIST)
 
     async def _list_pages(self, verb: str, field: str, most: int) -> list[Any]:
-        """A list that comes in pieces, up to the most that is wanted of it."""
+        """Return a paginated list, up to `most` items."""
         found: list[Any] = []
         cursor: str | None = None
         try:
@@ -92,7 +90,7 @@ class McpConnection:
         return found[:most]
 
     async def request(self, question: Callable[[Any], Awaitable[T]], *, changes: bool = True) -> T:
-        """What the server answers. If it goes away meanwhile, what `changes` something is Uncertain."""
+        """Return the server's answer. After a disconnect, raise Uncertain for a request that `changes` state."""
         work = asyncio.ensure_future(question(self._client.result()))
         self._pending_requests += 1
         try:
@@ -106,22 +104,24 @@ class McpConnection:
                 await cancel_and_wait((work,))
 
     async def _build_error(self, work: asyncio.Future[Any], changes: bool) -> Exception:
-        """Why there is no answer, as what a tool raises."""
+        """Return the exception for a request without an answer."""
         error = work.exception() if work.done() and not work.cancelled() else None
         name, code = self.server.name, getattr(error, "code", None)
         if error is not None and code != CLOSED and not self.is_closed:
-            if "Session terminated" in str(error):  # it was started anew
+            if "Session terminated" in str(error):  # the server was restarted
                 await self.close()
             return ToolError(f"the MCP server {name} answered: {_format_error(error)}")
         alone = self._pending_requests == 1
-        await self.close()  # whatever is left of the connection is of no use
-        told = f"the MCP server {name} went away: {self._explain_end()}; it is connected to again when it is next used"
-        return Uncertain(f"{told}; {UNKNOWN}") if changes and not (self._was_refused and alone) else ToolError(told)
+        await self.close()  # the connection cannot be used again
+        reason = (
+            f"the MCP server {name} went away: {self._explain_end()}; it is connected to again when it is next used"
+        )
+        return Uncertain(f"{reason}; {UNKNOWN}") if changes and not (self._was_refused and alone) else ToolError(reason)
 
     async def close(self) -> None:
-        """End the connection, and the program behind it."""
+        """Close the connection, and stop its program."""
         self._close.set()
-        if not self._client.done():  # it still waits for the server to say something
+        if not self._client.done():  # the handshake is still pending
             self.task.cancel()
         await asyncio.wait((self.task,), timeout=3 * constants.MCP_CLOSE_SECONDS + 1)
         if not self.task.done():
@@ -134,7 +134,7 @@ class McpConnection:
 
     async def _run_connection(self) -> None:
         try:
-            await in_thread(load_mcp, "loading mcp")  # which takes a while
+            await in_thread(load_mcp, "loading mcp")  # the import is slow
             async with open_client(self.server, self._status, self._on_message) as opened:
                 self._client.set_result(opened)
                 await self._wait_closed()
@@ -147,7 +147,7 @@ class McpConnection:
             self._client.cancel()
 
     async def _wait_closed(self) -> None:
-        """Wait until it is closed, from here or from there."""
+        """Wait until either side closes the connection."""
         waits = [asyncio.ensure_future(event.wait()) for event in (self._close, self._status.exited)]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -167,7 +167,7 @@ def _fetch_page(verb: str, cursor: str | None, client: Any) -> Awaitable[Any]:
 
 
 def _flatten_errors(error: BaseException) -> Iterable[BaseException]:
-    """What a group of errors is made of."""
+    """Yield the leaf errors of an exception group."""
     if not isinstance(error, BaseExceptionGroup):
         yield error
         return
@@ -180,13 +180,13 @@ def _format_error(error: BaseException) -> str:
 
 
 class McpConnections:
-    """The connections of each event loop, made when they are first needed."""
+    """The connections of each event loop, opened on demand."""
 
     def __init__(self) -> None:
         self._loops: dict[asyncio.AbstractEventLoop, dict[str, McpConnection]] = {}
 
     async def connect(self, server: McpServer) -> McpConnection:
-        """A connection that is there; if there was one, and it has ended, a new one."""
+        """Return the open connection to a server; open one if there is none or it has ended."""
         loop = asyncio.get_running_loop()
         links = self._loops.setdefault(loop, {})
         link = links.get(server.name)
@@ -196,7 +196,7 @@ class McpConnections:
         return await link.wait_connected()
 
     def _remove(self, loop: asyncio.AbstractEventLoop, link: McpConnection, task: object) -> None:
-        """Nothing is left of a connection that has ended, nor of an event loop without any."""
+        """Remove an ended connection, and the event loop without connections."""
         links = self._loops.get(loop, {})
         if links.get(link.server.name) is link:
             del links[link.server.name]
@@ -204,7 +204,7 @@ class McpConnections:
             self._loops.pop(loop, None)
 
     async def request(self, server: McpServer, question: Callable[[McpConnection], Awaitable[T]]) -> T:
-        """The answer to a question that changes nothing; if the server has gone away, it is asked again, once."""
+        """Return the answer to a read-only request; retry once if the server has disconnected."""
         link = await self.connect(server)
         try:
             return await question(link)
@@ -214,6 +214,6 @@ class McpConnections:
         return await question(await self.connect(server))
 
     async def close(self) -> None:
-        """End those of this event loop."""
+        """Close the connections of this event loop."""
         links = self._loops.get(asyncio.get_running_loop(), {})
         await asyncio.gather(*(link.close() for link in [*links.values()]))

@@ -1,7 +1,7 @@
-"""How messages get to an MCP server and back: over the input and output of a program, or over HTTP.
+"""Transports of MCP messages: stdio of a program, or HTTP.
 
-Programs are run here and not by the `mcp` package, so that one message cannot fill the memory, an error can quote what
-a program wrote before it died, and no program outlives this one.
+Programs are started here instead of by the `mcp` package. This limits the size of a message, quotes stderr in errors,
+and kills the program with this process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from wick import constants
 from wick.capabilities.mcp.config import McpServer
 
-# Turns into the server, which the kernel kills when this program dies, however it dies.
+# Execs the server with PR_SET_PDEATHSIG, so that the kernel kills it when this process dies.
 _SHIM = """\
 import ctypes, os, sys
 ctypes.CDLL(None).prctl(1, 9)
@@ -28,7 +28,7 @@ if os.getppid() == int(sys.argv[1]): os.execv(sys.argv[2], sys.argv[3:])
 
 
 class McpServerStatus:
-    """Whether a program has gone, why as far as we know, and the last of what it wrote to its errors."""
+    """The exit status of a server program, the known reason, and the tail of its stderr."""
 
     def __init__(self) -> None:
         self.data, self.reason, self.exited = b"", "", asyncio.Event()
@@ -43,13 +43,13 @@ class McpServerStatus:
 
 
 def load_mcp() -> None:
-    """Load the `mcp` package."""
+    """Import the `mcp` package."""
     import mcp.client.streamable_http  # noqa: F401
 
 
 @asynccontextmanager
 async def open_client(server: McpServer, life: McpServerStatus, hear: Any) -> AsyncIterator[Any]:
-    """A client of the `mcp` package that is connected to a server."""
+    """Yield a client of the `mcp` package that is connected to a server."""
     from mcp import Client
     from mcp.client.streamable_http import streamable_http_client
 
@@ -64,10 +64,10 @@ async def open_client(server: McpServer, life: McpServerStatus, hear: Any) -> As
 
 
 def _without_output_schemas(client: Any) -> Any:
-    """Return a client that takes results as they are.
+    """Return a client that does not validate results.
 
-    The package would check them in the event loop, by `re` and without a limit: the schema and the result are both
-    the server's, so that it could block every other run.
+    The package validates in the event loop, with `re` and without a limit. Schema and result both come from the server,
+    so that a server could block every other run.
     """
 
     async def accept(name: str, result: Any) -> None:
@@ -78,7 +78,7 @@ def _without_output_schemas(client: Any) -> Any:
 
 
 def _build_http_client(server: McpServer) -> Any:
-    """A client that reads no answer which is too long; of streams, the package limits each event by itself."""
+    """Return an HTTP client with a limit on response bodies; the package limits the events of SSE streams."""
     import httpx2
 
     class Limited(httpx2.AsyncByteStream):
@@ -114,7 +114,7 @@ def _format_too_long() -> str:
 
 @asynccontextmanager
 async def _run_program(server: McpServer, life: McpServerStatus) -> AsyncIterator[Any]:
-    """A server as a program of ours: a line is a message."""
+    """Run a server program and yield its message streams: one JSON message per line."""
     import anyio
 
     process = await _start_process(server)
@@ -148,7 +148,7 @@ async def _start_process(server: McpServer) -> asyncio.subprocess.Process:
 
 
 def _build_command(server: McpServer, path: str | None) -> list[str]:
-    """The command line of a server; a program with a path of its own is looked for where it will run."""
+    """Return the command line of a server; a relative path is resolved in its `cwd`."""
     named = os.path.join(server.cwd or "", server.command) if os.sep in server.command else server.command
     found = shutil.which(named, path=path)
     if found is None:
@@ -168,27 +168,27 @@ async def _read_messages(stdout: asyncio.StreamReader, inward: Any, life: McpSer
         while line := await stdout.readline():
             try:
                 message: Any = SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
-            except ValueError as error:  # a program may well print what is no message
+            except ValueError as error:  # programs may print other text to stdout
                 message = error
             await inward.send(message)
     except ValueError:
         life.reason = _format_too_long()
     except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-        """Nobody reads any more."""
+        """The reader has closed the stream."""
     finally:
         life.exited.set()
         inward.close()
 
 
 async def _write_messages(stdin: asyncio.StreamWriter, outward: Any) -> None:
-    with suppress(OSError):  # the reader notices that the program has gone
+    with suppress(OSError):  # the reader reports the exit of the program
         async for message in outward:
             stdin.write(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
             await stdin.drain()
 
 
 async def _stop_process(process: asyncio.subprocess.Process) -> None:
-    """Let a program end by itself, tell it to, make it end; and then what it has started."""
+    """Stop a program: close stdin, then SIGTERM, then SIGKILL; finally SIGKILL its process group."""
     assert process.stdin
     with suppress(OSError):
         process.stdin.close()
@@ -199,14 +199,14 @@ async def _stop_process(process: asyncio.subprocess.Process) -> None:
     await _wait_exited(process)
     _signal_group(process, signal.SIGKILL)
     transport: Any = getattr(process, "_transport", None)
-    if transport is not None:  # else it warns where something that got away holds a pipe
+    if transport is not None:  # avoids a warning if an escaped child still holds a pipe
         transport.close()
 
 
 async def _wait_exited(process: asyncio.subprocess.Process) -> bool:
-    """Whether it ends in time. `process.wait()` would wait for everybody who has its pipes, too."""
+    """Return True if the program exits in time. `process.wait()` would also wait for children with its pipes."""
     until = monotonic() + constants.MCP_CLOSE_SECONDS
-    while process.returncode is None and monotonic() < until:  # noqa: ASYNC110 - nobody tells
+    while process.returncode is None and monotonic() < until:  # noqa: ASYNC110 - there is no event for it
         await asyncio.sleep(0.01)
     return process.returncode is not None
 

@@ -1,4 +1,4 @@
-"""Recipes: what a run is to do stands in a Markdown file, with the names of built-in functions that look on."""
+"""Recipes: prompts in Markdown files, with hooks that name handlers of the program."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from wick.threads import Thread
 from wick.tools import Tool
 
 DIRS = (".wick/recipes",)
-KEY = "recipe"  # of thread.values: the recipe of the run that is going on, or was interrupted
-FIRST = 90.0  # outside of programs on the way in: they see what the recipe made of the input
-LAST_IN = -90.0  # inside of programs on the way in, and outside of them on the way out: handlers come after programs
+KEY = "recipe"  # of `thread.values`: the recipe of the current or interrupted run
+FIRST = 90.0  # outside of hook programs: they see the rendered input
+LAST_IN = -90.0  # handlers run after hook programs: inside on the way in, outside on the way out
 LAST_OUT = 90.0
-_TURNS = object()  # of run.scratch: the answers of the run so far
+_TURNS = object()  # key of `run.scratch`: the answers of the run so far
 
 
 class Recipes(Capability):
-    """Lets a run begin with a recipe: `agent.run("…", recipe="review")` answers the text of `review.md`.
+    """Starts runs from a recipe: `agent.run("…", recipe="review")` sends the text of `review.md`.
 
-    The first of `dirs` that has the file wins. `handlers` are functions that a recipe's hooks may name, beside
-    `swap_context`: an object with a method for each event that it is for, a map of events to functions, or one
-    function for all. Each gets the event's payload and the run. A file names handlers and cannot bring any.
+    The first of `dirs` with the file wins. `handlers` can be named by hooks of a recipe, in addition to `swap_context`.
+    A handler is an object with a method per event, a map of events to functions, or one function for all events. It
+    gets the event's payload and the run. A file can only name handlers, not define them.
     """
 
     def __init__(
@@ -54,14 +54,14 @@ class Recipes(Capability):
 
     @before(Run, priority=FIRST)
     async def fill(self, run: Run) -> None:
-        """A run with a recipe answers its text; one that is taken up stays under the recipe that it began with."""
-        kept = run.thread.values.get(KEY, "")
-        if run.resumed and run.recipe not in ("", kept):
-            raise ConfigError(f"run {run.id} was begun with the recipe {kept!r}; take it up without recipe=")
-        name = kept if run.resumed else run.recipe
+        """Render the recipe into the input. A resumed run keeps the recipe that it started with."""
+        stored = run.thread.values.get(KEY, "")
+        if run.resumed and run.recipe not in ("", stored):
+            raise ConfigError(f"run {run.id} was begun with the recipe {stored!r}; take it up without recipe=")
+        name = stored if run.resumed else run.recipe
         if name:
             await self._start_recipe(run, name)
-        if name != kept and not run.thread.busy:
+        if name != stored and not run.thread.busy:
             run.thread.values[KEY] = name
 
     async def _start_recipe(self, run: Run, name: str) -> None:
@@ -69,14 +69,14 @@ class Recipes(Capability):
         for event, watcher in recipe.hooks.items():
             self._check_handler(recipe, event, watcher)
         run.scratch[self], run.scratch[kodelet.RECIPE] = recipe, name
-        if run.input or not run.resumed:  # one that is taken up has heard it, unless it never began
+        if run.input or not run.resumed:  # a resumed run has the text already, unless it never started
             run.input = _fill_input(recipe, run.input)
 
-    # -- what was swapped --
+    # -- compaction --
 
     @before(ModelCall, priority=FIRST)
     def shorten(self, call: ModelCall) -> None:
-        """The model reads a summary in the place of what it stands for."""
+        """Replace compacted messages of the request by their summary."""
         if not call.purpose and call.run.thread.compacted is not None:
             call.messages = _insert_summary(call.run.thread, call.messages)
 
@@ -84,13 +84,13 @@ class Recipes(Capability):
 
     @before(ModelCall, priority=LAST_IN, inherit=True)
     def offer_allowed(self, call: ModelCall) -> None:
-        """Offer the model only the tools that the recipe allows, whoever added them."""
+        """Remove tools from the request that the recipe does not allow."""
         if (allowed := self._find_allowed_tools(call)) is not None:
             call.tools = [tool for tool in call.tools if _is_allowed(tool, allowed)]
 
     @guard(ToolUse)
     def use_allowed(self, use: ToolUse) -> Block | None:
-        """Refuse a tool that the recipe does not allow; children are under the recipe of the run at the top."""
+        """Block a tool that the recipe of the root run does not allow; this includes children."""
         allowed = self._find_allowed_tools(use)
         if allowed is None or (use.tool is not None and _is_allowed(use.tool, allowed)):
             return None
@@ -115,7 +115,7 @@ class Recipes(Capability):
 
     @guard(Run)
     async def user_message_send_again(self, run: Run) -> Block | None:
-        """What was changed since it was looked at is looked at again."""
+        """Call the handler again if the input changed after it."""
         if self._find_hook(run, "user_message_send") is None or agreed(run, self):
             return None
         return await self._decide(run, "user_message_send")
@@ -129,7 +129,7 @@ class Recipes(Capability):
 
     @guard(ToolUse)
     async def before_tool_call_again(self, use: ToolUse) -> Block | None:
-        """A verdict holds for the call that it was about; if that was changed since, the handler looks again."""
+        """Call the handler again if the call changed after it."""
         if self._find_hook(use, "before_tool_call") is None or agreed(use, self):
             return None
         copy = use.fork()
@@ -152,13 +152,13 @@ class Recipes(Capability):
         return verdict if isinstance(verdict, Continue) else None
 
     async def _screen_message(self, run: Run, message: Message) -> Block | None:
-        """What is said while a run goes on is looked at as its input was."""
+        """Call the handler for a user message that arrives during the run."""
         return await self._decide(run.fork(input=[message]), "user_message_send")
 
     # -- handlers --
 
     async def _decide(self, op: Operation[Any], event: str) -> Block | None:
-        """What a handler says that decides; one that fails has not agreed."""
+        """Return the handler's Block; a failing handler also blocks."""
         try:
             verdict = await self._call_handler(op, event)
         except Exception as error:
@@ -166,7 +166,7 @@ class Recipes(Capability):
         return verdict if isinstance(verdict, Block) else None
 
     async def _call_handler(self, op: Operation[Any], event: str) -> Decision | None:
-        """Tell a handler of an event, and do what it answers."""
+        """Call the handler of an event, and apply its answer."""
         watcher, language = self._find_hook(op, event), kodelet.Event(event)
         if watcher is None or not language.concerns(op):
             return None
@@ -177,13 +177,13 @@ class Recipes(Capability):
         return language.hear(dict(answer or {}), op)
 
     def _find_hook(self, op: Operation[Any], event: str) -> RecipeHook | None:
-        """Which handler the recipe of a run has for an event, on this turn; its tools are watched in children, too."""
+        """Return the recipe's hook for an event on this turn, or None; tool events of children are included."""
         recipe = (op.run.root if isinstance(op, ToolUse) else op.run).scratch.get(self)
         watcher = recipe.hooks.get(event) if recipe is not None else None
         return None if watcher is None or (watcher.once and self._count_turn(op) > 1) else watcher
 
     def _count_turn(self, op: Operation[Any]) -> int:
-        """Return the number of the answer of this run that the operation leads to or is, from 1."""
+        """Return the number of the answer that the operation belongs to, from 1."""
         run, thread = op.run.root, op.run.root.thread
         if thread.open_run is None or thread.open_run["run"] != run.id:
             return 1  # the run has not started
@@ -191,7 +191,7 @@ class Recipes(Capability):
         return turns.count(thread.messages) + (0 if isinstance(op, Step) else 1)
 
     def _check_handler(self, recipe: Recipe, event: str, watcher: RecipeHook) -> None:
-        """Refuse a recipe that names a handler that is not there, or is not for this event."""
+        """Raise a ConfigError if the handler is unknown or does not support this event."""
         name = watcher.handler
         if name not in self.handlers:
             close = get_close_matches(name, self.handlers, n=1)
@@ -202,24 +202,24 @@ class Recipes(Capability):
 
     def _get_function(self, name: str, event: str) -> Callable[..., Any]:
         found = _find_function(self.handlers[name], event)
-        assert found is not None  # the recipe was refused otherwise
+        assert found is not None  # `_check_handler` has refused such a recipe
         return found
 
 
 class SwapContext:
-    """The handler `swap_context`: what the model has just said takes the place of the conversation so far."""
+    """The handler `swap_context`: compacts the conversation to the model's last reply."""
 
     def turn_end(self, payload: Mapping[str, Any], run: Run) -> None:
         thread = run.thread
-        told = f"What came of the conversation so far, in place of its messages:\n\n{payload['response']}"
+        text = f"What came of the conversation so far, in place of its messages:\n\n{payload['response']}"
         since = 0 if thread.compacted is None else thread.compacted["replaces"]
-        stands = {"replaces": len(thread.messages), "from": since, "run": run.id}
-        thread.append("compaction", {**stands, "summary": Message("user", told, name=Recipes.name).to_json()})
+        entry = {"replaces": len(thread.messages), "from": since, "run": run.id}
+        thread.append("compaction", {**entry, "summary": Message("user", text, name=Recipes.name).to_json()})
         run.record("swapped", messages=len(thread.messages) - since)
 
 
 def _find_function(handler: Any, event: str) -> Callable[..., Any] | None:
-    """What a handler has for an event."""
+    """Return the handler's function for an event, or None."""
     if isinstance(handler, Mapping):
         return handler.get(event)
     method = getattr(handler, event, None)
@@ -227,13 +227,13 @@ def _find_function(handler: Any, event: str) -> Callable[..., Any] | None:
 
 
 def _is_allowed(tool: Tool, allowed: frozenset[str]) -> bool:
-    """Return True if a recipe allows a tool; the tool by which an agent gives its answer is always allowed."""
+    """Return True if a recipe allows a tool; tools that accept the final answer are always allowed."""
     return tool.kind == OWN_ANSWER or not allowed.isdisjoint(tool.names)
 
 
 @dataclass(slots=True)
 class _TurnCounter:
-    """The answers of one run, counted as messages are added."""
+    """An incremental count of the answers of one run."""
 
     read: int
     answers: int = 0
@@ -246,21 +246,21 @@ class _TurnCounter:
 
 
 def _fill_input(recipe: Recipe, input: Sequence[Message]) -> list[Message]:
-    """The input of a run with its last words put into the recipe's text; pictures and files stay with them."""
+    """Return the input with its last user message rendered into the recipe; images and files are kept."""
     if not input or input[-1].role != "user":
         return [*input, user(recipe.render(""))]
-    said = input[-1]
-    text = recipe.render(said.text)
-    media = () if isinstance(said.content, str) else tuple(p for p in said.content if not isinstance(p, TextPart))
-    return [*input[:-1], replace(said, content=(TextPart(text), *media) if media else text)]
+    last = input[-1]
+    text = recipe.render(last.text)
+    media = () if isinstance(last.content, str) else tuple(p for p in last.content if not isinstance(p, TextPart))
+    return [*input[:-1], replace(last, content=(TextPart(text), *media) if media else text)]
 
 
 def _insert_summary(thread: Thread, messages: list[Message]) -> list[Message]:
-    """The messages with the thread's summary in the place of what it stands for; as they are, if they are others."""
+    """Return the messages with the compacted ones replaced by their summary, unless other hooks changed them."""
     if thread.compacted is None:
         return messages
     count = thread.compacted["replaces"]
     if [id(message) for message in messages[:count]] != [id(message) for message in thread.messages[:count]]:
         return messages
-    told = [message for message in messages[:count] if message.role == "system"]
-    return [*told, Message.from_json(thaw(thread.compacted["summary"])), *messages[count:]]
+    system = [message for message in messages[:count] if message.role == "system"]
+    return [*system, Message.from_json(thaw(thread.compacted["summary"])), *messages[count:]]

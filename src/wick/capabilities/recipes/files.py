@@ -1,4 +1,4 @@
-"""A recipe: a Markdown file that says what a run is to do, and which built-in functions look on.
+"""Recipe files: Markdown prompts with arguments, allowed tools and hooks.
 
     ---
     description: Reviews a branch
@@ -9,8 +9,8 @@
     ---
     Review the branch {{branch}}. {{input}}
 
-Recipes are data. What stands in a run's input is put into the text as it is, and is not looked at again. The hooks name
-functions that the program brings; a file cannot bring any.
+Recipes are data. The input is inserted verbatim and not expanded again. Hooks name handlers of the program; a file
+cannot define code.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ARGUMENT = re.compile(r"""\s*(\w[\w-]*)=("[^"]*"|'[^']*'|\S*)(?=\s|$)""")
 
 @dataclass(frozen=True, slots=True)
 class RecipeHook:
-    """Which built-in function looks at an event; with `once`, only on the first turn of a run."""
+    """The handler of an event; with `once`, only on the first turn of a run."""
 
     handler: str
     once: bool = False
@@ -44,9 +44,11 @@ class RecipeHook:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What a run is to do, under a name. `arguments` are the names that its text has places for, with what stands
-    there if the input does not say `name=value` in front. `tools` are the only tools that the run may use: none, if it
-    is empty, and all that the agent has, if it is None."""
+    """A named prompt with placeholders.
+
+    `arguments` maps placeholder names to defaults; the input overrides them by a leading `name=value`. `tools` are the
+    allowed tools: empty for none, None for all tools of the agent.
+    """
 
     name: str
     body: str
@@ -57,7 +59,7 @@ class Recipe:
     path: Path | None = field(default=None, compare=False)
 
     def render(self, input: str) -> str:
-        """The recipe's text with an input in it; where there is no place for the input, it stands below."""
+        """Return the text with the input filled in; without a placeholder, the input is appended."""
         values, rest = self._split_arguments(input)
         values[INPUT] = rest
         filled = _PLACEHOLDER.sub(lambda place: values.get(place[1], place[0]), self.body)
@@ -65,7 +67,7 @@ class Recipe:
         return filled if has_place or not rest else f"{filled}\n\n{rest}"
 
     def _split_arguments(self, input: str) -> tuple[dict[str, str], str]:
-        """The arguments that stand in front of an input, and what follows them."""
+        """Return the arguments at the start of an input, and the rest of it."""
         values, at = dict(self.arguments), 0
         while (found := _ARGUMENT.match(input, at)) and found[1] in self.arguments:
             quoted = found[2][:1] in ("'", '"')
@@ -75,13 +77,13 @@ class Recipe:
 
 
 def find_recipe(name: str, dirs: Iterable[Path]) -> Recipe:
-    """The recipe of this name in the first folder that has one."""
+    """Return the recipe of this name from the first folder that has one; raise a ConfigError if none has."""
     if not _NAME.fullmatch(name):
         raise ConfigError(f"a recipe's name has letters, digits, `_`, `.` and `-`, not {name[:100]!r}")
     folders = [*dirs]
     for folder in folders:
         if (path := folder / f"{name}.md").is_file():
-            if not path.resolve().is_relative_to(folder.resolve()):  # its text goes to the model
+            if not path.resolve().is_relative_to(folder.resolve()):  # a link could leak another file to the model
                 raise ConfigError(f"the recipe in {path} is a link that leads out of its folder; put the file there")
             return read_recipe(path)
     names = sorted({path.stem for folder in folders for path in list_recipe_files(folder)})
@@ -91,7 +93,7 @@ def find_recipe(name: str, dirs: Iterable[Path]) -> Recipe:
 
 
 def list_recipe_files(folder: Path) -> list[Path]:
-    """The files of a folder that should be recipes."""
+    """Return the recipe files of a folder; [] if it cannot be read."""
     try:
         return sorted(path for path in folder.glob("*.md") if _NAME.fullmatch(path.stem) and path.is_file())[:RECIPES]
     except OSError:
@@ -99,7 +101,7 @@ def list_recipe_files(folder: Path) -> list[Path]:
 
 
 def read_recipe(path: Path) -> Recipe:
-    """The recipe in a file; its name is that of the file. A ConfigError says what is wrong with it."""
+    """Return the recipe in a file, named after the file; raise a ConfigError if it is invalid."""
     try:
         with path.open("rb") as file:
             data = file.read(RECIPE_BYTES + 1)
@@ -111,7 +113,7 @@ def read_recipe(path: Path) -> Recipe:
 
 
 def parse_recipe(text: str, name: str, path: Path | None = None) -> Recipe:
-    """The recipe that a text is; front matter is not needed. Keys that only other programs know are left alone."""
+    """Return the recipe in a text. Front matter is optional; unknown keys are ignored."""
     has_front = text.removeprefix("\ufeff").startswith("---")
     meta, body = front_matter.split(text) if has_front else ({}, text)
     if not body.strip():
@@ -159,7 +161,7 @@ def _parse_hooks(meta: Mapping[str, Any]) -> dict[str, RecipeHook]:
 
 
 def _parse_allowed_tools(meta: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the names in `allowed_tools`; a restriction that cannot be applied is refused, never ignored."""
+    """Return the names in `allowed_tools`; raise a ConfigError for a restriction that wick cannot apply."""
     if "allowed_commands" in meta:
         raise ConfigError("it has allowed_commands, which wick does not read; say it as a rule of the permissions")
     if "allowed_tools" not in meta:

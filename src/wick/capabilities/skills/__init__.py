@@ -1,4 +1,4 @@
-"""Instructions for particular tasks: the model sees what there is, and reads what it needs when it needs it."""
+"""Skills: instructions for particular tasks, listed in the system prompt and loaded on demand."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from wick.threads import Thread
 from wick.tools import tool
 
 SHIPPED = Path(__file__).parents[2] / "skills"
-KEY = "skills"  # in thread.values: which ones are switched on or off for a conversation
+KEY = "skills"  # in `thread.values`: skills that are switched on or off for a conversation
 USAGE = """\
 These are skills: instructions for particular tasks. When a task fits one, read its instructions before you begin, \
 with load_skill(name) or by reading its file; then follow them. Paths in them are relative to the folder they stand in.\
@@ -42,12 +42,11 @@ with load_skill(name) or by reading its file; then follow them. Paths in them ar
 
 
 class Skills(Capability):
-    """Finds SKILL.md files, puts a catalogue of them into the system prompt, and gives the model `load_skill`.
+    """Finds SKILL.md files, lists them in the system prompt, and adds the tool `load_skill`.
 
-    `paths` are folders of the `backend`; without one, of this machine. `host` are folders of this machine beside those
-    of a backend, `shipped` adds the six skills that come with wick. A skill of this machine is copied into the
-    workspace, to `.skills/`, when the model reads it. Of two skills with the same name the first counts: `paths` before
-    `host` before what is shipped.
+    `paths` are folders of the `backend`; without a backend, of this machine. `host` adds folders of this machine to
+    those of a backend; `shipped` adds the six skills of wick. A skill of this machine is copied to `.skills/` in the
+    workspace when the model reads it. The first skill of a name wins, in the order `paths`, `host`, shipped.
     """
 
     def __init__(
@@ -103,7 +102,7 @@ class Skills(Capability):
 
     @wrap(ToolUse, match="read_file")
     async def bring(self, use: ToolUse, next: Next[ToolResult]) -> ToolResult:
-        """A skill of this machine is put into the workspace when its file is first read there."""
+        """Copy a skill of this machine into the workspace when its file is first read there."""
         result = await next(use)
         skill = self._find_read_skill(use)
         if skill is None or not result.error or use.trail.prevented:
@@ -137,14 +136,14 @@ class Skills(Capability):
                 raise BackendError(f"{name} is too large to be copied", "too_large")
             await files.write(f"{folder}/{name}", data)
 
-    # -- what there is ------------------------------------------------------------------------------------------------
+    # -- discovery ----------------------------------------------------------------------------------------------------
 
     async def discover(self, thread: Thread | None = None) -> Catalogue:
-        """Look for skills now; those that are broken or come second are among the problems."""
+        """Return the current skills; invalid and duplicate skills are listed as problems."""
         skills: dict[str, Skill] = {}
         problems: list[SkillProblem] = []
-        for place in self._list_folders(thread):
-            for found in await place.list_skills():
+        for folder in self._list_folders(thread):
+            for found in await folder.list_skills():
                 if isinstance(found, SkillProblem):
                     problems.append(found)
                 elif (first := skills.get(found.key)) is not None:
@@ -175,17 +174,17 @@ class Skills(Capability):
             SkillFolder(Folder(path), ".", True) for path in folders
         ]
 
-    # -- another one --------------------------------------------------------------------------------------------------
+    # -- uploads ------------------------------------------------------------------------------------------------------
 
     async def upload(self, data: bytes, *, thread: Thread | None = None, replace: bool = False) -> Skill:
-        """Put a skill into the first of the paths: the bytes of a SKILL.md, or of a zip archive that has one."""
+        """Install a skill in the first of `paths`: the bytes of a SKILL.md, or of a zip archive with one."""
         if not self.paths:
             raise ConfigError("there is no folder for skills that are uploaded; give Skills one in paths")
         name, contents = await in_thread(lambda: unpack_skill(data), "upload")
-        place = self._list_folders(thread)[0]
-        target = posixpath.join(place.path, slugify(name))
-        await place.write_skill(target, contents, replace=replace)
-        skill = await place.read_skill(posixpath.join(target, FILE))
+        folder = self._list_folders(thread)[0]
+        target = posixpath.join(folder.path, slugify(name))
+        await folder.write_skill(target, contents, replace=replace)
+        skill = await folder.read_skill(posixpath.join(target, FILE))
         return self._apply_switch(skill, thread.values.get(KEY, {}) if thread is not None else {})
 
 

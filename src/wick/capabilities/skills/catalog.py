@@ -1,6 +1,6 @@
-"""A skill: a folder with a SKILL.md, found in a place, read from it, or put there.
+"""Skills on disk: folders with a SKILL.md, and reading and writing them.
 
-for found in await Place(Folder("~/.wick/skills"), ".").look():    Skill, or the Problem with what should be one
+for found in await SkillFolder(Folder("~/.wick/skills"), ".").list_skills():    a Skill or a SkillProblem
 """
 
 from __future__ import annotations
@@ -29,36 +29,36 @@ from wick.constants import (
 from wick.errors import BackendError, ConfigError
 
 FILE = "SKILL.md"
-COPIES = ".skills"  # where skills of this machine are put in a workspace, once they are read
+COPIES = ".skills"  # workspace folder for copies of skills of this machine
 
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """A folder with a SKILL.md. `meta` is all of its front matter, `path` where the model reads it."""
+    """A folder with a SKILL.md. `meta` is its front matter, `path` is the path shown to the model."""
 
     name: str
     description: str
     path: str
     meta: Mapping[str, Any]
-    files: Files  # where it is
-    folder: str  # there
-    borrowed: bool = False  # it is on this machine, and `path` in the workspace, where it is put when it is read
+    files: Files  # the file system that has it
+    folder: str  # its path in `files`
+    borrowed: bool = False  # on this machine; copied to `path` in the workspace when it is read
     enabled: bool = True
 
     @property
     def key(self) -> str:
-        """Two skills that have the same one are the same skill."""
+        """Return the normalized name, which identifies a skill."""
         return slugify(self.name).casefold()
 
     @property
     def line(self) -> str:
-        """Its line in the catalogue."""
+        """Return the line for the system prompt."""
         return f"[{self.name}] {self.description} → Read {self.path} for full instructions"
 
 
 @dataclass(frozen=True, slots=True)
 class SkillProblem:
-    """Why something that was found is not among the skills."""
+    """The reason why a SKILL.md was skipped."""
 
     path: str
     reason: str
@@ -66,7 +66,7 @@ class SkillProblem:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """The skills that were found, the first of each name, and what was wrong with others."""
+    """The skills that were found, the first of each name, and the problems with others."""
 
     skills: tuple[Skill, ...] = ()
     problems: tuple[SkillProblem, ...] = ()
@@ -81,7 +81,7 @@ class Catalogue:
 
 @dataclass(frozen=True, slots=True)
 class SkillFolder:
-    """A folder with skills in it."""
+    """A folder that contains skills."""
 
     files: Files
     path: str
@@ -105,7 +105,7 @@ class SkillFolder:
         return looked
 
     def _build_problem(self, path: str, reason: object) -> SkillProblem:
-        """For the log, which takes no name that is no text."""
+        """Return a problem with printable one-line texts, as the log requires."""
         return SkillProblem(one_line(self._display_path(path), 500), one_line(str(reason), 500))
 
     async def read_skill(self, file: str) -> Skill:
@@ -117,16 +117,16 @@ class SkillFolder:
         return Skill(name, description, path, meta, self.files, self._find_folder(file), self.borrowed)
 
     def _find_folder(self, file: str) -> str:
-        """As seen from the workspace, as the files that `glob` finds are."""
+        """Return the folder of a file, relative to the workspace like the results of `glob`."""
         return posixpath.dirname(posixpath.normpath(file.removeprefix(f"{self.files.workdir}/"))) or "."
 
     def _display_path(self, file: str) -> str:
-        """A path as the operator writes them: in full, or as seen from the workspace."""
+        """Return a path in the form the operator uses: absolute, or relative to the workspace."""
         full = isinstance(self.files, Folder) or self.path.startswith("/")
         return posixpath.normpath(posixpath.join(self.files.workdir, file) if full else file)
 
     async def write_skill(self, target: str, contents: Mapping[str, bytes], *, replace: bool) -> None:
-        """All of the files or none, in a folder of their own."""
+        """Write all files of a skill atomically: upload to a temporary folder, then rename it."""
         there = await self._has_files(target)
         if there and not replace:
             raise ConfigError(
@@ -157,7 +157,7 @@ class SkillFolder:
 
 
 def parse_skill(text: str) -> tuple[str, str, dict[str, Any]]:
-    """The name, the description and all the rest of a skill's front matter."""
+    """Return the name, the description and the whole front matter of a skill."""
     meta, _ = front_matter.split(text)
     name, description = (_require_text(meta, key) for key in ("name", "description"))
     if len(name) > SKILL_NAME_CHARS or re.search(r"[\[\]<>/\\]", name) or one_line(name, len(name)) != name:
@@ -174,12 +174,12 @@ def _require_text(meta: Mapping[str, Any], key: str) -> str:
 
 
 def slugify(name: str) -> str:
-    """A name as that of a folder."""
+    """Return a name as a folder name."""
     return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "skill"
 
 
 def _drop_nested(files: Sequence[str]) -> list[str]:
-    """Without those that are just being uploaded, and those that belong to a skill further out."""
+    """Return the files without uploads in progress and without skills nested in another skill."""
     shown = [file for file in files if not re.search(r"(?:^|/)\.upload-[^/]*/", file)]
     folders = {posixpath.dirname(file) for file in shown}
     return [file for file in shown if not _is_within(posixpath.dirname(file), folders)]
@@ -194,7 +194,7 @@ def _is_within(folder: str, folders: set[str]) -> bool:
 
 
 async def list_skill_files(skill: Skill) -> list[str]:
-    """The files of a skill, seen from its folder; without what Python makes of them when it is installed."""
+    """Return the files of a skill, relative to its folder, without `__pycache__`."""
     found = await skill.files.glob("**", skill.folder, everything=True)
     if found["truncated"] or len(found["files"]) > ARCHIVE_ENTRIES:
         raise BackendError(f"it has more than {ARCHIVE_ENTRIES:,} files", "too_large")
@@ -203,7 +203,7 @@ async def list_skill_files(skill: Skill) -> list[str]:
 
 
 async def read_skill_file(skill: Skill, name: str) -> tuple[str, str]:
-    """A file of a skill, and a note if there is more of it."""
+    """Return the text of a skill's file, and a note if it was truncated."""
     if name.startswith("/") or ".." in name.split("/"):
         raise BackendError(f"{name!r} is not one of its files; name one as seen from its folder", "invalid")
     data, size = await data_of(skill.files, posixpath.join(skill.folder, name), SKILL_BYTES)
@@ -212,7 +212,7 @@ async def read_skill_file(skill: Skill, name: str) -> tuple[str, str]:
 
 
 def unpack_skill(data: bytes) -> tuple[str, dict[str, bytes]]:
-    """The name of an uploaded skill, and its files, seen from its folder."""
+    """Return the name of an uploaded skill, and its files relative to its folder."""
     files = _select_skill_files(unpack(data)) if data.startswith(b"PK") else {FILE: data}
     size = len(files[FILE])
     if size > SKILL_BYTES:
@@ -221,7 +221,7 @@ def unpack_skill(data: bytes) -> tuple[str, dict[str, bytes]]:
 
 
 def _select_skill_files(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The SKILL.md of an archive, and all that is in its folder."""
+    """Return the files in the folder of an archive's SKILL.md."""
     found = sorted((name for name in files if posixpath.basename(name) == FILE), key=lambda name: name.count("/"))
     if not found:
         raise ConfigError(f"the archive has no {FILE} in it")
