@@ -11,7 +11,7 @@ from openapi import described
 from reference_text import doc, explained, table, type_
 
 from wick.config import RINGS
-from wick.config.keys import agent_keys, agent_schema
+from wick.config.keys import build_agent_schema, list_agent_keys
 from wick.server.auth.access_table import ACCESS
 from wick.server.settings import ENVIRONMENT, Settings
 
@@ -23,7 +23,7 @@ Schema = Mapping[str, Any]
 
 def agents_yaml() -> str:
     """Every key of agents.yaml, with the form of its value."""
-    schema = agent_schema(RINGS, agent_keys(RINGS))
+    schema = build_agent_schema(RINGS, list_agent_keys(RINGS))
     parts = ["# agents.yaml\n", "Every key that an agent may have. `${NAME}` and `${NAME:-default}` may stand for any"
              " value. `wick.config.schema()` gives all of this as JSON Schema, for editors.\n"]  # fmt: skip
     for key, form in schema["properties"].items():

@@ -198,7 +198,7 @@ def test_the_list_has_every_capability() -> None:
     assert files == {part.key for part in RINGS} - {"hooks"}
     for part in RINGS:
         if part.kind:
-            kind = part.load()
+            kind = part.load_class()
             assert isinstance(kind, type) and issubclass(kind, Capability) and kind.name == part.key
 
 
@@ -207,7 +207,7 @@ def test_every_option_of_a_capability_can_be_said(part: Any) -> None:
     """All that its constructor takes, but the backend, which is the agent's."""
     forms = schema()["$defs"]["agent"]["properties"][part.key]["anyOf"]
     known = set().union(*(form.get("properties", {}) for form in forms))
-    assert known >= {*inspect.signature(part.load()).parameters} - {"backend"}
+    assert known >= {*inspect.signature(part.load_class()).parameters} - {"backend"}
 
 
 def test_the_built_in_tools_are_these() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from wick.capabilities.mcp.config import Server, read_servers
+from wick.capabilities.mcp.config import McpServer, read_servers
 from wick.errors import ConfigError, MissingExtra
 
 
@@ -21,8 +21,8 @@ def test_a_program_and_a_service() -> None:
         "web_1": {"type": "http", "url": "https://example.com/mcp", "headers": {"X": "y"}, "trust": True, "seconds": 5},
     }
     assert read_servers(given) == (
-        Server("files", "mcp-files", (".",), {"A": "b"}, tools=frozenset({"ls"})),
-        Server("web_1", url="https://example.com/mcp", headers={"X": "y"}, trust=True, seconds=5),
+        McpServer("files", "mcp-files", (".",), {"A": "b"}, tools=frozenset({"ls"})),
+        McpServer("web_1", url="https://example.com/mcp", headers={"X": "y"}, trust=True, seconds=5),
     )
 
 

@@ -1,4 +1,4 @@
-"""The hooks every agent has. One that you give under the same name takes its place."""
+"""The default capabilities of every agent. A capability with the same name replaces the default."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Models of capabilities: given as objects, or by name as `Agent("anthropic:…")` takes them.
+"""Models of capabilities, given as objects or by name.
 
-Capabilities do not know models. A name is looked up through the agent of the run that first needs it.
+Capabilities cannot import the model registry. The agent of the first run that needs a name resolves it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _KEY = "models by name"  # of run.scratch
 
 
 def check_model(given: Any, where: str) -> Any:
-    """Return a model, its name or its options; a ConfigError if it is none of these."""
+    """Return a model, its name or its options; raise a ConfigError for anything else."""
     named = (isinstance(given, str) and given.strip()) or (isinstance(given, Mapping) and given)
     if not named and (isinstance(given, type) or not hasattr(given, "stream")):
         raise ConfigError(f"{where} takes a model, or the name of one such as openai:gpt-4o, not {given!r}")
@@ -26,14 +26,14 @@ def check_model(given: Any, where: str) -> Any:
 
 
 def model_label(given: ModelLike) -> str:
-    """Return what a model is called in logs; options other than its name may be secrets."""
+    """Return the name of a model for logs; other options may be secrets."""
     if isinstance(given, Mapping):
         return ":".join(str(given[key]) for key in ("provider", "model") if given.get(key))
     return given if isinstance(given, str) else given.name
 
 
 async def find_model(run: Run, given: ModelLike) -> Model:
-    """Return a model; one by name is made once for each run, outside of the event loop."""
+    """Return a model; one given by name is created once per run, in a worker thread."""
     if not isinstance(given, str | Mapping):
         return given
     found: dict[str, Model] = run.root.scratch.setdefault(_KEY, {})

@@ -1,4 +1,4 @@
-"""What a span says of an operation: the same for OpenTelemetry and for what is recorded with a thread.
+"""Names and attributes of spans, shared by `Tracing` and `Recorder`.
 
 run                 invoke_agent
 └─ step
@@ -27,8 +27,8 @@ _NAMES = {
 Attributes = dict[str, Any]
 
 
-def opened(op: Operation[Any]) -> tuple[str, Attributes]:
-    """The name of an operation's span, and what is known when it begins."""
+def describe_start(op: Operation[Any]) -> tuple[str, Attributes]:
+    """Return the span name and the attributes known at the start of an operation."""
     name, operation = _NAMES[op.name]
     known = {"gen_ai.conversation.id": op.run.thread.id, "run_id": op.run.id}
     known |= {"gen_ai.operation.name": operation} if operation else {}
@@ -37,40 +37,40 @@ def opened(op: Operation[Any]) -> tuple[str, Attributes]:
     return name, known | ({"step": op.number} if isinstance(op, Step) else {})
 
 
-def tried(op: Operation[Any]) -> Attributes:
-    """What is known when it has ended, with or without a result."""
+def describe_attempts(op: Operation[Any]) -> Attributes:
+    """Return the attributes known at the end of an operation, with or without a result."""
     if not isinstance(op, ModelCall):
         return {}
     model, messages = op.last_sealed("model"), op.last_sealed("messages")
     spent = sum((charge.usage for charge in op.charges), Usage())  # of all attempts
     asked = {"gen_ai.request.model": model.name, "message_count": len(messages), "purpose": op.purpose}
-    return asked | _usage(spent)
+    return asked | _describe_usage(spent)
 
 
-def ended(op: Operation[Any], result: Any) -> Attributes:
-    """What is known of its result."""
+def describe_result(op: Operation[Any], result: Any) -> Attributes:
+    """Return the attributes of the result."""
     if isinstance(result, Result):
-        return {"outcome": result.outcome, "reason": result.reason, **_usage(result.usage)}
+        return {"outcome": result.outcome, "reason": result.reason, **_describe_usage(result.usage)}
     if isinstance(op, ModelCall):
         finish = {"gen_ai.response.finish_reasons": [op.state.finish]} if op.state.finish else {}
-        return _replied(result) | finish
+        return _describe_reply(result) | finish
     if isinstance(op, ToolUse):
-        return _used(op) | _answered(result)
+        return _describe_tool_use(op) | _describe_tool_result(result)
     return {"verdict": type(result).__name__.lower()}
 
 
-def records(run: Run) -> Iterator[tuple[str, Attributes]]:
-    """What was recorded with `run.record`, as events."""
+def list_record_events(run: Run) -> Iterator[tuple[str, Attributes]]:
+    """Yield the records of `run.record` as span events."""
     for name, data in run.progress.records:
-        yield name, {key: attribute(value) for key, value in data.items()}
+        yield name, {key: to_attribute(value) for key, value in data.items()}
 
 
-def attribute(value: Any) -> str | bool | int | float:
-    """A value as an attribute; what is none is shown in short."""
+def to_attribute(value: Any) -> str | bool | int | float:
+    """Return the value as an attribute; types without an equivalent become a short repr."""
     return value if isinstance(value, str | bool | int | float) else repr(value)[:PREVIEW_CHARS]
 
 
-def _replied(reply: Message) -> Attributes:
+def _describe_reply(reply: Message) -> Attributes:
     return {
         "content_length": len(reply.text),
         "content_preview": reply.text[:PREVIEW_CHARS],
@@ -79,17 +79,17 @@ def _replied(reply: Message) -> Attributes:
     }
 
 
-def _used(use: ToolUse) -> Attributes:
+def _describe_tool_use(use: ToolUse) -> Attributes:
     args, name, id = canonical_json(use.last_sealed("args")).decode(), use.call.name, use.call.id
     named = {"tool_name": name, "tool_call_id": id, "gen_ai.tool.name": name, "gen_ai.tool.call.id": id}
     return {"tool_args": args[:PREVIEW_CHARS]} | named
 
 
-def _answered(result: ToolResult) -> Attributes:
+def _describe_tool_result(result: ToolResult) -> Attributes:
     shown = {"output_length": len(result.output), "output_preview": result.output[:PREVIEW_CHARS]}
     return shown | ({"error": result.error[:PREVIEW_CHARS]} if result.error else {})
 
 
-def _usage(usage: Usage) -> Attributes:
+def _describe_usage(usage: Usage) -> Attributes:
     tokens = {"gen_ai.usage.input_tokens": usage.input_tokens, "gen_ai.usage.output_tokens": usage.output_tokens}
     return tokens | ({"gen_ai.usage.cache_read.input_tokens": usage.cached_tokens} if usage.cached_tokens else {})

@@ -1,4 +1,4 @@
-"""Let the model ask the user: yes or no, one of several, some of several, or a text."""
+"""A tool that lets the model ask the user: to confirm, to select one or several options, or for text."""
 
 from __future__ import annotations
 
@@ -22,55 +22,55 @@ from wick.operations import ToolUse
 from wick.tools import tool
 
 Kind = Literal["confirm", "select", "multiselect", "input"]
-Answered = bool | str | list[str]
+AnswerValue = bool | str | list[str]
 
 YES, NO = ("y", "yes", "true"), ("n", "no", "false")
 
 
 @dataclass(frozen=True, slots=True)
 class Inquiry:
-    """What the user is asked. `problem` says why the last answer could not be used, if there was one."""
+    """A question to the user. `problem` explains why the previous answer was invalid."""
 
     kind: Kind
     question: str
     options: tuple[str, ...] = ()
-    default: Answered | None = None
+    default: AnswerValue | None = None
     problem: str = ""
 
-    def read(self, answer: Any) -> Answered:
-        """An answer as it counts; a ValueError says in a sentence what it should have been."""
+    def read(self, answer: Any) -> AnswerValue:
+        """Return the parsed answer; raise a ValueError that describes the expected form."""
         if answer is None or answer == "":
             answer = self.default
-        return _READ[self.kind](self, answer)
+        return _PARSERS[self.kind](self, answer)
 
     def _confirm(self, answer: Any) -> bool:
         word = answer.strip().lower() if isinstance(answer, str) else answer
         if isinstance(word, bool):
             return word
         if word not in (*YES, *NO):
-            raise ValueError(f"the answer is yes or no, not {_short(answer)}")
+            raise ValueError(f"the answer is yes or no, not {_shorten(answer)}")
         return word in YES
 
     def _select(self, answer: Any) -> str:
         if not isinstance(answer, str) or answer not in self.options:
-            raise ValueError(f"the answer is one of {', '.join(self.options)}, not {_short(answer)}")
+            raise ValueError(f"the answer is one of {', '.join(self.options)}, not {_shorten(answer)}")
         return answer
 
     def _multiselect(self, answer: Any) -> list[str]:
         if not isinstance(answer, list | tuple):
-            raise ValueError(f"the answer is a list of some of {', '.join(self.options)}, not {_short(answer)}")
+            raise ValueError(f"the answer is a list of some of {', '.join(self.options)}, not {_shorten(answer)}")
         chosen = {self._select(item) for item in answer}
         return [option for option in self.options if option in chosen]
 
     def _input(self, answer: Any) -> str:
         if not isinstance(answer, str) or not answer.strip():
-            raise ValueError(f"the answer is a text, not {_short(answer)}")
+            raise ValueError(f"the answer is a text, not {_shorten(answer)}")
         if len(answer) > constants.ASK_ANSWER_CHARS:
             raise ValueError(f"the answer is longer than {constants.ASK_ANSWER_CHARS:,} characters")
         return answer
 
 
-_READ: dict[Kind, Callable[[Inquiry, Any], Answered]] = {
+_PARSERS: dict[Kind, Callable[[Inquiry, Any], AnswerValue]] = {
     "confirm": Inquiry._confirm,
     "select": Inquiry._select,
     "multiselect": Inquiry._multiselect,
@@ -78,15 +78,15 @@ _READ: dict[Kind, Callable[[Inquiry, Any], Answered]] = {
 }
 
 Interactor = Callable[[Inquiry], Awaitable[Any]]
-"""Whoever puts a question to a user, and gives back True or False, an option, a list of options, or a text."""
+"""An async function that asks the user and returns a bool, an option, a list of options, or a text."""
 
 
 class AskUser(Capability):
-    """Gives the model the tool `ask_user`, by which it asks the user of the run at the top.
+    """Adds the tool `ask_user`, which asks the user of the root run.
 
-    An `interactor` puts the question at once: `Terminal()`, or an async function of yours. Without one, it goes the way
-    of every other question: to the agent's `ask=`, or into the log, where the run pauses until somebody answers, from
-    any program. After `seconds` a question has lapsed.
+    An `interactor` asks immediately: `Terminal()`, or your own async function. Without one, the question goes to the
+    agent's `ask=`, or into the log. There the run pauses until the question is answered, from any program. A question
+    expires after `seconds`.
     """
 
     def __init__(self, interactor: Interactor | None = None, *, seconds: float = constants.ASK_SECONDS) -> None:
@@ -106,18 +106,22 @@ class AskUser(Capability):
         default: Annotated[bool | str | list[str] | None, "what counts if the user gives no answer"] = None,
     ) -> dict[str, Any]:
         """Ask the user something that only they can know or decide, and wait for the answer."""
-        inquiry = _checked(Inquiry(kind, question.strip(), tuple(options or ()), None if default == "" else default))
+        inquiry = _check_inquiry(
+            Inquiry(kind, question.strip(), tuple(options or ()), None if default == "" else default)
+        )
         for number in range(constants.ASK_TRIES):
-            said = await (self._interact(inquiry) if self.interactor else self._put(use, inquiry, number))
-            if isinstance(said, Block):
-                return {"answer": False if kind == "confirm" else None, "reason": said.reason}
+            answer = await (
+                self._call_interactor(inquiry) if self.interactor else self._ask_through_run(use, inquiry, number)
+            )
+            if isinstance(answer, Block):
+                return {"answer": False if kind == "confirm" else None, "reason": answer.reason}
             try:
-                return {"answer": inquiry.read(said)}
+                return {"answer": inquiry.read(answer)}
             except ValueError as problem:
                 inquiry = replace(inquiry, problem=str(problem))
         raise ToolError(f"the user gave no answer that can be used: {inquiry.problem}")
 
-    async def _interact(self, inquiry: Inquiry) -> Any:
+    async def _call_interactor(self, inquiry: Inquiry) -> Any:
         assert self.interactor is not None
         try:
             return await run_with_timeout(self.seconds, self.interactor(inquiry), "asking the user")
@@ -126,8 +130,8 @@ class AskUser(Capability):
         except Exception as error:
             raise ToolError(f"the user could not be asked: {error}") from None
 
-    async def _put(self, use: ToolUse, inquiry: Inquiry, number: int) -> Any:
-        """Put the question the way of every question; a second try is another question."""
+    async def _ask_through_run(self, use: ToolUse, inquiry: Inquiry, number: int) -> Any:
+        """Ask through the agent's `ask=` or the log. Each retry is a new question with its own hash."""
         root = use.run.root
         if root.asker is None and root.thread.writer is None:
             raise ToolError("nobody is there to be asked; decide by yourself, and say so in your answer")
@@ -137,8 +141,8 @@ class AskUser(Capability):
         about["expires"] = time() + self.seconds
         answer = await ask_user(use.run, Question(words, new_question_id(), hash, about, use))
         if isinstance(answer, Allow):
-            said = {} if answer.args is None else answer.args
-            return said.get("answer", True if inquiry.kind == "confirm" else None)
+            changed = {} if answer.args is None else answer.args
+            return changed.get("answer", True if inquiry.kind == "confirm" else None)
         logged = root.thread.answers.get(hash)
         if logged is not None and logged.get("lapsed"):
             raise ToolError(answer.reason)
@@ -146,7 +150,7 @@ class AskUser(Capability):
 
 
 class Terminal:
-    """Puts questions to who sits at the terminal, one at a time."""
+    """An interactor that asks at the terminal, one question at a time."""
 
     def __init__(self, input: TextIO | None = None, output: TextIO | None = None) -> None:
         self._input, self._output, self._one_by_one = input, output, Lock()
@@ -156,7 +160,7 @@ class Terminal:
         try:
             return await run_in_thread(lambda: self._ask(inquiry, gone), "the terminal")
         except CancelledError:
-            gone.set()  # if it still waits for its turn, it is not put any more
+            gone.set()  # drop the question if it is still queued
             raise
 
     def _ask(self, inquiry: Inquiry, gone: Event) -> Any:
@@ -164,16 +168,16 @@ class Terminal:
             if gone.is_set():
                 return None
             output = self._output or sys.stdout
-            output.write(shown(inquiry))
+            output.write(format_inquiry(inquiry))
             output.flush()
             line = (self._input or sys.stdin).readline()
         if not line:
             raise EOFError("nobody is at the terminal")
-        return typed(inquiry, line.strip())
+        return parse_line(inquiry, line.strip())
 
 
-def shown(inquiry: Inquiry) -> str:
-    """A question as it stands in a terminal; what a model wrote cannot move the cursor."""
+def format_inquiry(inquiry: Inquiry) -> str:
+    """Return the terminal form of a question, without control characters that could move the cursor."""
     lines = [inquiry.problem, inquiry.question, *(f"  {n}) {option}" for n, option in enumerate(inquiry.options, 1))]
     hint = {
         "confirm": "yes or no",
@@ -181,37 +185,37 @@ def shown(inquiry: Inquiry) -> str:
         "multiselect": "numbers, with commas, or - for none",
         "input": "",
     }[inquiry.kind]
-    default = "" if inquiry.default is None else f"Enter for {_word(inquiry.default)}"
+    default = "" if inquiry.default is None else f"Enter for {_format_default(inquiry.default)}"
     more = "; ".join(filter(None, (hint, default)))
     text = "\n".join(filter(None, lines)) + (f" [{more}]" if more else "") + " "
     return "".join(char for char in text if char.isprintable() or char == "\n")
 
 
-def _word(default: Answered) -> str:
+def _format_default(default: AnswerValue) -> str:
     if isinstance(default, bool):
         return "yes" if default else "no"
     return default if isinstance(default, str) else ", ".join(default)
 
 
-def typed(inquiry: Inquiry, line: str) -> Any:
-    """What somebody typed: numbers stand for options."""
+def parse_line(inquiry: Inquiry, line: str) -> Any:
+    """Return the answer in a typed line. Numbers select options."""
     if not line:
         return None
     if inquiry.kind == "select":
-        return _option(inquiry.options, line)
+        return _pick_option(inquiry.options, line)
     if inquiry.kind == "multiselect":
         parts = [] if line == "-" else [part.strip() for part in line.split(",") if part.strip()]
-        return [_option(inquiry.options, part) for part in parts]
+        return [_pick_option(inquiry.options, part) for part in parts]
     return line
 
 
-def _option(options: Sequence[str], word: str) -> str:
+def _pick_option(options: Sequence[str], word: str) -> str:
     number = int(word) if word.isascii() and word.isdigit() and len(word) < 4 else 0
     return options[number - 1] if word not in options and 0 < number <= len(options) else word
 
 
-def _checked(inquiry: Inquiry) -> Inquiry:
-    """Refuse what no user should have to read."""
+def _check_inquiry(inquiry: Inquiry) -> Inquiry:
+    """Return the question; raise a ToolError if it is too long, or its options or default are invalid."""
     options, most = inquiry.options, constants.ASK_OPTION_CHARS
     if not inquiry.question or len(inquiry.question) > constants.ASK_QUESTION_CHARS:
         raise ToolError(f"a question is a text of up to {constants.ASK_QUESTION_CHARS:,} characters")
@@ -231,6 +235,6 @@ def _checked(inquiry: Inquiry) -> Inquiry:
     return inquiry
 
 
-def _short(answer: Any) -> str:
+def _shorten(answer: Any) -> str:
     text = "none" if answer is None else repr(answer)
     return text if len(text) <= 100 else f"{text[:100]}…"

@@ -1,4 +1,4 @@
-"""Keep several runs within one sum: what a question may take is set aside before it is put."""
+"""A token and dollar budget shared by several runs. The cost of a model call is reserved before it is sent."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from wick.prices import Charge, price
 from wick.protocols import Usage
 from wick.tools import Tool
 
-RESERVE_TOKENS = 4_096  # set aside for an answer whose length nobody limits
-INNERMOST = -100.0  # inside of Retry and Fallback, so that something is set aside for every attempt
+RESERVE_TOKENS = 4_096  # reserved for a reply without a `max_tokens` limit
+INNERMOST = -100.0  # inside Retry and Fallback, so that each attempt gets its own reservation
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +42,10 @@ NOTHING = Amount()
 
 
 class Budget(Capability):
-    """Tokens and dollars that all runs of all agents with this object may take together, their children included.
+    """A limit on tokens and dollars, shared by all runs of all agents with this object and by their children.
 
-    Before each question to a model, what it may take is set aside: the estimated input, and the settings' `max_tokens`
-    or `reserve` for the answer. If that does not fit, the run stops. Afterwards what it really took counts.
+    Each model call reserves its estimated input, plus `max_tokens` from the settings or `reserve` for the reply. If the
+    reservation does not fit, the run stops. After the call, the reported usage replaces the reservation.
     """
 
     def __init__(
@@ -64,56 +64,56 @@ class Budget(Capability):
             raise ConfigError(f"Budget(reserve={reserve!r}): what is set aside for an answer is 0 tokens or more")
         if type(name) is not str or not name:
             raise ConfigError(f"Budget(name={name!r}): a name is a text")
-        self.tokens, self.dollars = tokens, None if dollars is None else _dollars(dollars)
+        self.tokens, self.dollars = tokens, None if dollars is None else _parse_dollars(dollars)
         self.reserve, self.name = reserve, name
-        self._book = _Book(self.tokens, self.dollars)
+        self._ledger = _Ledger(self.tokens, self.dollars)
 
     @property
     def spent(self) -> Amount:
-        """What was taken so far."""
-        return self._book.state()[0]
+        """Return the amount spent so far."""
+        return self._ledger.read_totals()[0]
 
     @property
     def reserved(self) -> Amount:
-        """What is set aside for questions that are under way."""
-        return self._book.state()[1]
+        """Return the amount reserved for model calls in progress."""
+        return self._ledger.read_totals()[1]
 
     @before(ModelCall, priority=INNERMOST, inherit=True)
     def reserve_tokens(self, call: ModelCall) -> Stop | None:
         title = "budget" if self.name == "budget" else f"budget: {self.name}"
-        wanted = Usage(_estimate(call), call.settings.get("max_tokens") or self.reserve)
+        wanted = Usage(_estimate_tokens(call), call.settings.get("max_tokens") or self.reserve)
         cost = price(call.model.name, wanted) if self.dollars is not None else Decimal(0)
         if cost is None:
             return Stop(f"{title}: nobody knows what {call.model.name} costs; limit tokens= in place of dollars=")
-        refusal = self._book.open(call, Amount(wanted.total_tokens, cost))
+        refusal = self._ledger.reserve(call, Amount(wanted.total_tokens, cost))
         return Stop(f"{title}: {refusal}") if refusal else None
 
     @after(ModelCall, priority=INNERMOST, inherit=True)
     def settle(self, call: ModelCall) -> None:
-        self._book.close(call)
+        self._ledger.settle(call)
 
 
 @dataclass(eq=False, slots=True)
-class _Hold:
-    """What is set aside for one attempt at a question."""
+class _Reservation:
+    """The amount reserved for one attempt at a model call."""
 
     call: ModelCall
     amount: Amount
-    known: Usage  # what the call's trail told of when it was set aside
+    usage_before: Usage  # the usage of the call's trail at the time of the reservation
     task: asyncio.Task[Any] | None = field(default_factory=asyncio.current_task)
 
-    def abandoned(self, now: ModelCall | None) -> bool:
-        """Whether it was cancelled or put aside: then no `after` has settled it, and none will."""
+    def is_abandoned(self, now: ModelCall | None) -> bool:
+        """Return True if the attempt was cancelled or replaced, so that no `after` hook will settle it."""
         again = now is not None and now.state is self.call.state and self.task is asyncio.current_task()
         return again or self.call.run.progress.over or (self.task is not None and self.task.done())
 
     @property
-    def asked(self) -> bool:
-        """Whether the model was asked at all: whoever asks it leaves a usage of its own in the trail."""
-        return self.call.state.usage is not self.known
+    def was_sent(self) -> bool:
+        """Return True if the request was sent: each request leaves its own usage object in the trail."""
+        return self.call.state.usage is not self.usage_before
 
-    def took(self, charge: Charge, dollars: bool) -> Amount:
-        """What an attempt took; what was set aside for it, where nobody can say."""
+    def compute_amount(self, charge: Charge, dollars: bool) -> Amount:
+        """Return the amount charged for an attempt; the reserved amount if the usage or price is unknown."""
         if not charge.usage.total_tokens:
             return self.amount
         cost = charge.price if dollars else Decimal(0)
@@ -121,79 +121,79 @@ class _Hold:
 
 
 @dataclass(eq=False, slots=True)
-class _Book:
-    """What was spent and what is set aside. Agents in several threads may share one."""
+class _Ledger:
+    """The spent and reserved totals. The lock allows agents in several threads to share one."""
 
     tokens: int | None
     dollars: Decimal | None
     spent: Amount = NOTHING
-    held: Amount = NOTHING
-    holds: dict[ModelCall, _Hold] = field(default_factory=dict)
+    reserved_total: Amount = NOTHING
+    reservations: dict[ModelCall, _Reservation] = field(default_factory=dict)
     lock: Lock = field(default_factory=Lock)
 
-    def state(self) -> tuple[Amount, Amount]:
+    def read_totals(self) -> tuple[Amount, Amount]:
         with self.lock:
-            self._sweep()
-            return self.spent, self.held
+            self._settle_abandoned()
+            return self.spent, self.reserved_total
 
-    def open(self, call: ModelCall, amount: Amount) -> str:
-        """Set an amount aside; or say why it does not fit."""
+    def reserve(self, call: ModelCall, amount: Amount) -> str:
+        """Reserve an amount; return why it does not fit, or ""."""
         with self.lock:
-            if call in self.holds:  # an agent and the one above it have the same budget
+            if call in self.reservations:  # an agent and its parent share this budget
                 return ""
-            self._sweep(call)
-            if refusal := self._refusal(amount):
+            self._settle_abandoned(call)
+            if refusal := self._explain_refusal(amount):
                 return refusal
-            self.holds[call] = _Hold(call, amount, call.state.usage)
-            self.held += amount
+            self.reservations[call] = _Reservation(call, amount, call.state.usage)
+            self.reserved_total += amount
             return ""
 
-    def close(self, call: ModelCall) -> None:
-        """Count what an attempt took that came to a reply or an error."""
+    def settle(self, call: ModelCall) -> None:
+        """Charge an attempt that ended with a reply or an error."""
         with self.lock:
-            if call in self.holds:
-                self._settle(self.holds[call])
+            if call in self.reservations:
+                self._settle(self.reservations[call])
 
-    def _sweep(self, now: ModelCall | None = None) -> None:
-        """Settle what was cancelled: nobody knows what it took, so what was set aside counts if it was asked at all."""
-        for hold in [hold for hold in self.holds.values() if hold.abandoned(now)]:
-            self._settle(hold, hold.amount if hold.asked else NOTHING)
+    def _settle_abandoned(self, now: ModelCall | None = None) -> None:
+        """Settle cancelled attempts. Their usage is unknown, so a request that was sent is charged its reservation."""
+        for hold in [hold for hold in self.reservations.values() if hold.is_abandoned(now)]:
+            self._settle(hold, hold.amount if hold.was_sent else NOTHING)
 
-    def _settle(self, hold: _Hold, unsaid: Amount = NOTHING) -> None:
-        counted = hold.call.notes.setdefault("budgets", {})  # attempts side by side share their call's charges
+    def _settle(self, hold: _Reservation, unsaid: Amount = NOTHING) -> None:
+        counted = hold.call.notes.setdefault("budgets", {})  # concurrent attempts share the charges of their call
         new = hold.call.charges[counted.get(self, 0) :]
         counted[self] = counted.get(self, 0) + len(new)
-        took = sum((hold.took(charge, self.dollars is not None) for charge in new), NOTHING)
+        took = sum((hold.compute_amount(charge, self.dollars is not None) for charge in new), NOTHING)
         self.spent += took if new else unsaid
-        self.held -= hold.amount
-        del self.holds[hold.call]
+        self.reserved_total -= hold.amount
+        del self.reservations[hold.call]
 
-    def _refusal(self, amount: Amount) -> str:
-        after = self.spent + self.held + amount
+    def _explain_refusal(self, amount: Amount) -> str:
+        after = self.spent + self.reserved_total + amount
         if self.tokens is not None and after.tokens > self.tokens:
-            sums = (amount.tokens, self.tokens, self.spent.tokens, self.held.tokens)
-            return _SENTENCE.format(*(f"{sum:,} tokens" for sum in sums))
+            sums = (amount.tokens, self.tokens, self.spent.tokens, self.reserved_total.tokens)
+            return _REFUSAL.format(*(f"{sum:,} tokens" for sum in sums))
         if self.dollars is not None and after.dollars > self.dollars:
-            prices = (amount.dollars, self.dollars, self.spent.dollars, self.held.dollars)
-            return _SENTENCE.format(*(f"${price:f}" for price in prices))
+            prices = (amount.dollars, self.dollars, self.spent.dollars, self.reserved_total.dollars)
+            return _REFUSAL.format(*(f"${price:f}" for price in prices))
         return ""
 
 
-_SENTENCE = "the next question may take {}; of {}, {} are spent and {} set aside"
+_REFUSAL = "the next question may take {}; of {}, {} are spent and {} set aside"
 
 
-def _estimate(call: ModelCall) -> int:
-    """About how many tokens the question itself has."""
-    said = sum(message.tokens for message in call.messages)
-    return said + len(call.system) // CHARS_PER_TOKEN + sum(map(_described, call.tools))
+def _estimate_tokens(call: ModelCall) -> int:
+    """Return the estimated input tokens of a model call."""
+    content = sum(message.tokens for message in call.messages)
+    return content + len(call.system) // CHARS_PER_TOKEN + sum(map(_count_schema_tokens, call.tools))
 
 
 @lru_cache(maxsize=1_024)
-def _described(tool: Tool) -> int:
+def _count_schema_tokens(tool: Tool) -> int:
     return len(canonical_json(tool.schema)) // CHARS_PER_TOKEN
 
 
-def _dollars(value: float | str | Decimal) -> Decimal:
+def _parse_dollars(value: float | str | Decimal) -> Decimal:
     try:
         dollars = Decimal(str(value)) if not isinstance(value, bool) else Decimal(0)
     except InvalidOperation:

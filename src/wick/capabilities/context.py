@@ -1,4 +1,4 @@
-"""Tell the model something in front of every conversation, without making it part of the conversation."""
+"""Context that precedes the history in each request and is not stored in the thread."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from wick.protocols import Backend
 
 
 class Context(Capability):
-    """Puts texts and files in front of the history as a message, in each request and not in the thread.
+    """Inserts texts and files as a message before the history of each request; the thread does not store it.
 
-    `files` are read when a run begins: on this machine, or in `backend`. One that is missing or cannot be read is
-    said to be so in a sentence.
+    `files` are read when a run starts: on this machine, or in `backend`. For a file that is missing or unreadable the
+    message states the reason.
     """
 
     def __init__(
@@ -32,50 +32,52 @@ class Context(Capability):
     ) -> None:
         if isinstance(files, str | bytes | os.PathLike) or not isinstance(files, Iterable):
             raise ConfigError(f"Context(files=…) takes a list, also of one: files=[{files!r}]")
-        self.texts, self.files, self.backend = tuple(map(_text, texts)), tuple(map(_path, files)), backend
+        self.texts, self.files, self.backend = tuple(map(_check_text, texts)), tuple(map(_check_path, files)), backend
         if not self.texts and not self.files:
             raise ConfigError("Context needs something to tell: texts, or files=[…]")
 
     @before(Run)
     async def read(self, run: Run) -> None:
-        found = [await self._content(path) for path in self.files]
-        run.scratch[self] = await run_in_thread(lambda: self._message(found), "fencing the context")
+        found = [await self._read_content(path) for path in self.files]
+        run.scratch[self] = await run_in_thread(lambda: self._build_message(found), "fencing the context")
 
     @before(ModelCall)
     def tell(self, call: ModelCall) -> None:
-        told = call.run.scratch.get(self)
-        if told is None or call.purpose:
+        message = call.run.scratch.get(self)
+        if message is None or call.purpose:
             return
-        front = next((n for n, message in enumerate(call.messages) if message.role != "system"), len(call.messages))
-        call.messages.insert(front, told)
+        front = next((n for n, other in enumerate(call.messages) if other.role != "system"), len(call.messages))
+        call.messages.insert(front, message)
 
-    def _message(self, found: Iterable[tuple[str, str]]) -> Message:
+    def _build_message(self, found: Iterable[tuple[str, str]]) -> Message:
         parts = [defuse_tags("file", text) for text in self.texts]
         for path, (text, problem) in zip(self.files, found, strict=True):
             parts.append(f"{to_one_line(path, 500)}: {problem}" if problem else fence_text("file", text, path=path))
         return Message("user", fence_text("context", "\n\n".join(parts)), name=self.name)
 
-    async def _content(self, path: str) -> tuple[str, str]:
-        """What a file holds, or a sentence that says why it cannot be told."""
+    async def _read_content(self, path: str) -> tuple[str, str]:
+        """Return the content of a file and "", or "" and the reason why it cannot be read."""
         try:
             if self.backend is None:
-                text, cut = await run_in_thread(lambda: _read(path), f"reading {path}")
+                text, cut = await run_in_thread(lambda: _read_file(path), f"reading {path}")
             else:
-                text, cut = await _fetched(self.backend, path)
-        except (BackendError, OSError, ValueError, RuntimeError) as error:  # the last: whose home nobody knows
+                text, cut = await _fetch_file(self.backend, path)
+        except (BackendError, OSError, ValueError, RuntimeError) as error:  # RuntimeError: `~` of an unknown user
             return "", f"this file could not be read: {getattr(error, 'strerror', None) or error}."
         return text + (f"\n… (the file goes on; these are its first {CONTEXT_FILE_BYTES:,} bytes)" if cut else ""), ""
 
 
-async def _fetched(backend: Backend, path: str) -> tuple[str, bool]:
+async def _fetch_file(backend: Backend, path: str) -> tuple[str, bool]:
     found = await backend.read(path, limit=CONTEXT_FILE_BYTES)
     content = found["content"]
-    data = content.encode() if found["encoding"] == "utf-8" else b64decode(content)  # it may be cut within a character
-    return _decoded(data), found["truncated"]
+    data = (
+        content.encode() if found["encoding"] == "utf-8" else b64decode(content)
+    )  # the limit may cut inside a character
+    return _decode_text(data), found["truncated"]
 
 
-def _read(path: str) -> tuple[str, bool]:
-    """The beginning of a text file; what is no regular file might never end."""
+def _read_file(path: str) -> tuple[str, bool]:
+    """Return the beginning of a text file. Refuse other file types: a FIFO or device may never end."""
     file = os.open(Path(path).expanduser(), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not S_ISREG(os.fstat(file).st_mode):
@@ -84,22 +86,22 @@ def _read(path: str) -> tuple[str, bool]:
             data = opened.read(CONTEXT_FILE_BYTES + 1)
     finally:
         os.close(file)
-    return _decoded(data[:CONTEXT_FILE_BYTES]), len(data) > CONTEXT_FILE_BYTES
+    return _decode_text(data[:CONTEXT_FILE_BYTES]), len(data) > CONTEXT_FILE_BYTES
 
 
-def _decoded(data: bytes) -> str:
+def _decode_text(data: bytes) -> str:
     if b"\0" in data:
         raise ValueError("it is no text")
     return data.decode("utf-8", "replace")
 
 
-def _text(given: Any) -> str:
+def _check_text(given: Any) -> str:
     if not isinstance(given, str) or not given.strip():
         raise ConfigError(f"Context takes texts, not {given!r}; files are given as files=[…]")
     return given.strip()
 
 
-def _path(given: Any) -> str:
+def _check_path(given: Any) -> str:
     path = os.fspath(given) if isinstance(given, str | os.PathLike) else None
     if not isinstance(path, str) or not path:
         raise ConfigError(f"Context(files=…) takes paths, not {given!r}")

@@ -1,4 +1,4 @@
-"""Have the final answer judged by a model, and sent back if it is not good enough."""
+"""A critic model that reviews the final answer and returns it with feedback."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from wick.protocols import Model
 
 FINISHED = ("completed", "finish reason")
 MESSAGE_CHARS = 4_000  # of one message that led to the answer
-REASON_CHARS = 500  # of what a critic says, in the reason of a result
-SETTINGS = ("temperature", "top_p", "extra")  # those of the agent that the critic has too
+REASON_CHARS = 500  # of the feedback in `result.reason`
+SETTINGS = ("temperature", "top_p", "extra")  # agent settings that also apply to the critic
 
 SYSTEM = """\
 You judge the answers of an assistant. You are given what the user asked, what the assistant did, and its final \
@@ -44,10 +44,10 @@ _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL)
 
 
 class Critique(Capability):
-    """Lets a model judge the final answer: one that is not approved goes back with feedback, at most `rounds` times.
+    """Reviews the final answer with a model; a rejected answer goes back with feedback, at most `rounds` times.
 
-    An answer that is not approved after the last round stays, and `result.reason` says so. A critic that fails has
-    not approved anything: the run completes all the same, and `result.reason` says that too.
+    If the last round rejects the answer, the run keeps it and `result.reason` contains the feedback. If the critic
+    fails, the run still completes and `result.reason` contains the error.
     """
 
     def __init__(
@@ -69,57 +69,59 @@ class Critique(Capability):
     async def judge(self, step: Step) -> Continue | None:
         run = step.run
         over = isinstance(step.result, Stop) and step.result.kind in FINISHED and run.stopping is None
-        answer = _answer(run.output)
-        if not over or not answer or run.progress.inbox:  # whom the user has told more has not answered yet
+        answer = _find_answer(run.output)
+        if not over or not answer or run.progress.inbox:  # a queued user message makes this answer preliminary
             return None
-        name = f"{self.name}.judge"  # what was sent back stands in the thread under it, so a resumed run counts on
+        name = (
+            f"{self.name}.judge"  # names the feedback messages in the thread, so that a resumed run continues the count
+        )
         done = sum(message.name == name for message in run.output)
         try:
-            verdict = await self._verdict(run, answer)
+            verdict = await self._ask_critic(run, answer)
         except Exception as error:
             run.scratch[self] = to_one_line(f"the critic could not judge the answer: {error}", REASON_CHARS)
             run.record("critique_failed", error=f"{type(error).__name__}: {error}")
             return None
         run.record("critique", round=done, approved=verdict.approved, feedback=verdict.feedback)
-        said = "" if verdict.approved else to_one_line(f"not approved by the critic: {verdict.feedback}", REASON_CHARS)
-        run.scratch[self] = said
+        feedback = "" if verdict.approved else to_one_line(f"not approved by the critic: {verdict.feedback}", REASON_CHARS)
+        run.scratch[self] = feedback
         if verdict.approved or done >= self.rounds:
             return None
         return Continue(f"A critic has read your answer and does not approve of it: {verdict.feedback}")
 
     @after(Run)
     def say(self, run: Run) -> None:
-        """The outcome stays what it is; the reason says what the critic said."""
-        said = run.scratch.get(self)
-        if run.error is None and said and run.result.outcome == "completed":
-            run.result = replace(run.result, reason=f"{run.result.reason}: {said}")
+        """Append the critic's feedback to the reason of the result; keep the outcome."""
+        feedback = run.scratch.get(self)
+        if run.error is None and feedback and run.result.outcome == "completed":
+            run.result = replace(run.result, reason=f"{run.result.reason}: {feedback}")
 
-    async def _verdict(self, run: Run, answer: str) -> _Verdict:
-        told = await run_in_thread(lambda: self._question(run.output, answer), "asking the critic")
+    async def _ask_critic(self, run: Run, answer: str) -> _CritiqueVerdict:
+        question = await run_in_thread(lambda: self._format_question(run.output, answer), "asking the critic")
         settings = {name: thaw(value) for name, value in run.settings.items() if name in SETTINGS}
         model = {"model": await find_model(run, self.model)} if self.model is not None else {}
-        reply = await run.call_model([user(told)], purpose="critique", system=SYSTEM, settings=settings, **model)
-        return _parsed(reply.text)
+        reply = await run.call_model([user(question)], purpose="critique", system=SYSTEM, settings=settings, **model)
+        return _parse_verdict(reply.text)
 
-    def _question(self, output: Messages, answer: str) -> str:
+    def _format_question(self, output: Messages, answer: str) -> str:
         criteria = f"\nA good answer is like this: {self.criteria}\n" if self.criteria else ""
-        work = fence_text("work", defuse_tags("answer", _work(output)))
+        work = fence_text("work", defuse_tags("answer", _format_work(output)))
         return QUESTION.format(work=work, answer=fence_text("answer", defuse_tags("work", answer)), criteria=criteria)
 
 
-class _Verdict(BaseModel):
+class _CritiqueVerdict(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
     approved: bool
     feedback: str = ""
 
 
-def _parsed(text: str) -> _Verdict:
-    """A verdict, and nothing that could be one: who says yes in other words has not said it."""
+def _parse_verdict(text: str) -> _CritiqueVerdict:
+    """Return the verdict; raise a ModelError for anything but the requested JSON."""
     body = text.strip()
     fenced = _FENCED.fullmatch(body)
     try:
-        verdict = _Verdict.model_validate_json(fenced[1] if fenced else body)
+        verdict = _CritiqueVerdict.model_validate_json(fenced[1] if fenced else body)
     except ValidationError:
         raise ModelError("its reply is not the JSON that was asked for") from None
     if not verdict.approved and not verdict.feedback.strip():
@@ -127,20 +129,20 @@ def _parsed(text: str) -> _Verdict:
     return verdict
 
 
-def _answer(output: Messages) -> str:
-    """What the run has come to: the last words of the model."""
+def _find_answer(output: Messages) -> str:
+    """Return the text of the last message if the model wrote it, else ""."""
     last = output[-1] if len(output) else None
     return last.text.strip() if last is not None and last.role == "assistant" else ""
 
 
-def _work(output: Messages) -> str:
-    """All that led to the answer, with long messages cut; if it is too long, the beginning and the end of it."""
-    text = Messages([_short(message) for message in output[:-1]]).pretty()
+def _format_work(output: Messages) -> str:
+    """Return the messages before the answer as text, shortened in the middle if it is too long."""
+    text = Messages([_shorten_message(message) for message in output[:-1]]).pretty()
     half = CRITIQUE_CHARS // 2
     return text if len(text) <= CRITIQUE_CHARS else f"{text[:half]}\n\n… (cut) …\n\n{text[-half:]}"
 
 
-def _short(message: Message) -> Message:
+def _shorten_message(message: Message) -> Message:
     if len(message.text) <= MESSAGE_CHARS:
         return message
     return replace(message, content=f"{message.text[:MESSAGE_CHARS]}… (cut)")

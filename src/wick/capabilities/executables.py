@@ -1,4 +1,4 @@
-"""Hooks that are programs: whatever stands in a directory of hooks, or in settings, looks at what an agent does."""
+"""Hook programs: executables in hook directories, and handlers in Claude Code settings."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from wick.hooks import Hook
 from wick.tools import Tool
 
 Brand = Literal["wick", "kodelet"]
-_LAST = ("agent_stop",)  # of what happens at the end of a step, what comes after all else
+_LAST = ("agent_stop",)  # events that run after all others at the end of a step
 
 
 class Executables(Capability):
-    """Has programs in any language watch, change, refuse or continue what the agent does.
+    """Runs hook programs in any language, which observe, change, block or continue operations of the agent.
 
-    `dirs` are directories of programs, trusted by being named. With `folder` those of that folder and of the user are
-    looked through, too; what comes with the folder, and every plugin, runs only when its files are trusted. `fail`
-    says by name what a failing program means: "closed" denies or withholds, "open" lets pass. `settings` is a map of
-    Claude Code's events; with `claude` its settings files are read, too, those of the folder when they are trusted.
+    `dirs` are directories of programs; naming one trusts it. `folder` adds the hook directories of that folder and of
+    the user. Programs of the folder and of plugins run only if their files are trusted. `fail` sets the failure policy
+    by program name: "closed" denies or withholds, "open" allows. `settings` maps Claude Code events to handlers.
+    `claude` also reads its settings files; those of the folder must be trusted.
     """
 
     def __init__(
@@ -52,38 +52,38 @@ class Executables(Capability):
         home: str | Path | None = None,
         brand: Brand = "wick",
     ) -> None:
-        _check(timeout, fail or {}, brand)
+        _check_options(timeout, fail or {}, brand)
         self.runner = Runner(cwd=cwd or folder or os.getcwd(), timeout=timeout, env=env, sandbox=sandbox)
         self.trust = trust if isinstance(trust, Trust) else Trust(trust or DEFAULT)
-        self._places = discovery.parse_directories(dirs)
+        self._sources = discovery.parse_directories(dirs)
         if folder is not None:
-            self._places += discovery.default_directories(folder, home or f"~/.{brand}", brand)
-        self.found = discovery.discover(self._places, self.runner, self.trust, fail)
+            self._sources += discovery.default_directories(folder, home or f"~/.{brand}", brand)
+        self.found = discovery.discover(self._sources, self.runner, self.trust, fail)
         _check_names(fail or {}, [found.name for found in self.found])
         self._active = [found for found in self.found if found.points or found.tools]
-        self._warm = {
+        self._workers = {
             found.name: WarmProgram(found, self.runner) for found in self._active if found.protocol == "lines"
         }
         given = sources.gather_settings(folder or self.runner.cwd, self.trust, hooks=settings, claude=claude)
         self._settings = SettingsHooks(given, self.runner)
-        self._hooks = (*_in_order(self._made()), *self._settings.hooks())
+        self._hooks = (*_sort_hooks(self._build_hooks()), *self._settings.hooks())
 
-    def _made(self) -> Iterable[tuple[str, Hook]]:
-        """Every hook with the event that it is for."""
+    def _build_hooks(self) -> Iterable[tuple[str, Hook]]:
+        """Yield each hook with its event."""
         for found in self._active:
             hooks = (
-                self._warm[found.name].hooks() if found.protocol == "lines" else single.build_hooks(found, self.runner)
+                self._workers[found.name].hooks() if found.protocol == "lines" else single.build_hooks(found, self.runner)
             )
-            events = {_point(event): event for event in found.points}
+            events = {_resolve_point(event): event for event in found.points}
             yield from ((events.get(hook.point, hook.point), hook) for hook in hooks)
 
     def hooks(self) -> list[Hook]:
-        """The hooks that its programs are, each a ring of its own."""
+        """Return the hooks of the programs, each as its own ring."""
         return [*super().hooks(), *self._hooks]
 
     def tools(self) -> list[Tool]:
-        """The tools that its programs bring."""
-        return [tool for warm in self._warm.values() for tool in warm.tools()]
+        """Return the tools that the programs provide."""
+        return [tool for warm in self._workers.values() for tool in warm.tools()]
 
     def programs(self, point: str | None = None) -> list[HookProgram]:
         """Return the programs that hook something, or this event or point.
@@ -93,40 +93,40 @@ class Executables(Capability):
         """
         if point is None:
             return [*self._active]
-        wanted = _synonyms(point)
+        wanted = _find_synonyms(point)
         return [found for found in self._active if not wanted.isdisjoint(found.points)]
 
     def program(self, name: str) -> HookProgram | None:
-        """A program by its name, whatever it hooks."""
+        """Return the program of this name, or None."""
         return next((found for found in self.found if found.name == name), None)
 
     def handlers(self, name: str) -> list[HookHandler]:
-        """The handlers of settings that are called so, or that are for the event of this name."""
+        """Return the settings handlers with this name or for this event."""
         return [entry for entry in self._settings.session.settings.entries if name in (entry.name, entry.event)]
 
     def untrusted(self) -> list[Path]:
-        """The files that came with a folder or a plugin and are not trusted as they are now."""
-        files = [*discovery.list_trustable(self._places), *sources.list_trustable(self.runner.cwd)]
+        """Return the files of a folder or plugin whose current content is not trusted."""
+        files = [*discovery.list_trustable(self._sources), *sources.list_trustable(self.runner.cwd)]
         return [path for path in dict.fromkeys(files) if self.trust.trust_state(path) != "trusted"]
 
     def listed(self) -> list[HookRow]:
-        """Every program, at every point it hooks, and those that are broken or not trusted."""
-        rows = [row for ring, found in enumerate(self.found) for row in _rows(found, ring)]
+        """Return a row for each program and hook point, including broken and untrusted programs."""
+        rows = [row for ring, found in enumerate(self.found) for row in _list_rows(found, ring)]
         return [*rows, *self._settings.list_handlers(len(self.found))]
 
     def fails_open(self, hook: Hook) -> bool:
-        """Whether a hook is of a program that lets pass what it could not look at."""
+        """Return True if the hook belongs to a program with the failure policy "open"."""
         named = hook.name.rpartition("@")[0]
         return hook.owner is None and any(named in (row.name, row.event) for row in self.listed() if row.fail == "open")
 
     async def close(self) -> None:
-        """Stop the programs that are kept, and tell programs that the conversations have ended."""
-        for warm in self._warm.values():
+        """Stop worker programs, and send the session end to settings hooks."""
+        for warm in self._workers.values():
             await warm.close()
         await self._settings.close()
 
 
-def _check(timeout: float, fail: Mapping[str, str], brand: str) -> None:
+def _check_options(timeout: float, fail: Mapping[str, str], brand: str) -> None:
     if isinstance(timeout, bool) or not 0 < timeout <= 86_400:
         raise ConfigError(f"timeout is a number of seconds above 0, at most a day; not {timeout!r}")
     if brand not in get_args(Brand):
@@ -137,31 +137,31 @@ def _check(timeout: float, fail: Mapping[str, str], brand: str) -> None:
 
 
 def _check_names(fail: Mapping[str, Fail], names: Sequence[str]) -> None:
-    """A choice for a program that is not there would be a choice for nobody."""
+    """Raise a ConfigError if `fail` names an unknown program."""
     for name in fail:
         if name not in names:
             there = f"the programs are {', '.join(names)}" if names else "there is none"
             raise ConfigError(f"fail= names the program {name!r}, which is not there; {there}")
 
 
-def _point(event: str) -> str:
+def _resolve_point(event: str) -> str:
     return POINTS.get(event, event)
 
 
-def _synonyms(event: str) -> frozenset[str]:
+def _find_synonyms(event: str) -> frozenset[str]:
     """Return every name of an event and of its point; of events that share a point, not the other one's."""
-    names = {name for name in (*POINTS, _point(event)) if _point(name) == _point(event)}
+    names = {name for name in (*POINTS, _resolve_point(event)) if _resolve_point(name) == _resolve_point(event)}
     if event == "turn_end":
-        names = {event, _point(event)}
+        names = {event, _resolve_point(event)}
     elif event in names & POINTS.keys():
         names -= {"turn_end"}
     return frozenset((event, *names))
 
 
-def _in_order(made: Iterable[tuple[str, Hook]]) -> list[Hook]:
-    """Outermost first. What looks at results stands outside, so that it sees a refusal, too.
+def _sort_hooks(made: Iterable[tuple[str, Hook]]) -> list[Hook]:
+    """Return hooks in ring order, outermost first. After-hooks are outside, so that they also see refusals.
 
-    Results pass from the inside out, so of these the last is the outermost: programs are to run in their order.
+    Results pass from the inside out. After-hooks are reversed, so that programs run in their listed order.
     """
     pairs = [*made]
     reviews = [(event, hook) for event, hook in pairs if hook.position == "after"]
@@ -170,14 +170,14 @@ def _in_order(made: Iterable[tuple[str, Hook]]) -> list[Hook]:
     return [*reversed(last), *reversed(first), *(hook for _, hook in pairs if hook.position != "after")]
 
 
-def _rows(found: HookProgram, ring: int) -> list[HookRow]:
+def _list_rows(found: HookProgram, ring: int) -> list[HookRow]:
     common: dict[str, Any] = {"name": found.name, "source": found.source, "trust": found.trust, "ring": ring}
     if not found.points:
         return [HookRow(**common, problem=found.problem)]
     return [
         HookRow(
             **common,
-            point=_point(event),
+            point=_resolve_point(event),
             event=event,
             fail=describe_failure(event, found.fail),
             problem=found.problem,

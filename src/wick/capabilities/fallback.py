@@ -1,4 +1,4 @@
-"""Ask another model when one cannot answer."""
+"""Fallback models for failed model calls."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from wick.messages import Message
 from wick.operations import ModelCall
 from wick.protocols import Model
 
-OUR_FAULT = (400, 413, 422)  # another model would refuse the same question
+REQUEST_ERRORS = (400, 413, 422)  # invalid requests, which another model would refuse too
 
 
 class Fallback(Capability):
-    """Tries the given models, in order, when the agent's own model fails. Each is guarded as what it is.
+    """Tries the given models in order when the agent's model fails. Guards see each attempt with its model.
 
-    Put it outside of `Retry`, which every agent has, and each model is retried before the next one is asked.
+    It wraps `Retry`, which every agent has: each model is retried before the next one is tried.
     """
 
     def __init__(self, *models: Model | str | Mapping[str, Any]) -> None:
@@ -41,7 +41,7 @@ class Fallback(Capability):
                 try:
                     return await next(attempt)
                 except ModelError as failed:
-                    error = _worth_another(failed)
+                    error = _check_recoverable(failed)
                     if number < len(self.models):
                         call.run.record("fallback", model=attempt.model.name, error=str(error))
             assert error is not None
@@ -50,8 +50,8 @@ class Fallback(Capability):
             error = None  # break the cycle error → traceback → frame → error
 
 
-def _worth_another(error: ModelError) -> ModelError:
-    """Return the error of a model that another one may not have; raise any other."""
-    if error.status in OUR_FAULT:
+def _check_recoverable(error: ModelError) -> ModelError:
+    """Return the error if another model may succeed; raise it otherwise."""
+    if error.status in REQUEST_ERRORS:
         raise error
     return error

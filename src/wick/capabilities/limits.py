@@ -1,4 +1,4 @@
-"""Stop a run that has gone on for too long."""
+"""Limits on steps, tokens, time, cost and tool calls of a run."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ logger = logging.getLogger(__name__)
 
 
 class Limits(Capability):
-    """Steps, tokens, seconds, dollars and tool calls that one run may take. None is no limit.
+    """Limits the steps, tokens, seconds, dollars and tool calls of one run. None means no limit.
 
-    They are checked before each step, `tool_calls` before each use of a tool. A question whose price is not known
-    does not count towards `cost`; that this is so is logged.
+    Limits are checked before each step, `tool_calls` before each tool use. A model call with an unknown price does not
+    count towards `cost`; a warning is logged.
     """
 
     def __init__(
@@ -43,66 +43,66 @@ class Limits(Capability):
 
     @classmethod
     def strict(cls) -> Limits:
-        """20 steps, 32,768 tokens, 300 seconds."""
+        """Return limits of 20 steps, 32,768 tokens and 300 seconds."""
         return cls(20, 32_768, 300)
 
     def hooks(self) -> list[Hook]:
-        """Its hooks; who does not limit tool calls does not look at them."""
+        """Return the hooks, without the one for tool uses if `tool_calls` is not limited."""
         return [hook for hook in super().hooks() if self.tool_calls is not None or hook.operation is not ToolUse]
 
     @before(Run)
     def start(self, run: Run) -> None:
-        run.scratch[self] = _Taken(monotonic())
+        run.scratch[self] = _RunUsage(monotonic())
 
     @before(Step)
     def check(self, step: Step) -> Stop | None:
         run, taken = step.run, step.run.scratch[self]
-        if self.cost is not None and taken.price(run) >= self.cost:
+        if self.cost is not None and taken.add_charges(run) >= self.cost:
             return Stop(f"budget: the run may cost ${self.cost:f}, and has cost ${taken.dollars:f}")
         if self.steps is not None and step.number > self.steps:
             return Stop("step limit")
         if self.tokens is not None and run.usage.total_tokens >= self.tokens:
             return Stop("token limit")
-        if self.seconds is not None and monotonic() - taken.since >= self.seconds:
+        if self.seconds is not None and monotonic() - taken.started >= self.seconds:
             return Stop("time limit")
         return None
 
     @before(ToolUse)
     def count(self, use: ToolUse) -> Stop | None:
-        if self.tool_calls is None or use.run.scratch[self].used(use.run) <= self.tool_calls:
+        if self.tool_calls is None or use.run.scratch[self].count_call(use.run) <= self.tool_calls:
             return None
         return Stop(f"step limit: {self.tool_calls} tool calls")
 
 
 @dataclass(slots=True)
-class _Taken:
-    """What a run has taken so far, as far as the run itself does not know."""
+class _RunUsage:
+    """Counters of one run that the run itself does not track."""
 
-    since: float
+    started: float
     dollars: Decimal = Decimal(0)
-    priced: int = 0  # of the run's charges
+    priced: int = 0  # number of the run's charges already added
     unpriced: set[str] = field(default_factory=set)  # models whose price is not known
     calls: int | None = None
 
-    def price(self, run: Run) -> Decimal:
-        """What the run has cost so far, as far as that is known."""
+    def add_charges(self, run: Run) -> Decimal:
+        """Add new charges and return the known cost of the run."""
         new = run.charges[self.priced :]
         self.priced += len(new)
         for charge in new:
             if (price := charge.price) is None:
-                self._say(run, charge.model)
+                self._warn_unpriced(run, charge.model)
             else:
                 self.dollars += price
         return self.dollars
 
-    def _say(self, run: Run, model: str) -> None:
+    def _warn_unpriced(self, run: Run, model: str) -> None:
         if model not in self.unpriced:
             self.unpriced.add(model)
             logger.warning("nobody knows what %s costs; it does not count towards the run's cost", model or "a part")
             run.record("unknown_price", model=model)
 
-    def used(self, run: Run) -> int:
-        """How many tools the run has used, this one included; one that was taken up goes on counting."""
+    def count_call(self, run: Run) -> int:
+        """Count this tool use and return the total; a resumed run continues its count."""
         if self.calls is None:
             self.calls = len(run.output.tool_messages()) if run.resumed else 0
         self.calls += 1

@@ -1,4 +1,4 @@
-"""What an agent remembers over conversations: files that it reads before each answer, and may edit."""
+"""Memory across conversations: files that are added to each request and that the agent may edit."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ Guidelines for agent memory:
 
 
 class Memory(Capability):
-    """Puts AGENTS.md files into the system prompt of each request, as they are at that moment.
+    """Adds the current content of AGENTS.md files to the system prompt of each request.
 
-    Paths are those of the `backend`, so that the agent can edit them; without one they are files of this machine. A
-    file that is not there is left out; one that cannot be read is too, and the thread has an event that says why. What
-    a file says is text for the model and nothing else.
+    Paths are in the `backend`, so that the agent can edit the files; without a backend, on this machine. Missing files
+    are skipped. Unreadable files are skipped too, and recorded in the thread with the reason. File content is only text
+    for the model.
     """
 
     def __init__(self, paths: str | Sequence[str] = ("AGENTS.md",), backend: Backend | None = None) -> None:
-        self.paths, self.backend = _checked(paths), backend
+        self.paths, self.backend = _check_paths(paths), backend
         if backend is not None and (isinstance(backend, type) or not callable(getattr(backend, "read", None))):
             raise ConfigError(f"Memory(backend={backend!r}): give a backend, such as Local('./workspace'), or None")
 
@@ -44,18 +44,18 @@ class Memory(Capability):
     async def recall(self, call: ModelCall) -> None:
         if call.purpose:
             return
-        known = call.run.scratch.setdefault(self, _Known())
-        texts = await asyncio.gather(*(self._text(call.run, path, known) for path in self.paths))
-        content = SEPARATOR.join(_fitting([text for text in texts if text]))
+        known = call.run.scratch.setdefault(self, _MemoryState())
+        texts = await asyncio.gather(*(self._read_text(call.run, path, known) for path in self.paths))
+        content = SEPARATOR.join(_fit_texts([text for text in texts if text]))
         if content != known.content:
             known.block = await run_in_thread(lambda: fence_text("agent_memory", content), "memory")
             known.content = content
         if content:
             call.system = "\n\n".join(filter(None, (call.system, known.block, GUIDELINES)))
 
-    async def _text(self, run: Run, path: str, known: _Known) -> str:
+    async def _read_text(self, run: Run, path: str, known: _MemoryState) -> str:
         try:
-            data, size = await read_bytes(*self._place(run, path), MEMORY_FILE_BYTES)
+            data, size = await read_bytes(*self._locate_file(run, path), MEMORY_FILE_BYTES)
             if b"\0" in data:
                 raise BackendError(f"{path} is not a text", "not_text")
         except BackendError as error:
@@ -66,7 +66,7 @@ class Memory(Capability):
         text = data.decode(errors="replace").removeprefix("\ufeff").rstrip("\ufffd" if size > len(data) else "").strip()
         return f"{text}\n\n... (truncated {size - len(data)} bytes) ..." if size > len(data) else text
 
-    def _place(self, run: Run, path: str) -> tuple[WorkspaceFiles, str]:
+    def _locate_file(self, run: Run, path: str) -> tuple[WorkspaceFiles, str]:
         if self.backend is not None:
             return files_for_thread(self.backend, run.thread), path
         folder, name = os.path.split(os.path.realpath(os.path.expanduser(path)))
@@ -74,27 +74,27 @@ class Memory(Capability):
 
 
 @dataclass(slots=True)
-class _Known:
-    """What a run has read already."""
+class _MemoryState:
+    """The memory of one run: the current text, and the paths that were skipped."""
 
     content: str = ""
     block: str = ""
     skipped: set[str] = field(default_factory=set)
 
 
-def _checked(paths: Any) -> tuple[str, ...]:
+def _check_paths(paths: Any) -> tuple[str, ...]:
     names = (paths,) if isinstance(paths, str) else tuple(paths) if isinstance(paths, Sequence) else ()
     if not names or not all(isinstance(name, str) and name.strip() and "\0" not in name for name in names):
         raise ConfigError(f"Memory(paths={paths!r}): name one file or several, such as AGENTS.md")
     return names
 
 
-def _fitting(texts: Sequence[str]) -> list[str]:
-    """The texts, cut where there is no more room for all of them."""
-    kept, room = [], MEMORY_BYTES
+def _fit_texts(texts: Sequence[str]) -> list[str]:
+    """Return the texts, truncated to `MEMORY_BYTES` in total."""
+    fitted, room = [], MEMORY_BYTES
     for text in texts:
-        kept.append(
+        fitted.append(
             text if len(text) <= room else f"{text[:room]}\n\n... (truncated {len(text) - room} characters) ..."
         )
         room = max(room - len(text), 0)
-    return kept
+    return fitted

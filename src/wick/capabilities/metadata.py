@@ -1,4 +1,4 @@
-"""Notes that an agent keeps with a conversation, by key."""
+"""Tools that store JSON values by key with the thread."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ SHOWN_CHARS = 80  # of a value, in the list
 
 
 class Metadata(Capability):
-    """Gives an agent a small memory of its own: JSON values by key, in `thread.values["metadata"]`.
+    """Adds tools that store JSON values by key in `thread.values["metadata"]`.
 
-    At most `keys` of them, each of at most `value_bytes` bytes of JSON, and all of them of `total_bytes`.
+    The limits are `keys` entries, `value_bytes` bytes of JSON per value, and `total_bytes` for all values.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Metadata(Capability):
     @tool(read_only=True)
     async def metadata_read(self, run: Run, key: str) -> Any:
         """Read a value that was written under a key."""
-        kept = _kept(run)
+        kept = _load_values(run)
         if key not in kept:
             raise ToolError(f"there is no key {key[:METADATA_KEY_CHARS]!r}; the keys are {', '.join(kept) or '(none)'}")
         return {"key": key, "value": kept[key]}
@@ -43,11 +43,11 @@ class Metadata(Capability):
     @tool(idempotent=True)
     async def metadata_write(self, run: Run, key: str, value: Annotated[Any, "any JSON value"]) -> Any:
         """Write a value under a key, to be read later in this conversation; null removes the key."""
-        kept = _kept(run)
+        kept = _load_values(run)
         if not key or len(key) > METADATA_KEY_CHARS or not key.isprintable():
             raise ToolError(f"a key is a text of 1 to {METADATA_KEY_CHARS} characters on one line")
         if value is None:
-            return {"key": key, "removed": self._remove(run, kept, key)}
+            return {"key": key, "removed": self._remove_key(run, kept, key)}
         if (size := len(canonical_json(value))) > self.value_bytes:
             raise ToolError(f"the value has {size:,} bytes, and {self.value_bytes:,} are the most; write less")
         if key not in kept and len(kept) >= self.keys:
@@ -60,19 +60,19 @@ class Metadata(Capability):
     @tool(read_only=True)
     async def metadata_list(self, run: Run) -> Any:
         """List the keys that were written, each with the beginning of its value."""
-        return {key: _shown(value) for key, value in _kept(run).items()}
+        return {key: _preview_value(value) for key, value in _load_values(run).items()}
 
-    def _remove(self, run: Run, kept: dict[str, Any], key: str) -> bool:
+    def _remove_key(self, run: Run, kept: dict[str, Any], key: str) -> bool:
         if key not in kept:
             return False
         run.thread.values["metadata"] = {name: value for name, value in kept.items() if name != key}
         return True
 
 
-def _kept(run: Run) -> dict[str, Any]:
+def _load_values(run: Run) -> dict[str, Any]:
     return dict(thaw(run.thread.values.get("metadata", {})))
 
 
-def _shown(value: Any) -> str:
+def _preview_value(value: Any) -> str:
     text = canonical_json(value).decode()
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"

@@ -1,4 +1,4 @@
-"""Say what an agent may do by itself, what it must ask for, and what it may never do."""
+"""Permission rules for tool uses: allow, ask or deny."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ KINDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What is said about a use of a tool, by which type of rule (or a `grant`, or the `mode`), and by which rule."""
+class PermissionVerdict:
+    """The decision about a tool use. `by` is the type of rule that decided, or `grant`, or `mode`."""
 
     decision: Literal["allow", "ask", "deny"]
     by: Literal["deny", "ask", "allow", "grant", "mode"]
@@ -55,10 +55,10 @@ class Verdict:
 
 
 class Permissions(Capability):
-    """Decides about every use of a tool: by rules, by what the user has granted, and by a mode for the rest.
+    """Decides about each tool use by rules, then by grants of the user, then by the mode.
 
-    It is a guard: it sees what will really be done, and agents that this one starts are under it, too. A rule that
-    denies beats everything; an allow silences only the question that the mode would have asked.
+    It is a guard: it sees the final arguments, and it also applies to child agents. A deny rule overrides everything.
+    An allow rule only suppresses the question of the mode.
     """
 
     def __init__(
@@ -76,22 +76,22 @@ class Permissions(Capability):
             raise ConfigError(f"there is no permission mode {mode!r}; the modes are {', '.join(get_args(Mode))}")
         self.mode, self.backend = mode, backend
         self.rules = (
-            *_rules("deny", [*_policies(policy), *_listed("deny", deny)]),
-            *_rules("ask", _listed("ask", ask)),
-            *_rules("allow", _listed("allow", allow)),
+            *_parse_rules("deny", [*_load_policies(policy), *_check_list("deny", deny)]),
+            *_parse_rules("ask", _check_list("ask", ask)),
+            *_parse_rules("allow", _check_list("allow", allow)),
         )
         self._file_rules = tuple(made for made in self.rules if made.specifier and not made.is_host)
-        self.grants = frozenset(_granted(grant) for grant in _listed("grants", grants or ()))
-        self._are_kept = grants is not None  # elsewhere, where they can be taken back
+        self.grants = frozenset(_parse_grant(grant) for grant in _check_list("grants", grants or ()))
+        self._are_stored = grants is not None  # in a store outside of the thread, where they can be revoked
 
     def hooks(self) -> list[Hook]:
-        """The guard, and one for each tool that only some agents have: an agent without it refuses the rule."""
+        """Return the guard, and one hook per tool that is not built in: an agent without the tool refuses the rule."""
         names = {made.tool: made for made in reversed(self.rules) if not made.allows_missing_tool}
-        return [*super().hooks(), *(self._stands_for(made) for made in names.values())]
+        return [*super().hooks(), *(self._build_tool_check(made) for made in names.values())]
 
-    def _stands_for(self, made: Rule) -> Hook:
+    def _build_tool_check(self, made: Rule) -> Hook:
         name = f"{self.name}.{made.text}"
-        return Hook(_agree, ToolUse, "guard", name, made.tool, timeout=GUARD_SECONDS, owner=self)
+        return Hook(_pass_use, ToolUse, "guard", name, made.tool, timeout=GUARD_SECONDS, owner=self)
 
     @guard(ToolUse)
     async def check(self, use: ToolUse) -> Ask | Block | None:
@@ -99,16 +99,20 @@ class Permissions(Capability):
         subject = RuleSubject.from_use(use.bound, use.args, use.names, workdir=workdir)
         is_long = len(subject.command or "") > SHELL_INLINE_CHARS
         if is_long:
-            script = await _beside(lambda: subject.script, "reading a command")
-            subject = replace(subject, parsed=script)  # so that no copy of it reads the command again
+            script = await _run_in_thread(lambda: subject.script, "reading a command")
+            subject = replace(subject, parsed=script)  # copies of the subject reuse the parsed script
         else:
-            await asyncio.sleep(0)  # between the calls of one reply, others have their turn
-        subject = replace(subject, linked=await self._linked(subject))
+            await asyncio.sleep(0)  # yield to the event loop between the calls of one reply
+        subject = replace(subject, linked=await self._find_linked_paths(subject))
         if self._is_decided_by_names(subject):
             use.state.unlinked.add(use.args.get("path", ""))  # the tool refuses it if it becomes a link
-        granted = (use.bound.name, canonical_json(use.args)) in (self.grants | self._session(use.run) | use.grants)
+        granted = (use.bound.name, canonical_json(use.args)) in (
+            self.grants | self._load_session_grants(use.run) | use.grants
+        )
         if is_long:
-            verdict = await _beside(lambda: self._decide(subject, use.bound.read_only, granted), "comparing rules")
+            verdict = await _run_in_thread(
+                lambda: self._decide(subject, use.bound.read_only, granted), "comparing rules"
+            )
         else:
             verdict = self._decide(subject, use.bound.read_only, granted)
         if verdict.decision == "deny":
@@ -117,8 +121,8 @@ class Permissions(Capability):
             use.state.default_question = verdict.reason
         return Ask(verdict.reason) if verdict.decision == "ask" else None
 
-    def explain(self, tool: Tool | str, args: Mapping[str, Any], *, thread: Thread | None = None) -> Verdict:
-        """What would be said about a use of a tool, and why; links in the workspace are not looked at."""
+    def explain(self, tool: Tool | str, args: Mapping[str, Any], *, thread: Thread | None = None) -> PermissionVerdict:
+        """Return the verdict about a tool use without running it. Links in the workspace are not resolved."""
         workdir = self.backend.workdir if self.backend is not None else ""
         if isinstance(tool, Tool):
             name, subject, read_only = tool.name, RuleSubject.from_use(tool, args, workdir=workdir), tool.read_only
@@ -128,61 +132,61 @@ class Permissions(Capability):
             kind = KINDS.get(name, "")
             subject, read_only = RuleSubject(name, names, names, kind, args, workdir), kind == "read"
         granted = self.grants | (
-            _grants(thread, thread.effective_entries(), self._are_kept) if thread is not None else frozenset()
+            _collect_grants(thread, thread.effective_entries(), self._are_stored) if thread is not None else frozenset()
         )
         return self._decide(subject, read_only, (name, canonical_json(args)) in granted)
 
-    def _decide(self, subject: RuleSubject, read_only: bool, granted: bool) -> Verdict:
-        """Deny, ask, grants, allow, mode. Where nobody is to be asked, a question is a no."""
-        verdict = self._verdict(subject, read_only, granted)
+    def _decide(self, subject: RuleSubject, read_only: bool, granted: bool) -> PermissionVerdict:
+        """Return the verdict; in the mode `dontAsk`, a question becomes a denial."""
+        verdict = self._apply_rules(subject, read_only, granted)
         if verdict.decision == "ask" and self.mode == "dontAsk":
             return replace(
                 verdict, decision="deny", reason=f"nobody may be asked here, so the answer is no to: {verdict.reason}"
             )
         return verdict
 
-    def _verdict(self, subject: RuleSubject, read_only: bool, granted: bool) -> Verdict:
+    def _apply_rules(self, subject: RuleSubject, read_only: bool, granted: bool) -> PermissionVerdict:
         found = [(made, match_rule(made, subject)) for made in self.rules if made.type != "allow"]
         for made, answer in found:
             if made.type == "deny" and answer == "yes":
-                return Verdict(
+                return PermissionVerdict(
                     "deny", "deny", made.text, made.message or f"the permission rule {made.text} denies this"
                 )
         if self.mode == "plan" and not read_only:
-            return Verdict("deny", "mode", "", PLAN)
+            return PermissionVerdict("deny", "mode", "", PLAN)
         for made, answer in found:
             if answer != "no":
-                return Verdict("ask", made.type, made.text, _question(subject, made))
+                return PermissionVerdict("ask", made.type, made.text, _format_question(subject, made))
         if granted:
-            return Verdict("allow", "grant")
+            return PermissionVerdict("allow", "grant")
         if rules := find_allowing_rules(self.rules, subject):
-            return Verdict("allow", "allow", ", ".join(made.text for made in rules))
+            return PermissionVerdict("allow", "allow", ", ".join(made.text for made in rules))
         allowed = self.mode in ("bypassPermissions", "plan") or (self.mode == "acceptEdits" and _is_edit(subject))
         if allowed:
-            return Verdict("allow", "mode")
-        return Verdict("ask", "mode", "", _question(subject, unread=self._unread(subject)))
+            return PermissionVerdict("allow", "mode")
+        return PermissionVerdict("ask", "mode", "", _format_question(subject, unread=self._explain_unparsed(subject)))
 
-    def _unread(self, subject: RuleSubject) -> str:
-        """Why a command could not be compared with the rules that would have allowed it."""
+    def _explain_unparsed(self, subject: RuleSubject) -> str:
+        """Return why a command could not be parsed for the allow rules that name its tool, or ""."""
         might = any(made.type == "allow" and made.specifier and made.names_tool(subject) for made in self.rules)
         return subject.script.opaque[0] if might and subject.command is not None and subject.script.opaque else ""
 
-    def _session(self, run: Run) -> frozenset[tuple[str, bytes]]:
-        """What the user of the root run has granted; each entry of its thread is looked at once a run."""
+    def _load_session_grants(self, run: Run) -> frozenset[tuple[str, bytes]]:
+        """Return the grants in the root run's thread. Each entry is read once per run."""
         thread, scratch = run.root.thread, run.root.scratch
         seen, granted = scratch.get(self, (0, frozenset()))
         fresh = thread.entries[seen:] if seen else thread.effective_entries()
-        scratch[self] = len(thread.entries), granted | _grants(thread, fresh, self._are_kept)
+        scratch[self] = len(thread.entries), granted | _collect_grants(thread, fresh, self._are_stored)
         return scratch[self][1]  # type: ignore[no-any-return]
 
     def _is_decided_by_names(self, subject: RuleSubject) -> bool:
-        """Return True if rules compare the names of a path, which holds as long as none of them is a link."""
+        """Return True if rules match a path by its names, which is valid only if no part of it is a link."""
         if subject.command is not None or subject.path is None or subject.path in subject.linked:
             return False
         return any(made.names_tool(subject) for made in self._file_rules)
 
-    async def _linked(self, subject: RuleSubject) -> frozenset[str]:
-        """The paths of a use that lead over a link, so that where they end is not known."""
+    async def _find_linked_paths(self, subject: RuleSubject) -> frozenset[str]:
+        """Return the paths of a tool use that pass through a link, so that their target is unknown."""
         if self.backend is None or not any(made.specifier for made in self.rules):
             return frozenset()
         return frozenset([path for path in subject.paths() if await _leads_over_link(self.backend, path)])
@@ -192,7 +196,7 @@ async def _leads_over_link(backend: Backend, path: str) -> bool:
     home = backend.workdir.rstrip("/")
     inside = path.removeprefix(f"{home}/") if path != home else ""
     if inside.startswith("/"):
-        return True  # outside of the workspace nobody can look
+        return True  # the backend cannot stat paths outside of the workspace
     parts = [part for part in inside.split("/") if part not in ("", ".")]
     for end in range(1, len(parts) + 1):
         try:
@@ -204,51 +208,51 @@ async def _leads_over_link(backend: Backend, path: str) -> bool:
     return False
 
 
-def _agree(use: ToolUse) -> None:
-    """The rules themselves are looked at in one place."""
+def _pass_use(use: ToolUse) -> None:
+    """Allow the use. `check` applies the rules; this hook only makes the agent require the tool."""
 
 
-def _listed(option: str, given: Iterable[Any]) -> list[Any]:
+def _check_list(option: str, given: Iterable[Any]) -> list[Any]:
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise ConfigError(f"Permissions({option}=…) takes a list, also of one: {option}=[{given!r}]")
     return list(given)
 
 
-def _rules(type: RuleType, given: Iterable[RuleSpec]) -> list[Rule]:
+def _parse_rules(type: RuleType, given: Iterable[RuleSpec]) -> list[Rule]:
     return [parse_rule(type, item) for item in given]
 
 
-def _policies(policy: str | Sequence[str]) -> list[RuleSpec]:
-    names = [policy] if isinstance(policy, str) else _listed("policy", policy)
+def _load_policies(policy: str | Sequence[str]) -> list[RuleSpec]:
+    names = [policy] if isinstance(policy, str) else _check_list("policy", policy)
     for name in names:
         if name not in POLICIES:
             raise ConfigError(f"there is no policy {name!r}; there is {', '.join(POLICIES)}")
     return [item for name in names for item in POLICIES[name]]
 
 
-def _granted(grant: Any) -> tuple[str, bytes]:
-    """The use of a tool that a grant, as an answer proposes it, is for: this tool with exactly these arguments."""
+def _parse_grant(grant: Any) -> tuple[str, bytes]:
+    """Return the tool and the canonical arguments that a grant covers."""
     fits = isinstance(grant, Mapping) and grant.get("operation", "tool_use") == "tool_use"
     if not fits or not isinstance(grant.get("tool"), str) or not isinstance(grant.get("args"), Mapping):
         raise ConfigError(f"a grant is {{tool: …, args: {{…}}}}, as an answer for good proposes it, not {grant!r}")
     return grant["tool"], canonical_json(grant["args"])
 
 
-def _grants(thread: Thread, entries: Iterable[Any], kept: bool) -> frozenset[tuple[str, bytes]]:
-    """What the answers among a thread's entries granted for longer than once.
+def _collect_grants(thread: Thread, entries: Iterable[Any], kept: bool) -> frozenset[tuple[str, bytes]]:
+    """Return the grants for more than one use in a thread's answers.
 
-    A grant holds in the thread where it was given: a fork of that asks again. Where grants are kept, one for good
-    counts here for its own run alone: afterwards it may have been taken back.
+    A grant is valid in the thread where it was given; a fork asks again. If grants are stored elsewhere, an `always`
+    grant in the log counts only for its own run: it may have been revoked since.
     """
     found: dict[str, set[tuple[str, bytes]]] = {"session": set(), "always": set()}
     for entry in entries:
         if kept and entry.kind == "run_start":
             found["always"].clear()
-        said = entry.data if entry.kind == "answered" and entry.data.get("thread") == thread.id else {}
-        proposed = said.get("rule", {})
-        if said.get("allowed") and said.get("scope") in found and proposed.get("operation") == "tool_use":
-            use = (proposed["tool"], canonical_json(said.get("args", proposed["args"])))  # as the user changed them
-            found[said["scope"]].add(use)
+        answer = entry.data if entry.kind == "answered" and entry.data.get("thread") == thread.id else {}
+        proposed = answer.get("rule", {})
+        if answer.get("allowed") and answer.get("scope") in found and proposed.get("operation") == "tool_use":
+            use = (proposed["tool"], canonical_json(answer.get("args", proposed["args"])))  # as the user changed them
+            found[answer["scope"]].add(use)
     return frozenset(found["session"] | found["always"])
 
 
@@ -256,25 +260,25 @@ def _is_edit(subject: RuleSubject) -> bool:
     return subject.kind == "read" or (subject.kind == "write" and subject.path is not None)
 
 
-def _question(subject: RuleSubject, made: Rule | None = None, unread: str = "") -> str:
+def _format_question(subject: RuleSubject, made: Rule | None = None, unread: str = "") -> str:
     if made is not None and made.type == "ask" and made.message:
         return made.message
-    words = f"May {subject.name} be used: {_shown(subject)}"
+    words = f"May {subject.name} be used: {_format_subject(subject)}"
     if made is not None and made.type == "deny":
         return f"{words} (it may be what the rule {made.text} denies)"
     return f"{words} ({unread}, so no rule can allow it)" if unread else words
 
 
-def _shown(subject: RuleSubject) -> str:
-    """Return what a use is about: all of a command, a path or a URL; other arguments may be cut, with a count."""
-    told = subject.command or subject.path or subject.url
-    return make_visible(told) if told else cut_visible(canonical_json(subject.args).decode(), QUESTION_CHARS)
+def _format_subject(subject: RuleSubject) -> str:
+    """Return the whole command, path or URL of a tool use; other arguments are cut, with a count."""
+    target = subject.command or subject.path or subject.url
+    return make_visible(target) if target else cut_visible(canonical_json(subject.args).decode(), QUESTION_CHARS)
 
 
-_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+_thread_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
 
-async def _beside(fn: Callable[[], T], name: str) -> T:
-    """Run a function in a thread, one at a time: several would keep the interpreter lock from the event loop."""
-    async with _turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+async def _run_in_thread(fn: Callable[[], T], name: str) -> T:
+    """Run a function in a worker thread, one at a time: several would starve the event loop of the GIL."""
+    async with _thread_locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
         return await run_in_thread(fn, name)

@@ -1,4 +1,4 @@
-"""Keep what the last runs of a thread did, span by span and hook by hook, for whoever wants to look at it."""
+"""A recorder that stores the spans and hook decisions of a thread's last runs with the thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from wick._internal.frozen import canonical_json, thaw
-from wick.capabilities._spans import ended, opened, records, tried
+from wick.capabilities._spans import describe_attempts, describe_result, describe_start, list_record_events
 from wick.capability import Capability
 from wick.constants import PREVIEW_CHARS, RUNS_RECORDED, SPANS_RECORDED, TRACE_BYTES
 from wick.errors import ConfigError, Paused
@@ -20,16 +20,16 @@ from wick.hooks import Next, after, before, wrap
 from wick.operations import Operation, Result, Run, ToolUse
 from wick.threads import Thread
 
-VALUE = "traces"  # of a thread: what its last runs did, by the id of the run
+VALUE = "traces"  # key of `thread.values`: traces by run id
 EVENTS = WHYS = 200  # of one span
-DEPTH = 40  # of spans in spans; JSON that is much deeper is not kept
+DEPTH = 40  # of nested spans; deeper JSON is not stored
 
 
 class Recorder(Capability):
-    """Keeps the spans of a thread's last `runs` runs, with everything that hooks said, in `thread.values["traces"]`.
+    """Stores the spans of a thread's last `runs` runs, with the hook decisions, in `thread.values["traces"]`.
 
-    They are the spans that `Tracing` makes, and need no OpenTelemetry. Child runs stand below the tool that ran them.
-    Of a run at most `spans` are kept, in at most about `size` bytes of JSON: what comes later is told in short.
+    The spans equal those of `Tracing`, without OpenTelemetry. Child runs are nested below the tool that started them.
+    A run stores at most `spans` spans in about `size` bytes of JSON; further spans are shortened or left out.
     """
 
     def __init__(self, runs: int = RUNS_RECORDED, *, spans: int = SPANS_RECORDED, size: int = TRACE_BYTES) -> None:
@@ -40,51 +40,53 @@ class Recorder(Capability):
 
     @staticmethod
     def traces(thread: Thread) -> list[dict[str, Any]]:
-        """What was recorded with a thread, the latest run first, as JSON data."""
+        """Return the traces of a thread as JSON data, the latest run first."""
         kept = thread.values.get(VALUE, {})
         return [thaw(trace) for trace in reversed(kept.values())]
 
     @wrap(Run, priority=inf, on_error="log")
     async def begin(self, run: Run, next: Next[Result]) -> Result:
-        """Record what happens in this run; what ends without a result is written down here."""
-        if self._recording(run) is not None:
+        """Record this run; also store the trace of a run that pauses or is cancelled."""
+        if self._find_recording(run) is not None:
             return await next(run)
         recording = _Recording(self, self.spans, self.size)
         run.scratch[self] = recording
         try:
             return await next(run)
-        except (Paused, CancelledError) as error:  # which no `after` sees
-            recording.break_off("paused" if isinstance(error, Paused) else "cancelled")
-            self._keep(run, recording)
+        except (Paused, CancelledError) as error:  # `after` hooks do not run for these
+            recording.end_open_spans("paused" if isinstance(error, Paused) else "cancelled")
+            self._store_trace(run, recording)
             raise
 
     @before(Operation, priority=inf, inherit=True, on_error="log")
     def begin_span(self, op: Operation[Any]) -> None:
-        recording = self._recording(op.run)
-        if recording is not None and self._note not in op.notes:  # an agent and its child may have the same one
-            op.notes[self._note] = recording.open(op)
+        recording = self._find_recording(op.run)
+        if recording is not None and self._note not in op.notes:  # a child may share this recorder with its parent
+            op.notes[self._note] = recording.open_span(op)
 
     @after(Operation, priority=inf, inherit=True, on_error="log")
     def end_span(self, op: Operation[Any]) -> None:
-        recording = self._recording(op.run)
+        recording = self._find_recording(op.run)
         if recording is None:
             return
-        span = op.notes.get(self._note) or recording.open(op)  # a call that cannot be made at all is never begun
+        span = op.notes.get(self._note) or recording.open_span(
+            op
+        )  # a call that fails before its `before` hooks has no span yet
         op.notes[self._note] = span
-        recording.close(span, op, self.name)
+        recording.close_span(span, op, self.name)
         if isinstance(op, Run) and self in op.scratch:
-            self._keep(op, recording)
+            self._store_trace(op, recording)
 
     @property
     def _note(self) -> str:
         return f"{self.name} {id(self)}"
 
-    def _recording(self, run: Run) -> _Recording | None:
-        """Where this run is recorded: with the outermost run of an agent that has this capability."""
+    def _find_recording(self, run: Run) -> _Recording | None:
+        """Return the recording of the outermost run that has this recorder, or None."""
         found: _Recording | None = run.scratch.get(self)
-        return found if found is not None or run.parent is None else self._recording(run.parent)
+        return found if found is not None or run.parent is None else self._find_recording(run.parent)
 
-    def _keep(self, run: Run, recording: _Recording) -> None:
+    def _store_trace(self, run: Run, recording: _Recording) -> None:
         values = run.thread.values
         before: list[Any] = thaw(values.get(VALUE, {}).get(run.id, {}).get("spans", [])) if run.resumed else []
         spans = [*before, *(span.to_json() for span in recording.roots)]
@@ -92,49 +94,49 @@ class Recorder(Capability):
         values.put(VALUE, run.id, trace)
         for old in [*values[VALUE]][: -self.runs]:
             values.drop(VALUE, old)
-        run.thread.changed_values.pop(VALUE, None)  # nobody who watches a run needs it sent
+        run.thread.changed_values.pop(VALUE, None)  # do not send the trace to clients that follow the run
 
 
 @dataclass(eq=False, slots=True)
 class _Span:
-    """One operation: when it began, how long it took, and what became of it."""
+    """The span of one operation: its start, duration and result."""
 
     name: str
     attributes: dict[str, Any]
-    above: _Span | None
-    kept: bool  # else it is one too many
+    parent: _Span | None
+    is_recorded: bool  # False: over the limit
     depth: int
     start: float = field(default_factory=time)
-    began: float = field(default_factory=perf_counter)
-    ms: float | None = None  # None: it has not ended
+    started: float = field(default_factory=perf_counter)
+    ms: float | None = None  # None: still open
     error: str = ""
     events: list[dict[str, Any]] = field(default_factory=list)
     why: list[dict[str, Any]] = field(default_factory=list)
     children: list[_Span] = field(default_factory=list)
 
-    def own(self) -> dict[str, Any]:
+    def to_row(self) -> dict[str, Any]:
         row = {"name": self.name, "start": self.start, "ms": self.ms, "attributes": self.attributes}
         more = {"error": self.error, "events": self.events, "why": self.why}
         return row | {key: value for key, value in more.items() if value}
 
     def to_json(self) -> dict[str, Any]:
-        return self.own() | {"children": [child.to_json() for child in self.children]}
+        return self.to_row() | {"children": [child.to_json() for child in self.children]}
 
-    def open_ones(self) -> Iterator[_Span]:
+    def iterate_open(self) -> Iterator[_Span]:
         if self.ms is None:
             yield self
         for child in self.children:
-            yield from child.open_ones()
+            yield from child.iterate_open()
 
-    def end(self) -> _Span | None:
-        """Note how long it took, and let go of the one that it is part of."""
-        self.ms = round((perf_counter() - self.began) * 1000, 3)
-        above, self.above = self.above, None
+    def finish(self) -> _Span | None:
+        """Set the duration, drop the reference to the parent span, and return the parent."""
+        self.ms = round((perf_counter() - self.started) * 1000, 3)
+        above, self.parent = self.parent, None
         return above
 
 
-# The span that this code is part of, of each recorder.
-_within: ContextVar[Mapping[Recorder, _Span | None]] = ContextVar("within", default=MappingProxyType({}))
+# The current span of each recorder in this context.
+_current_spans: ContextVar[Mapping[Recorder, _Span | None]] = ContextVar("within", default=MappingProxyType({}))
 
 
 @dataclass(eq=False, slots=True)
@@ -142,62 +144,62 @@ class _Recording:
     """The spans of one run and its children."""
 
     recorder: Recorder
-    most: int
-    room: int
+    max_spans: int
+    bytes_left: int
     roots: list[_Span] = field(default_factory=list)
     count: int = 0
     left_out: int = 0
 
-    def open(self, op: Operation[Any]) -> _Span:
-        above = _within.get().get(self.recorder)
-        name, attributes = opened(op)
-        kept = self.count < self.most and (above is None or (above.kept and above.depth < DEPTH))
+    def open_span(self, op: Operation[Any]) -> _Span:
+        above = _current_spans.get().get(self.recorder)
+        name, attributes = describe_start(op)
+        kept = self.count < self.max_spans and (above is None or (above.is_recorded and above.depth < DEPTH))
         span = _Span(name, attributes, above, kept, 1 if above is None else above.depth + 1)
         self.count += kept
         self.left_out += not kept
         if kept:
             (self.roots if above is None else above.children).append(span)
-        self._enter(span)
+        self._set_current(span)
         return span
 
-    def _enter(self, span: _Span | None) -> None:
-        _within.set({**_within.get(), self.recorder: span})
+    def _set_current(self, span: _Span | None) -> None:
+        _current_spans.set({**_current_spans.get(), self.recorder: span})
 
-    def close(self, span: _Span, op: Operation[Any], own: str) -> None:
+    def close_span(self, span: _Span, op: Operation[Any], own: str) -> None:
         if span.ms is not None:
             return
-        self._enter(span.end())
-        if not span.kept:
+        self._set_current(span.finish())
+        if not span.is_recorded:
             return
-        span.error = _error(op)
+        span.error = _format_error(op)
         short = dict(span.attributes)
-        span.attributes |= tried(op) | (ended(op, op.result) if op.result is not None else {})
+        span.attributes |= describe_attempts(op) | (describe_result(op, op.result) if op.result is not None else {})
         span.why = [row.to_json() for row in op.why if not row.hook.startswith(f"{own}.")][:WHYS]
-        span.events = [{"name": name, "attributes": data} for name, data in _events(op)]
-        self._fit(span, short)
+        span.events = [{"name": name, "attributes": data} for name, data in _list_events(op)]
+        self._fit_size(span, short)
 
-    def _fit(self, span: _Span, short: dict[str, Any]) -> None:
-        """Tell in short what there is no more room for."""
-        size = len(canonical_json(span.own()))
-        if size > self.room:
+    def _fit_size(self, span: _Span, short: dict[str, Any]) -> None:
+        """Shorten the span if it exceeds the bytes that are left."""
+        size = len(canonical_json(span.to_row()))
+        if size > self.bytes_left:
             span.attributes, span.why, span.events = short, [], []
             self.left_out += 1
             return
-        self.room -= size
+        self.bytes_left -= size
 
-    def break_off(self, how: str) -> None:
-        """Whatever has not ended ends now."""
-        for span in [span for root in self.roots for span in root.open_ones()]:
-            span.end()
+    def end_open_spans(self, how: str) -> None:
+        """Finish all open spans with this error."""
+        for span in [span for root in self.roots for span in root.iterate_open()]:
+            span.finish()
             span.error = how
-        self._enter(None)
+        self._set_current(None)
 
 
-def _error(op: Operation[Any]) -> str:
+def _format_error(op: Operation[Any]) -> str:
     if op.error is not None:
         return f"{type(op.error).__name__}: {op.error}"[:PREVIEW_CHARS]
     return op.result.error[:PREVIEW_CHARS] if isinstance(op, ToolUse) and op.result is not None else ""
 
 
-def _events(op: Operation[Any]) -> list[tuple[str, dict[str, Any]]]:
-    return [*records(op)][:EVENTS] if isinstance(op, Run) else []
+def _list_events(op: Operation[Any]) -> list[tuple[str, dict[str, Any]]]:
+    return [*list_record_events(op)][:EVENTS] if isinstance(op, Run) else []

@@ -1,4 +1,4 @@
-"""Ask a model again when its server stumbles."""
+"""Retries of failed model calls."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ logger = logging.getLogger(__name__)
 
 
 class Retry(Capability):
-    """Asks again after a time-out, a dropped connection, 408, 409, 429, 5xx or 529; never after a 400, 401 or 403.
+    """Retries after a timeout, a dropped connection, 408, 409, 429, 5xx or 529; never after a 400, 401 or 403.
 
-    It waits as long as the server says, else longer each time, with jitter. What was streamed of a reply
-    that broke off is taken back visibly (`on_chat_model_restart`); with `visible=False` such a reply is not retried.
+    The wait is the server's `Retry-After`, or exponential backoff with jitter. A partially streamed reply is retracted
+    by the event `on_chat_model_restart`; with `visible=False` such a reply is not retried.
     """
 
     def __init__(
@@ -43,17 +43,19 @@ class Retry(Capability):
             try:
                 return await next(call)
             except ModelError as error:
-                wait = self._wait(attempt, error)
+                wait = self._choose_wait(attempt, error)
                 if not error.retryable or wait is None or (call.state.shown and not self.visible):
                     raise
-                why = str(error)  # who keeps what is logged does not keep the run
-                logger.warning("asking %s again in %.1f s: %s", call.model.name, wait, why)
+                why = str(
+                    error
+                )  # a string: a log record with the error would keep error → traceback → frame → run alive
+                logger.warning("retrying %s in %.1f s: %s", call.model.name, wait, why)
                 call.run.record("retry", attempt=attempt, seconds=round(wait, 3), error=why)
             await asyncio.sleep(wait)
         return await next(call)
 
-    def _wait(self, attempt: int, error: ModelError) -> float | None:
-        """How long to wait; None when the server wants to be left alone for longer than anyone would wait."""
+    def _choose_wait(self, attempt: int, error: ModelError) -> float | None:
+        """Return the seconds to wait; None if the server's `Retry-After` exceeds `patience`."""
         if error.retry_after is not None:
             return error.retry_after if error.retry_after <= self.patience else None
         return min(self.longest, self.base * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.0)

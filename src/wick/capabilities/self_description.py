@@ -1,4 +1,4 @@
-"""Let an agent know what it is: its tools, the hooks around it, and its limits."""
+"""Self-description of an agent for its model: name, tools, hooks and limits."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ LINE_CHARS = 200
 
 
 class SelfDescription(Capability):
-    """Tells the model what it is: in short in the system prompt, and in full by the tool `describe_self`.
+    """Describes the agent to its model: briefly in the system prompt, in full by the tool `describe_self`.
 
-    `text` is what you want it to know of itself beside its name, its model and its limits, which wick knows.
+    `text` is your description; wick adds the name, the model and the limits.
     """
 
     def __init__(self, text: str = "", *, system: bool = True, tool: bool = True) -> None:
@@ -34,51 +34,51 @@ class SelfDescription(Capability):
 
     @before(ModelCall)
     def tell(self, call: ModelCall) -> None:
-        """What is told stays the same all through a run, so that the prompt can be cached."""
+        """Add the description to the system prompt. It is built once per run, so that the prompt can be cached."""
         if call.purpose or not self.system:
             return
         if self not in call.run.scratch:
-            call.run.scratch[self] = self._section(call.run)
+            call.run.scratch[self] = self._format_section(call.run)
         call.system = "\n\n".join(filter(None, (call.system, call.run.scratch[self])))
 
     @tool(read_only=True)
     async def describe_self(self, run: Run) -> Any:
         """What you are: your name, model, tools, the hooks around you, and your limits."""
-        hooks = list(_standing(run))
+        hooks = list(_list_hooks(run))
         return {
             "agent": run.agent,
             "description": self.text,
             "model": run.model.name,
             "tools": {tool.name: to_one_line(tool.description, LINE_CHARS) for tool in run.tools.values()},
             "capabilities": {
-                owner.name: to_one_line(getdoc(type(owner)) or "", LINE_CHARS) for owner in _owners(hooks)
+                owner.name: to_one_line(getdoc(type(owner)) or "", LINE_CHARS) for owner in _list_owners(hooks)
             },
             "hooks": [f"{hook.name} at {hook.point}" for hook in hooks],
-            "limits": _limits(hooks),
+            "limits": _find_limits(hooks),
         }
 
-    def _section(self, run: Run) -> str:
-        limits = [f"{value} {name}" for name, value in _limits(_standing(run)).items()]
+    def _format_section(self, run: Run) -> str:
+        limits = [f"{value} {name}" for name, value in _find_limits(_list_hooks(run)).items()]
         bounded = f"One answer may take {', '.join(limits)}." if limits else ""
         more = "More about yourself is told by describe_self." if self.tool else ""
         return " ".join(filter(None, (f"You are the agent {run.agent!r}.", self.text, bounded, more)))
 
 
-def _standing(run: Run) -> Iterator[Hook]:
-    """The hooks of a run as they were listed, and the guards of the agents above."""
+def _list_hooks(run: Run) -> Iterator[Hook]:
+    """Yield the hooks of a run in order, and the guards of its parent agents."""
     seen: dict[str, Hook] = {hook.name: hook for hook in run.loop.hooks}
     for operation in OPERATIONS:
         seen |= {guard.name: guard for guard in run.guards(operation)}
     yield from seen.values()
 
 
-def _owners(hooks: list[Hook]) -> list[Capability]:
+def _list_owners(hooks: list[Hook]) -> list[Capability]:
     owners = {id(hook.owner): hook.owner for hook in hooks if isinstance(hook.owner, Capability)}
     return [*owners.values()]
 
 
-def _limits(hooks: Any) -> dict[str, str]:
-    """What the capability of that name says the run may take."""
+def _find_limits(hooks: Any) -> dict[str, str]:
+    """Return the limits of the capability named `limits`."""
     owner = next((hook.owner for hook in hooks if getattr(hook.owner, "name", "") == "limits"), None)
     names = ("steps", "tokens", "seconds", "tool_calls", "cost")
     found = {name.replace("_", " "): getattr(owner, name, None) for name in names}

@@ -1,4 +1,4 @@
-"""Threads that stay: every run is written to a store as it goes, and taken up from there."""
+"""Persistent threads: runs are written to a store while they proceed, and resumed from it."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from wick.protocols import Page, Store, Summary
 from wick.stores.held_thread import LEASE_SECONDS, hold, load
 from wick.threads import Thread
 
-LOCAL = "local"  # the owner of threads where nobody says who asks
+LOCAL = "local"  # the owner of threads of runs without a user
 Choice = Literal["allow", "deny", "allow_session", "allow_always"]
 _SCOPES = {"allow_session": "session", "allow_always": "always"}
 
 
 class Sessions(Capability):
-    """Keeps threads in a store: `Sessions("./sessions")` makes a SQLite one in that folder.
+    """Persists threads in a store: `Sessions("./sessions")` creates a SQLite store in that folder.
 
-    A run with `thread="…"` goes on where that thread is, in whatever program it was begun, under `user` as its owner.
-    A second run of a thread waits for the first, or is refused with `busy="refuse"`. A question that has no `ask=` to
-    go to waits `patience` seconds for `sessions.answer`, then the run pauses. `unknown="ask_user"` asks the user,
-    instead of telling the model, about a tool that a crash interrupted.
+    A run with `thread="…"` continues that thread, from any program, with `user` as its owner. A second run of a thread
+    waits for the first, or is refused with `busy="refuse"`. Without `ask=`, a question waits `patience` seconds for
+    `sessions.answer`; then the run pauses. `unknown="ask_user"` asks the user about a tool use that a crash
+    interrupted, instead of reporting it to the model.
     """
 
     def __init__(
@@ -46,12 +46,12 @@ class Sessions(Capability):
             raise ConfigError('Sessions takes busy="wait" or "refuse", and unknown="tell_model" or "ask_user"')
         if patience < 0 or lease <= 0:
             raise ConfigError("patience and lease are seconds: patience at least 0, lease more than that")
-        self.store = _opened(store)
+        self.store = _open_store(store)
         self.busy, self.unknown, self.patience, self.lease = busy, unknown, patience, lease
 
     @asynccontextmanager
     async def session(self, run: Run) -> AsyncIterator[None]:
-        """Hold the run's thread from before the run begins until after it has ended."""
+        """Hold the lease of the run's thread from before the start until after the end of the run."""
         above = run.parent
         while above is not None:
             if above.thread.id == run.thread.id:
@@ -67,23 +67,23 @@ class Sessions(Capability):
     async def set_policy(self, run: Run) -> None:
         run.progress.ask_before_rerun = self.unknown == "ask_user"
 
-    # -- for those who look after threads ------------------------------------------------------------------------------
+    # -- managing threads ----------------------------------------------------------------------------------------------
 
     async def load(self, id: str, *, owner: str = LOCAL) -> Thread:
-        """A thread as it is in the store, to look at; `agent.run(thread=id)` goes on with it."""
+        """Return a read-only copy of a stored thread; `agent.run(thread=id)` continues it."""
         await self.store.head(owner, id)
         return await load(self.store, owner, id)
 
     async def threads(self, *, owner: str = LOCAL, **options: Any) -> Page:
-        """The threads of an owner, the latest first: see `Store.list`."""
+        """Return a page of an owner's threads, the latest first; see `Store.list`."""
         return await self.store.list(owner, **options)
 
     async def fork(self, id: str, at: int, *, owner: str = LOCAL, new_id: str = "") -> Summary:
-        """Another thread that begins as this one was after its entry `at`."""
+        """Create a thread that starts with the entries of this one up to `at`."""
         return await self.store.fork(owner, id, at, new_id or Thread().id)
 
     async def rewind(self, id: str, to: int, *, owner: str = LOCAL) -> Thread:
-        """Go back to how a thread was after its entry `to`; what came later stays in the log and counts no more."""
+        """Rewind a thread to its entry `to`. Later entries stay in the log and are ignored."""
         await self.store.head(owner, id)
         thread = Thread(id)
         async with hold(self.store, owner, thread, wait=False, seconds=self.lease):
@@ -92,20 +92,20 @@ class Sessions(Capability):
         return thread
 
     async def send(self, id: str, message: str | Message, *, owner: str = LOCAL) -> int:
-        """Say something to a thread: a run that goes on hears it at its next step, else the next run does."""
-        said = user(message) if isinstance(message, str) else message
-        if said.role != "user":
-            raise ConfigError(f"only what a user says can be sent to a thread, not a message of the {said.role}")
-        return await self.store.enqueue(owner, id, said.to_json())
+        """Queue a user message for a thread: the current run reads it at its next step, else the next run does."""
+        queued = user(message) if isinstance(message, str) else message
+        if queued.role != "user":
+            raise ConfigError(f"only what a user says can be sent to a thread, not a message of the {queued.role}")
+        return await self.store.enqueue(owner, id, queued.to_json())
 
     async def questions(self, id: str, *, owner: str = LOCAL) -> Sequence[FrozenDict]:
-        """What a thread waits to be told, each with its `id`, `question` and what it is about."""
+        """Return the open questions of a thread, each with its `id`, `question` and subject."""
         waiting = {row.data["id"] for row in await self.store.inbox(owner, id) if row.kind == "answer"}
         thread = await self.load(id, owner=owner)
         return [question for key, question in thread.questions.items() if key not in waiting]
 
     async def lapsed(self, *, owner: str = LOCAL) -> list[str]:
-        """The threads whose question nobody has answered in time; to run one again goes on without the answer."""
+        """Return the ids of threads with an expired question. A new run continues such a thread without the answer."""
         found, cursor = list[str](), None
         while cursor != "":
             page = await self.store.list(owner, asking=True, cursor=cursor or "")
@@ -128,8 +128,8 @@ class Sessions(Capability):
     ) -> None:
         """Answer a question of a thread, from any program; the first answer counts, a second is a `conflict`.
 
-        `allow` may change the arguments, `deny` says why in `words`. `allow_session` and `allow_always` also say that
-        the same is fine for this thread or from now on. Run the thread again to go on with it.
+        `allow` may change the arguments; `deny` gives the reason in `words`. `allow_session` and `allow_always` also
+        grant the same use for this thread or permanently. Run the thread again to continue it.
         """
         if choice not in ("allow", "deny", *_SCOPES):
             raise StoreError(f"{choice!r} is no answer; it is allow, deny, allow_session or allow_always", "invalid")
@@ -142,30 +142,32 @@ class Sessions(Capability):
             raise StoreError(
                 f"the question {question} has lapsed; run the thread to go on without an answer", "conflict"
             )
-        await self.store.answer(owner, id, question, _answer(asked, choice, words, args, by))
+        await self.store.answer(owner, id, question, _build_answer(asked, choice, words, args, by))
 
     async def close(self) -> None:
-        """Let go of the store's files and connections; they are opened again when they are needed."""
+        """Close the store's files and connections; they are reopened on demand."""
         await self.store.close()
 
 
-def _answer(asked: FrozenDict, choice: Choice, words: str, args: Mapping[str, Any] | None, by: str) -> dict[str, Any]:
-    said: dict[str, Any] = {"id": asked["id"], "hash": asked["hash"], "allowed": choice != "deny"}
-    said["reason"] = "" if said["allowed"] else words or f"the user said no to: {asked['question']}"
-    scope = {"scope": _SCOPES[choice], "rule": _rule(asked)} if choice in _SCOPES else {}
-    return said | scope | ({"args": dict(args)} if args is not None else {}) | ({"by": by} if by else {})
+def _build_answer(
+    asked: FrozenDict, choice: Choice, words: str, args: Mapping[str, Any] | None, by: str
+) -> dict[str, Any]:
+    answer: dict[str, Any] = {"id": asked["id"], "hash": asked["hash"], "allowed": choice != "deny"}
+    answer["reason"] = "" if answer["allowed"] else words or f"the user said no to: {asked['question']}"
+    scope = {"scope": _SCOPES[choice], "rule": _propose_rule(asked)} if choice in _SCOPES else {}
+    return answer | scope | ({"args": dict(args)} if args is not None else {}) | ({"by": by} if by else {})
 
 
 def _has_lapsed(asked: FrozenDict) -> bool:
     return time() >= float(asked.get("expires", inf))
 
 
-def _rule(asked: FrozenDict) -> dict[str, Any]:
-    """The permission that such an answer proposes: this tool with these arguments."""
+def _propose_rule(asked: FrozenDict) -> dict[str, Any]:
+    """Return the permission rule that an answer proposes: this tool with these arguments."""
     return {key: asked[key] for key in ("operation", "tool", "args") if key in asked}
 
 
-def _opened(store: Store | str | Path) -> Store:
+def _open_store(store: Store | str | Path) -> Store:
     if not isinstance(store, str | Path):
         return store
     from wick.stores.sqlite import Sqlite

@@ -1,4 +1,4 @@
-"""Answers that are values: what the model says in the end fits a schema, or it is asked again."""
+"""Structured output: final answers that are validated against a schema, with retries."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from wick.protocols import holds_schema
 from wick.tools import Tool, tool
 
 TOOL, KEY = "final_answer", "answer"  # of a schema that has no name
-ANSWER = "answer"  # the kind of these tools: they are nobody else's, so no child gets them
-INNERMOST = -100.0  # where it is known which model is asked, and which tools it is shown
+ANSWER = "answer"  # the kind of these tools; children do not inherit them
+INNERMOST = -100.0  # after other hooks have set the model and the tools
 ACCEPTED = "Accepted."
-REFUSED = (400, 422)  # what servers say to a schema that they do not take
+REFUSED = (400, 422)  # status codes of providers for an unsupported schema
 FINISHED = ("completed", "finish reason")
 
 Schema = type[BaseModel] | Mapping[str, Any]
@@ -39,10 +39,11 @@ _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL)
 
 
 class StructuredOutput(Capability):
-    """Makes the answer a value that fits `schema`: a pydantic model or a JSON Schema, or several by name.
+    """Validates the final answer against `schema`: a pydantic model or a JSON Schema, or several by name.
 
-    It is `result.output`, and its JSON is kept in `thread.values["outputs"]`. A provider that can is told the schema,
-    with other models the answer is the call of a tool. What does not fit goes back with what is wrong, `retries` times.
+    The value is `result.output`; its JSON is stored in `thread.values["outputs"]`. Providers with native support get
+    the schema in the request; other models answer by calling a tool. An invalid answer goes back with the error, up to
+    `retries` times.
     """
 
     def __init__(
@@ -57,39 +58,39 @@ class StructuredOutput(Capability):
             raise ConfigError(f"StructuredOutput(retries={retries!r}): say how often, from 0 up")
         if native not in (None, True, False) or need not in ("all", "any"):
             raise ConfigError('StructuredOutput takes native=True, False or None, and need="all" or "any"')
-        schemas = {KEY: schema} if _is_schema(schema) else _by_name(schema)
+        schemas = {KEY: schema} if _is_schema(schema) else _check_schemas(schema)
         self.several = not _is_schema(schema)
         if self.several and native:
             raise ConfigError("StructuredOutput(native=True) holds an answer to one schema; leave it out for several")
         self.retries, self.native, self.need = retries, native, need
-        self.forms = [self._form(name, given) for name, given in schemas.items()]
+        self.forms = [self._build_form(name, given) for name, given in schemas.items()]
         self.by_tool = {form.tool.name: form for form in self.forms}
 
     def tools(self) -> list[Tool]:
         return [form.tool for form in self.forms]
 
-    def _form(self, name: str, schema: Schema) -> _Form:
+    def _build_form(self, name: str, schema: Schema) -> _AnswerForm:
         async def take(use: ToolUse, **fields: Any) -> str:
-            return self._take(use.run, form, thaw(use.args))
+            return self._accept_call(use.run, form, thaw(use.args))
 
-        form = _form(name, f"answer_{name}" if self.several else TOOL, schema, take)
+        form = _build_form(name, f"answer_{name}" if self.several else TOOL, schema, take)
         return form
 
     @before(Run)
     def recall(self, run: Run) -> None:
-        """A run that was interrupted has kept what it was given."""
-        state = run.scratch[self] = _State()
+        """Initialize the state; a resumed run restores the answers it has accepted."""
+        state = run.scratch[self] = _AnswerState()
         if not run.resumed:
             return
-        said = run.thread.messages[run.thread.output_from :]
-        taken = {message.name for message in said if message.role == "tool" and _accepted(message)}
+        output = run.thread.messages[run.thread.output_from :]
+        taken = {message.name for message in output if message.role == "tool" and _is_accepted(message)}
         for form in self.forms:
             if form.tool.name in taken and form.name in run.thread.values.get("outputs", {}):
                 state.recall(form, run.thread.values["outputs"][form.name])
 
     @before(ModelCall, priority=INNERMOST)
     def tell(self, call: ModelCall) -> None:
-        """The model is told what is wanted: by its provider, or by a tool."""
+        """Add the schema to the request: as the provider's response format, or as tools."""
         state = call.run.scratch.get(self)
         if call.purpose or state is None:
             return
@@ -102,7 +103,7 @@ class StructuredOutput(Capability):
             call.settings.pop("response_format", None)
             call.system = "\n\n".join(filter(None, (call.system, self._instructions())))
 
-    def _is_native(self, call: ModelCall, state: _State, tools: bool) -> bool:
+    def _is_native(self, call: ModelCall, state: _AnswerState, tools: bool) -> bool:
         if self.several or state.refused or self.native is False:
             return False
         return self.native is True or holds_schema(call.model, tools=tools)
@@ -116,15 +117,15 @@ class StructuredOutput(Capability):
 
     @wrap(ModelCall, priority=INNERMOST)
     async def ask(self, call: ModelCall, next: Next[Message]) -> Message:
-        """Nobody is asked when the answer is there; a provider that refuses the schema is asked for a call instead."""
+        """Skip the model call if the answer is complete; fall back to tools if the provider refuses the schema."""
         state = call.run.scratch.get(self)
         if call.purpose or state is None:
             return await next(call)
-        if self._complete(state):
-            if not state.told and call.run.thread.messages[-1].role == "tool":
-                state.told = True
-                return Message("assistant", self._text(state))
-            state.forget()  # somebody had more to say, and wants another answer
+        if self._is_complete(state):
+            if not state.is_reported and call.run.thread.messages[-1].role == "tool":
+                state.is_reported = True
+                return Message("assistant", self._format_text(state))
+            state.reset()  # new user input needs a new answer
         try:
             return await next(call)
         except ModelError as error:
@@ -136,37 +137,37 @@ class StructuredOutput(Capability):
 
     @after(ToolUse)
     def count(self, use: ToolUse) -> Stop | None:
-        """An answer that was not taken is a failure; the model has been told why."""
+        """Count a rejected answer as a failure. The tool result has told the model why."""
         state = use.run.scratch.get(self)
         mine = use.tool is not None and use.tool.name in self.by_tool
         if not mine or state is None or use.error is not None or not use.result.error:
             return None
         state.failures += 1
-        return self._give_up(use.result.error) if state.failures > self.retries else None
+        return self._stop_after_failures(use.result.error) if state.failures > self.retries else None
 
     @after(Step)
     async def check(self, step: Step) -> Stop | Continue | None:
-        """Whoever has finished has answered, with what fits."""
+        """Continue a run that finished without a valid answer; stop it after the last retry."""
         run, state = step.run, step.run.scratch.get(self)
         over = isinstance(step.result, Stop) and step.result.kind in FINISHED and run.stopping is None
-        if not over or state is None or self._complete(state):
+        if not over or state is None or self._is_complete(state):
             return None
         try:
-            await self._read(run, state, _last(run))
+            await self._accept_text(run, state, _find_last_text(run))
         except InvalidArgs as error:
             state.failures += 1
             if state.failures > self.retries:
-                return self._give_up(str(error))
-            return Continue(f"Your answer was not taken: {error}. {self._how(state)}")
+                return self._stop_after_failures(str(error))
+            return Continue(f"Your answer was not taken: {error}. {self._format_hint(state)}")
         return None
 
-    def _how(self, state: _State) -> str:
+    def _format_hint(self, state: _AnswerState) -> str:
         if state.native:
             return "Answer again, with JSON that fits the schema and with nothing else."
         missing = [form.tool.name for form in self.forms if form.name not in state.given]
         return f"Call {', '.join(missing)}."
 
-    def _give_up(self, problem: str) -> Stop:
+    def _stop_after_failures(self, problem: str) -> Stop:
         times = f"{self.retries} {'retry' if self.retries == 1 else 'retries'}"
         return Stop(f"retry limit: no answer fitted after {times}: {problem}")
 
@@ -175,100 +176,102 @@ class StructuredOutput(Capability):
         state = run.scratch.get(self)
         if state is None or run.error is not None:
             return
-        if run.result.outcome == "completed" and not self._complete(state):  # it had all but ended when it was taken up
+        if run.result.outcome == "completed" and not self._is_complete(state):  # a resumed run may end without a step
             try:
-                await self._read(run, state, run.result.text)
+                await self._accept_text(run, state, run.result.text)
             except InvalidArgs as error:
-                if state.failures:  # nobody was to be sent back any more
-                    run.result = replace(run.result, outcome="stopped", reason=self._give_up(str(error)).reason)
+                if state.failures:  # the retries were used up
+                    run.result = replace(
+                        run.result, outcome="stopped", reason=self._stop_after_failures(str(error)).reason
+                    )
                 return
-        if self._complete(state):
+        if self._is_complete(state):
             run.result = replace(run.result, output=dict(state.given) if self.several else state.given[KEY])
 
-    # -- what was given ------------------------------------------------------------------------------------------------
+    # -- accepted answers ----------------------------------------------------------------------------------------------
 
-    def _complete(self, state: _State) -> bool:
+    def _is_complete(self, state: _AnswerState) -> bool:
         return len(state.given) >= (len(self.forms) if self.need == "all" else 1)
 
-    def _take(self, run: Run, form: _Form, args: dict[str, Any]) -> str:
-        """Take an answer that the model gave by a call."""
-        state: _State = run.scratch.setdefault(self, _State())
-        self._keep(run, state, {form.name: form.read(args)})
+    def _accept_call(self, run: Run, form: _AnswerForm, args: dict[str, Any]) -> str:
+        """Accept an answer from a tool call; return the text for the model."""
+        state: _AnswerState = run.scratch.setdefault(self, _AnswerState())
+        self._store_answers(run, state, {form.name: form.parse(args)})
         missing = [other.tool.name for other in self.forms if other.name not in state.given]
-        return ACCEPTED if self._complete(state) else f"{ACCEPTED} Still wanted: {', '.join(missing)}."
+        return ACCEPTED if self._is_complete(state) else f"{ACCEPTED} Still wanted: {', '.join(missing)}."
 
-    async def _read(self, run: Run, state: _State, text: str) -> None:
-        """Take an answer that the model gave as text; InvalidArgs says why it cannot be taken."""
-        data = _parsed(text)
+    async def _accept_text(self, run: Run, state: _AnswerState, text: str) -> None:
+        """Accept an answer given as text; raise InvalidArgs if it is not valid."""
+        data = _parse_object(text)
         if not self.several:
             await self.forms[0].tool.prepare(data)
-            return self._keep(run, state, {KEY: self.forms[0].read(data)})
+            return self._store_answers(run, state, {KEY: self.forms[0].parse(data)})
         forms = {form.name: form for form in self.forms}
         if unknown := [name[:50] for name in data if name not in forms]:
             raise InvalidArgs(f"there is no answer {unknown[0]!r}; the answers are {', '.join(forms)}")
         for name, value in data.items():
-            await forms[name].tool.prepare(_object(value))
-        self._keep(run, state, {name: forms[name].read(value) for name, value in data.items()})
-        if not self._complete(state):
+            await forms[name].tool.prepare(_require_object(value))
+        self._store_answers(run, state, {name: forms[name].parse(value) for name, value in data.items()})
+        if not self._is_complete(state):
             raise InvalidArgs("something is missing")
 
-    def _keep(self, run: Run, state: _State, read: Mapping[str, tuple[Any, Any]]) -> None:
+    def _store_answers(self, run: Run, state: _AnswerState, read: Mapping[str, tuple[Any, Any]]) -> None:
         if not read:
             return
-        kept = {name: kept for name, (_, kept) in read.items()}
-        run.thread.values["outputs"] = {**thaw(run.thread.values.get("outputs", {})), **kept}
-        if not read.keys() <= state.given.keys():  # who gives the same again has not come further
+        stored = {name: data for name, (_, data) in read.items()}
+        run.thread.values["outputs"] = {**thaw(run.thread.values.get("outputs", {})), **stored}
+        if not read.keys() <= state.given.keys():  # a repeated answer is no progress
             state.failures = 0
         state.given |= {name: value for name, (value, _) in read.items()}
-        state.kept |= kept
+        state.stored |= stored
 
-    def _text(self, state: _State) -> str:
-        """What the model would have said if it could only talk."""
-        return json.dumps(state.kept if self.several else state.kept[KEY], ensure_ascii=False)
+    def _format_text(self, state: _AnswerState) -> str:
+        """Return the answers as JSON text, for the final assistant message."""
+        return json.dumps(state.stored if self.several else state.stored[KEY], ensure_ascii=False)
 
 
 @dataclass(slots=True)
-class _State:
-    """What a run has been given, as values and as JSON."""
+class _AnswerState:
+    """The accepted answers of a run, as values and as JSON."""
 
     given: dict[str, Any] = field(default_factory=dict)
-    kept: dict[str, Any] = field(default_factory=dict)
+    stored: dict[str, Any] = field(default_factory=dict)
     failures: int = 0  # in a row
-    told: bool = False  # the model's last words are the answer
-    native: bool = False  # the provider was told the schema
-    refused: bool = False  # and did not take it
+    is_reported: bool = False  # the answer was sent as the final assistant message
+    native: bool = False  # the request has the schema as response format
+    refused: bool = False  # the provider rejected the schema
 
-    def forget(self) -> None:
-        self.given, self.kept, self.told = {}, {}, False
+    def reset(self) -> None:
+        self.given, self.stored, self.is_reported = {}, {}, False
 
-    def recall(self, form: _Form, kept: Any) -> None:
+    def recall(self, form: _AnswerForm, kept: Any) -> None:
         try:
-            self.given[form.name], self.kept[form.name] = form.read(thaw(kept))
+            self.given[form.name], self.stored[form.name] = form.parse(thaw(kept))
         except InvalidArgs:
-            return  # what was kept is spelled otherwise than it was given; the model gives it again
+            return  # the stored JSON does not round-trip through the schema; the model answers again
 
 
-def _accepted(message: Message) -> bool:
+def _is_accepted(message: Message) -> bool:
     return message.text.startswith(ACCEPTED)
 
 
-def _last(run: Run) -> str:
-    """What the model has just said; nothing, if it said nothing."""
-    said = run.output[-1] if len(run.output) else None
-    return said.text if said is not None and said.role == "assistant" else ""
+def _find_last_text(run: Run) -> str:
+    """Return the text of the last message if the model wrote it, else ""."""
+    last = run.output[-1] if len(run.output) else None
+    return last.text if last is not None and last.role == "assistant" else ""
 
 
-def _parsed(text: str) -> dict[str, Any]:
+def _parse_object(text: str) -> dict[str, Any]:
     body = text.strip()
     if fenced := _FENCED.fullmatch(body):
         body = fenced[1]
     try:
-        return _object(from_json(body, allow_inf_nan=False))
+        return _require_object(from_json(body, allow_inf_nan=False))
     except ValueError as error:
         raise InvalidArgs(f"it is not JSON ({error})") from None
 
 
-def _object(data: Any) -> dict[str, Any]:
+def _require_object(data: Any) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise InvalidArgs("it must be a JSON object")
     return data
@@ -278,16 +281,16 @@ def _object(data: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
-    """One schema, and the tool that an answer of this kind can be given by."""
+class _AnswerForm:
+    """One schema, and the tool that accepts an answer of this schema."""
 
     name: str
     tool: Tool
     schema: Mapping[str, Any]
     model: type[BaseModel] | None
 
-    def read(self, args: Mapping[str, Any]) -> tuple[Any, Any]:
-        """The value that JSON data stands for, and the JSON that is kept of it; InvalidArgs if it does not fit."""
+    def parse(self, args: Mapping[str, Any]) -> tuple[Any, Any]:
+        """Return the value of JSON data and the JSON to store; raise InvalidArgs if it does not match the schema."""
         try:
             data = self.tool.validate(args)
             if self.model is None:
@@ -296,7 +299,7 @@ class _Form:
             return value, thaw(freeze(value.model_dump(mode="json", by_alias=True, warnings=False)))
         except InvalidArgs as error:
             raise InvalidArgs(str(error).removeprefix(f"{self.tool.name}: ")) from None
-        except Exception as error:  # a model may write itself as it likes, for instance as what is not a number
+        except Exception as error:  # custom serializers may return anything, for example NaN
             raise InvalidArgs(f"it cannot be kept as JSON ({error})") from None
 
 
@@ -308,11 +311,11 @@ class _ModelTool(Tool):
 
     @cached_property
     def arguments(self) -> FunctionArguments:
-        return _Fields(dict(self.foreign or {}), find_injected(self.fn), (), self.model, (), {}, frozenset())
+        return _ModelArguments(dict(self.foreign or {}), find_injected(self.fn), (), self.model, (), {}, frozenset())
 
 
-class _Fields(FunctionArguments):
-    """Arguments that a pydantic model checks, and that stay as they were given."""
+class _ModelArguments(FunctionArguments):
+    """Arguments that a pydantic model validates without converting them."""
 
     __slots__ = ()
 
@@ -329,23 +332,23 @@ class _Fields(FunctionArguments):
         return BoundArguments({}, freeze(from_json(data)), data)
 
 
-def _form(name: str, tool_name: str, given: Schema, take: Callable[..., Any]) -> _Form:
+def _build_form(name: str, tool_name: str, given: Schema, take: Callable[..., Any]) -> _AnswerForm:
     about = f"Give your final answer{'' if name == KEY else f': {name}'}."
     if isinstance(given, Mapping):
-        schema = _with_object(name, given)
+        schema = _resolve_object_schema(name, given)
         made = tool(take, name=tool_name, description=about, parameters=schema, read_only=True, kind=ANSWER)
-        described = made.schema["parameters"]  # a schema that is none is refused here
-        return _Form(name, made, described, None)
+        described = made.schema["parameters"]  # raises for an invalid schema
+        return _AnswerForm(name, made, described, None)
     try:
-        schema = _with_object(name, given.model_json_schema())
+        schema = _resolve_object_schema(name, given.model_json_schema())
     except (PydanticUserError, TypeError, ValueError) as error:
         raise ConfigError(f"{given.__name__} cannot be described as a JSON Schema: {error}") from None
     typed = _ModelTool(tool_name, about, take, foreign=schema, read_only=True, kind=ANSWER, model=given)
-    return _Form(name, typed, schema, given)
+    return _AnswerForm(name, typed, schema, given)
 
 
-def _with_object(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema that says at its root that it is an object; a recursive model is a reference there."""
+def _resolve_object_schema(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema with an object at its root; resolve the root `$ref` of a recursive model."""
     reference = str(schema.get("$ref", ""))
     if reference.startswith("#/$defs/"):
         schema = {**schema, **schema.get("$defs", {}).get(reference.removeprefix("#/$defs/"), {})}
@@ -361,7 +364,7 @@ def _is_schema(given: object) -> bool:
     return isinstance(given, type) and issubclass(given, BaseModel)
 
 
-def _by_name(given: Any) -> dict[str, Any]:
+def _check_schemas(given: Any) -> dict[str, Any]:
     fits = isinstance(given, Mapping) and given and all(map(_is_schema, given.values()))
     if not fits:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Agents that work for this one: it waits for their answer, or lets them work in the background."""
+"""Tools that run child agents, in the foreground or as background tasks."""
 
 from __future__ import annotations
 
@@ -13,8 +13,17 @@ from wick import constants
 from wick._internal.frozen import digest, thaw
 from wick._internal.prompt_text import to_one_line
 from wick._internal.tasks import cancel_and_wait
-from wick.capabilities._child_agents.definitions import Definition, Subagent, definitions
-from wick.capabilities._child_agents.runs import OPEN, Job, Task, brought, child, lasts, reason, work
+from wick.capabilities._child_agents.definitions import Definition, Subagent, load_definitions
+from wick.capabilities._child_agents.runs import (
+    OPEN,
+    BackgroundTask,
+    ChildJob,
+    build_child,
+    can_resume,
+    explain_outcome,
+    list_capability_tools,
+    run_child,
+)
 from wick.capability import Capability
 from wick.decisions import Continue, Stop
 from wick.errors import ConfigError, Paused, ToolError
@@ -25,10 +34,10 @@ from wick.operations import ModelCall, Result, Run, Step, ToolUse
 from wick.threads import Thread
 from wick.tools import Tool, tool
 
-INNERMOST = -100.0  # what other hooks bring to a run is there when its tasks are taken up
-KEY = "tasks"  # of the thread's values: what the tasks in the background came to
+INNERMOST = -100.0  # tasks resume after other hooks have prepared the run
+KEY = "tasks"  # of `thread.values`: records of background tasks
 STARTS = ("task", "start_task")
-POLL_SECONDS = 0.5  # how soon a run that waits for its tasks hears what the user says
+POLL_SECONDS = 0.5  # how often a waiting run checks its inbox
 
 Prompt = Annotated[str, "everything it needs to know: it sees nothing of this conversation"]
 Description = Annotated[str, "what it is about, in three to five words for the user"]
@@ -36,12 +45,11 @@ TaskId = Annotated[str, "the id that start_task gave"]
 
 
 class Subagents(Capability):
-    """Lets the model hand work to other agents: `task` waits for the answer, `start_task` does not.
+    """Adds tools that delegate work to child agents: `task` waits for the answer, `start_task` does not.
 
-    A child is under every guard, budget and limit of the agents above it that reaches down; its questions go to the
-    user of the run at the top, and what it uses counts for the runs above. It gets the tools that it names and the
-    agent above has, with the hooks of the capabilities that these belong to. Its thread is kept where the parent's is,
-    so that a run that was interrupted goes on inside its children.
+    A child is subject to all guards and inherited hooks of its parents. Its questions go to the user of the root run,
+    and its usage counts for its parents. It inherits the tools that it names, with the hooks of their capabilities. Its
+    thread is stored where the parent's is, so that an interrupted run also resumes its children.
     """
 
     def __init__(
@@ -59,7 +67,7 @@ class Subagents(Capability):
                 raise ConfigError(f"Subagents({name}={number!r}): say how many, a whole number above 0")
         if at_end not in ("wait", "cancel") or type(background) is not bool:
             raise ConfigError('Subagents takes at_end="wait" or "cancel", and background=True or False')
-        self.agents = definitions(agents)
+        self.agents = load_definitions(agents)
         self.depth, self.models, self.at_once, self.at_end = depth, dict(models or {}), at_once, at_end
         self.background = background
         for subagent in self.agents.values():
@@ -69,24 +77,24 @@ class Subagents(Capability):
         return super().hooks() if self.background else []
 
     def tools(self) -> list[Tool]:
-        """Its tools; those that start an agent say which there are."""
+        """Return the tools; those that start an agent list the agents."""
         tools = [item for item in super().tools() if self.background or item.name == "task"]
-        return [_naming(item, self.agents) if item.name in STARTS else item for item in tools]
+        return [_describe_agents(item, self.agents) if item.name in STARTS else item for item in tools]
 
     def foreign_tools(self) -> list[str]:
-        return [item.name for agent in self.agents.values() for item in (*agent.own, *brought(agent))]
+        return [item.name for agent in self.agents.values() for item in (*agent.own, *list_capability_tools(agent))]
 
     # -- waiting for the answer ---------------------------------------------------------------------------------------
 
-    @tool(idempotent=True, kind="agent")  # a second attempt takes up the thread of the first
+    @tool(idempotent=True, kind="agent")  # a second attempt resumes the thread of the first
     async def task(self, agent: str, prompt: Prompt, use: ToolUse, description: Description = "") -> str:
         """Hand a piece of work to another agent and wait for its answer. Several calls at once work side by side."""
-        result = await self._work(use.run, self._job(agent, prompt, use, description))
+        result = await self._run_job(use.run, self._build_job(agent, prompt, use, description))
         if result.outcome == "interrupted":
             raise Paused(result.reason.removeprefix("paused: "))
         if result.error is not None:
             raise ToolError(f"{agent} failed: {result.error}")
-        return _told(agent, result.outcome, result.reason, result.text)
+        return _format_answer(agent, result.outcome, result.reason, result.text)
 
     # -- in the background --------------------------------------------------------------------------------------------
 
@@ -95,47 +103,47 @@ class Subagents(Capability):
         self, agent: str, prompt: Prompt, use: ToolUse, description: Description = ""
     ) -> dict[str, Any]:
         """Hand a piece of work to another agent and go on meanwhile; gives the task's id."""
-        run, tasks = use.run, self._tasks(use.run)
-        job = self._job(agent, prompt, use, description)
+        run, tasks = use.run, self._get_tasks(use.run)
+        job = self._build_job(agent, prompt, use, description)
         known = next((task for task in tasks.values() if task.job.thread == job.thread), None)
         if known is None:
-            if sum(task.open for task in tasks.values()) >= self.at_once:
+            if sum(task.is_open for task in tasks.values()) >= self.at_once:
                 raise ToolError(f"{self.at_once} tasks are open already; wait for one with await_tasks, or cancel one")
-            known = Task(f"task_{len(run.thread.values.get(KEY, ())) + 1}", job)
-            self._begin(run, known, new=True)
+            known = BackgroundTask(f"task_{len(run.thread.values.get(KEY, ())) + 1}", job)
+            self._launch_task(run, known, new=True)
         return {"task": known.id, "agent": agent, "status": known.status}
 
     @tool(read_only=True)
     async def check_task(self, task: TaskId, run: Run) -> dict[str, Any]:
         """How a task in the background stands, and its answer if it has ended."""
-        return self._report(run, self._find(run, task))
+        return self._report_task(run, self._find_task(run, task))
 
     @tool(read_only=True)
     async def list_tasks(self, run: Run) -> list[dict[str, Any]]:
         """Every task of this conversation and how it stands."""
-        return [_line(record) for record in self._records(run).values()]
+        return [_summarize_record(record) for record in self._list_records(run).values()]
 
     @tool
     async def update_task(self, task: TaskId, message: Annotated[str, "what it should know or do"], run: Run) -> str:
         """Tell a task in the background something; it hears it at its next step."""
-        found = self._find(run, task)
+        found = self._find_task(run, task)
         if found.status != "running" or not message.strip():
             raise ToolError(
                 f"{task} is {found.status}, and hears nothing" if message.strip() else "say something to it"
             )
-        found.job.tell(message)
+        found.job.send(message)
         run.emit(TaskUpdate(name=found.job.agent, task_id=task, status=found.status, message=message))
         return f"{task} hears it at its next step"
 
     @tool(idempotent=True)
     async def cancel_task(self, task: TaskId, run: Run) -> dict[str, Any]:
         """End a task in the background."""
-        found = self._find(run, task)
-        if found.work is not None and not found.work.done():
-            await cancel_and_wait((found.work,))
-        if found.open:  # it had not begun, or waited for an answer
-            self._ended(run, found, "cancelled", "", "")
-        return self._report(run, found)
+        found = self._find_task(run, task)
+        if found.async_task is not None and not found.async_task.done():
+            await cancel_and_wait((found.async_task,))
+        if found.is_open:  # it had not begun, or waited for an answer
+            self._finish_task(run, found, "cancelled", "", "")
+        return self._report_task(run, found)
 
     @tool(read_only=True)
     async def await_tasks(
@@ -150,61 +158,63 @@ class Subagents(Capability):
             raise ToolError(
                 f"seconds= goes from 0 to {constants.TASK_WAIT_SECONDS:g}; wait again if that is not enough"
             )
-        wanted = tasks if tasks is not None else [task.id for task in self._tasks(run).values() if not task.shown]
-        found = [self._find(run, id) for id in wanted]
-        await self._wait(run, found, wait_for, seconds)
-        return [self._report(run, task) for task in found]
+        wanted = tasks if tasks is not None else [task.id for task in self._get_tasks(run).values() if not task.shown]
+        found = [self._find_task(run, id) for id in wanted]
+        await self._wait_tasks(run, found, wait_for, seconds)
+        return [self._report_task(run, task) for task in found]
 
     @before(ModelCall)
     def show_tasks(self, call: ModelCall) -> None:
-        """Say at the end of the request how the tasks stand; those whose answer was read are left out."""
-        lines = [task.line() for task in self._tasks(call.run).values() if not task.shown]
+        """Append the status of tasks to the request, except those whose answer was read."""
+        lines = [task.format_line() for task in self._get_tasks(call.run).values() if not task.shown]
         if lines and not call.purpose:
             text = "\n".join(["Tasks in the background, as they stand now:", *lines])
             call.messages.append(Message("user", text, name=self.name))
 
     @after(Step)
     async def wait_for_tasks(self, step: Step) -> Continue | None:
-        """A run does not end before its tasks: the model reads what they came to first."""
-        tasks = [task for task in self._tasks(step.run).values() if task.open]
-        if not tasks or self.at_end == "cancel" or not _finished(step):
+        """Wait for open tasks before the run ends, so that the model reads their answers."""
+        tasks = [task for task in self._get_tasks(step.run).values() if task.is_open]
+        if not tasks or self.at_end == "cancel" or not _has_finished(step):
             return None
-        told = await self._wait_and_tell(step.run, tasks)
-        return Continue(told) if told else None
+        answers = await self._collect_answers(step.run, tasks)
+        return Continue(answers) if answers else None
 
     @wrap(Run, priority=INNERMOST)
     async def look_after_tasks(self, run: Run, next: Next[Result]) -> Result:
-        """Nothing is left behind when a run ends, and what a crash or a pause interrupted is taken up."""
-        over = OPEN  # what no task is any more when the run is over
+        """Resume interrupted tasks when a run starts, and cancel open tasks when it ends."""
+        over = OPEN  # states to cancel at the end of the run
         try:
-            await self._take_up(run)
+            await self._resume_tasks(run)
             return await next(run)
-        except Paused:  # as with tools side by side: the others finish, or pause too
+        except Paused:  # as with concurrent tools, the other tasks finish or pause too
             over = ("running",)
-            await self._settle(run, [*self._tasks(run).values()])
+            await self._settle_tasks(run, [*self._get_tasks(run).values()])
             raise
         finally:
-            await self._end_all(run, over)
+            await self._cancel_tasks(run, over)
 
     # -- the work of one agent ----------------------------------------------------------------------------------------
 
-    def _job(self, agent: str, prompt: str, use: ToolUse, description: str) -> Job:
+    def _build_job(self, agent: str, prompt: str, use: ToolUse, description: str) -> ChildJob:
         if use.run.depth >= self.depth:
             raise ToolError(f"agents work for each other {self.depth} levels deep at most; do this yourself")
         if not prompt.strip() or len(prompt) > constants.TASK_PROMPT_CHARS:
             raise ToolError(f"a prompt is a text of up to {constants.TASK_PROMPT_CHARS:,} characters")
-        place = digest(use.key.encode("utf-8", "surrogatepass"))[:12]  # the same for every attempt at this call
-        job = Job(agent, prompt, use.call.id, f"{use.run.thread.id[:150]}.{place}")
+        place = digest(use.key.encode("utf-8", "surrogatepass"))[:12]  # equal for every attempt at this call
+        job = ChildJob(agent, prompt, use.call.id, f"{use.run.thread.id[:150]}.{place}")
         job.description = to_one_line(description, constants.TASK_DESCRIPTION_CHARS)
         return job
 
-    async def _work(self, run: Run, job: Job) -> Result:
+    async def _run_job(self, run: Run, job: ChildJob) -> Result:
         subagent = self.agents[job.agent]
         deepest = run.depth + 1 >= self.depth
         spare = [item.name for item in super().tools()] if deepest else []
-        return await work(run, job, lambda: child(run, subagent, self._model(run, subagent), spare=spare))
+        return await run_child(
+            run, job, lambda: build_child(run, subagent, self._resolve_model(run, subagent), spare=spare)
+        )
 
-    def _model(self, run: Run, subagent: Subagent) -> Any:
+    def _resolve_model(self, run: Run, subagent: Subagent) -> Any:
         if subagent.model is None or subagent.model in ("", "inherit"):
             return run.model
         named = isinstance(subagent.model, str) and subagent.model in self.models
@@ -212,74 +222,82 @@ class Subagents(Capability):
 
     # -- the tasks of one run -----------------------------------------------------------------------------------------
 
-    def _tasks(self, run: Run) -> dict[str, Task]:
-        tasks: dict[str, Task] = run.scratch.setdefault(self, {})
+    def _get_tasks(self, run: Run) -> dict[str, BackgroundTask]:
+        tasks: dict[str, BackgroundTask] = run.scratch.setdefault(self, {})
         return tasks
 
-    def _records(self, run: Run) -> dict[str, dict[str, Any]]:
-        """Every task of the conversation: those of this run as they are, those of earlier ones as they ended."""
-        kept = {id: thaw(record) for id, record in run.thread.values.get(KEY, {}).items()}
-        return kept | {task.id: task.record(run) for task in self._tasks(run).values()}
+    def _list_records(self, run: Run) -> dict[str, dict[str, Any]]:
+        """Return the records of all tasks in the thread, with the current state of this run's tasks."""
+        stored = {id: thaw(record) for id, record in run.thread.values.get(KEY, {}).items()}
+        return stored | {task.id: task.to_record(run) for task in self._get_tasks(run).values()}
 
-    def _find(self, run: Run, id: str) -> Task:
-        tasks = self._tasks(run)
+    def _find_task(self, run: Run, id: str) -> BackgroundTask:
+        tasks = self._get_tasks(run)
         if id in tasks:
             return tasks[id]
-        records = self._records(run)
+        records = self._list_records(run)
         if id not in records:
             raise ToolError(f"there is no task {id[:100]!r}; the tasks are {', '.join(records) or '(none)'}")
-        return Task.of(id, records[id])
+        return BackgroundTask.from_record(id, records[id])
 
-    def _report(self, run: Run, task: Task) -> dict[str, Any]:
-        task.shown = not task.open
-        return {**_line(task.record(run)), **({"answer": task.answer} if task.answer else {})}
+    def _report_task(self, run: Run, task: BackgroundTask) -> dict[str, Any]:
+        task.shown = not task.is_open
+        return {**_summarize_record(task.to_record(run)), **({"answer": task.answer} if task.answer else {})}
 
-    def _begin(self, run: Run, task: Task, new: bool = False) -> None:
-        task.status, task.job.run, task.begun_at = "running", None, run.root.thread.steps
-        self._tasks(run)[task.id] = task
-        run.thread.values.put(KEY, task.id, task.record(run))
-        task.work = asyncio.create_task(self._carry_out(run, task, new), name=task.title)
-        task.work.add_done_callback(lambda work: work.cancelled() or work.exception())  # told to who waits, or nobody
+    def _launch_task(self, run: Run, task: BackgroundTask, new: bool = False) -> None:
+        task.status, task.job.run, task.started_at_step = "running", None, run.root.thread.steps
+        self._get_tasks(run)[task.id] = task
+        run.thread.values.put(KEY, task.id, task.to_record(run))
+        task.async_task = asyncio.create_task(self._run_task(run, task, new), name=task.title)
+        task.async_task.add_done_callback(
+            lambda work: work.cancelled() or work.exception()
+        )  # mark the exception as retrieved
 
-    async def _carry_out(self, run: Run, task: Task, new: bool) -> None:
+    async def _run_task(self, run: Run, task: BackgroundTask, new: bool) -> None:
         try:
             if new:
                 await run.thread.saved()
                 job = task.job
-                told = {"prompt": job.prompt, "description": job.description}
-                run.emit(TaskStart(name=job.agent, task_id=task.id, call_id=job.call, **told))
-            result = await self._work(run, task.job)
+                fields = {"prompt": job.prompt, "description": job.description}
+                run.emit(TaskStart(name=job.agent, task_id=task.id, call_id=job.call, **fields))
+            result = await self._run_job(run, task.job)
         except asyncio.CancelledError:
-            self._ended(run, task, "cancelled", "", "")
+            self._finish_task(run, task, "cancelled", "", "")
             raise
         except Exception as error:
-            return self._ended(run, task, "failed", "", str(error) or type(error).__name__)
+            return self._finish_task(run, task, "failed", "", str(error) or type(error).__name__)
         if result.outcome != "interrupted":
             status = {"completed": "done", "stopped": "stopped"}.get(result.outcome, "failed")
-            return self._ended(run, task, status, result.text, reason(result))
-        task.status, task.reason = "waiting", result.reason
-        run.thread.values.put(KEY, task.id, task.record(run))
+            return self._finish_task(run, task, status, result.text, explain_outcome(result))
+        task.status, task.status_reason = "waiting", result.reason
+        run.thread.values.put(KEY, task.id, task.to_record(run))
         run.emit(TaskUpdate(name=task.job.agent, task_id=task.id, status="waiting", message=result.reason))
 
-    def _ended(self, run: Run, task: Task, status: str, text: str, reason: str) -> None:
-        if not task.open or run.progress.over:  # who was abandoned has nothing to say any more
+    def _finish_task(self, run: Run, task: BackgroundTask, status: str, text: str, reason: str) -> None:
+        if not task.is_open or run.progress.over:  # an abandoned run writes nothing
             return
         short = text[: constants.TASK_ANSWER_CHARS]
         cut = f"\n\n... (truncated {len(text) - len(short)} characters) ..." if len(short) < len(text) else ""
-        task.status, task.reason, task.answer = status, reason, short + cut
-        run.thread.values.put(KEY, task.id, task.record(run))
+        task.status, task.status_reason, task.answer = status, reason, short + cut
+        run.thread.values.put(KEY, task.id, task.to_record(run))
         run.emit(TaskEnd(name=task.job.agent, task_id=task.id, status=status, text=task.answer, reason=reason))
 
-    async def _wait(
-        self, run: Run, tasks: Sequence[Task], wait_for: Literal["all", "any"], seconds: float | None
+    async def _wait_tasks(
+        self, run: Run, tasks: Sequence[BackgroundTask], wait_for: Literal["all", "any"], seconds: float | None
     ) -> None:
-        """Wait for tasks; if all that is left waits for an answer, the run waits for it too. Without a limit, only
-        until the user says something."""
+        """Wait for tasks; raise Paused if only tasks with open questions are left.
+
+        Without `seconds`, the wait also ends when a user message arrives.
+        """
         clock = asyncio.get_running_loop().time
         until = None if seconds is None else clock() + seconds
-        self._rouse(run, tasks)
-        while works := [task.work for task in tasks if task.work is not None and not task.work.done()]:
-            if (wait_for == "any" and any(not task.open for task in tasks)) or (until is not None and clock() >= until):
+        self._relaunch_waiting(run, tasks)
+        while works := [
+            task.async_task for task in tasks if task.async_task is not None and not task.async_task.done()
+        ]:
+            if (wait_for == "any" and any(not task.is_open for task in tasks)) or (
+                until is not None and clock() >= until
+            ):
                 return
             if until is None and run.progress.inbox:
                 return
@@ -288,91 +306,94 @@ class Subagents(Capability):
             await asyncio.wait(works, timeout=max(left, 0), return_when=enough)
         for task in tasks:
             task.raise_failure()
-        waiting = [task for task in tasks if task.open]
+        waiting = [task for task in tasks if task.is_open]
         if waiting and (wait_for == "all" or len(waiting) == len(tasks)):
-            raise Paused("; ".join(task.reason.removeprefix("paused: ") for task in waiting))
+            raise Paused("; ".join(task.status_reason.removeprefix("paused: ") for task in waiting))
 
-    def _rouse(self, run: Run, tasks: Iterable[Task]) -> None:
-        """Ask again what may have been asked before the run at the top went on: a question belongs to one step."""
+    def _relaunch_waiting(self, run: Run, tasks: Iterable[BackgroundTask]) -> None:
+        """Relaunch tasks whose question belongs to an earlier step of the root run, so that they ask again."""
         for task in tasks:
-            if task.status == "waiting" and task.begun_at != run.root.thread.steps:
-                self._begin(run, task)
+            if task.status == "waiting" and task.started_at_step != run.root.thread.steps:
+                self._launch_task(run, task)
 
-    async def _settle(self, run: Run, tasks: Sequence[Task]) -> None:
-        """Let every task end, or come to a question."""
-        self._rouse(run, tasks)
-        works = [task.work for task in tasks if task.work is not None and not task.work.done()]
+    async def _settle_tasks(self, run: Run, tasks: Sequence[BackgroundTask]) -> None:
+        """Wait until every task has finished or asks a question."""
+        self._relaunch_waiting(run, tasks)
+        works = [task.async_task for task in tasks if task.async_task is not None and not task.async_task.done()]
         if works:
             await asyncio.wait(works)
 
-    async def _end_all(self, run: Run, over: Sequence[str]) -> None:
-        tasks = [*self._tasks(run).values()]
-        await cancel_and_wait([task.work for task in tasks if task.work is not None and not task.work.done()])
+    async def _cancel_tasks(self, run: Run, over: Sequence[str]) -> None:
+        tasks = [*self._get_tasks(run).values()]
+        await cancel_and_wait(
+            [task.async_task for task in tasks if task.async_task is not None and not task.async_task.done()]
+        )
         for task in tasks:
             if task.status in over:
-                self._ended(run, task, "cancelled", "", "the run ended")
+                self._finish_task(run, task, "cancelled", "", "the run ended")
 
-    async def _take_up(self, run: Run) -> None:
-        """Go on with the tasks of a run that was interrupted; those of a run that nobody took up are lost."""
+    async def _resume_tasks(self, run: Run) -> None:
+        """Resume the tasks of an interrupted run; mark tasks of runs that were not resumed as lost."""
         for id, record in [*run.thread.values.get(KEY, {}).items()]:
             if record["status"] not in OPEN:
                 continue
-            task = Task.of(id, record)
+            task = BackgroundTask.from_record(id, record)
             mine = run.resumed and record["run"] == run.id and task.job.agent in self.agents
-            if mine and lasts(run, task.job):
-                self._begin(run, task)
+            if mine and can_resume(run, task.job):
+                self._launch_task(run, task)
             else:
                 run.thread.values.put(KEY, id, {**thaw(record), "status": "lost", "reason": "the run was interrupted"})
-        tasks = [task for task in self._tasks(run).values() if task.open]
-        done = bool(tasks) and not run.input and _all_said(run.thread)  # such a run would end at once
-        if done and (told := await self._wait_and_tell(run, tasks)):
-            run.send(Message("user", told, name=self.wait_for_tasks.name))
+        tasks = [task for task in self._get_tasks(run).values() if task.is_open]
+        done = bool(tasks) and not run.input and _has_finished_reply(run.thread)  # such a run would end immediately
+        if done and (answers := await self._collect_answers(run, tasks)):
+            run.send(Message("user", answers, name=self.wait_for_tasks.name))
 
-    async def _wait_and_tell(self, run: Run, tasks: Sequence[Task]) -> str:
-        """What tasks came to, for the model; nothing if the user said something before they did."""
-        await self._wait(run, tasks, "all", None)
-        ended = [task for task in tasks if not task.open]
+    async def _collect_answers(self, run: Run, tasks: Sequence[BackgroundTask]) -> str:
+        """Return the answers of finished tasks for the model; "" if a user message arrived first."""
+        await self._wait_tasks(run, tasks, "all", None)
+        ended = [task for task in tasks if not task.is_open]
         for task in ended:
             task.shown = True
         return "\n\n".join(
-            f"{task.title} has ended:\n{_told(task.title, task.status, task.reason, task.answer)}" for task in ended
+            f"{task.title} has ended:\n{_format_answer(task.title, task.status, task.status_reason, task.answer)}"
+            for task in ended
         )
 
 
-def _all_said(thread: Thread) -> bool:
-    """Whether the model had said its last word."""
+def _has_finished_reply(thread: Thread) -> bool:
+    """Return True if the thread ends with a final reply of the model."""
     return bool(thread.messages) and thread.messages[-1].role == "assistant" and not thread.pending
 
 
-# -- words ------------------------------------------------------------------------------------------------------------
+# -- text for the model -----------------------------------------------------------------------------------------------
 
 
-def _told(agent: str, outcome: str, reason: str, text: str) -> str:
+def _format_answer(agent: str, outcome: str, reason: str, text: str) -> str:
     if outcome in ("completed", "done"):
         return text or f"({agent} has ended without a word)"
     return "\n\n".join(filter(None, (text, f"({agent}: {outcome}{f', {reason}' if reason else ''})")))
 
 
-def _line(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What a model is told of a task."""
+def _summarize_record(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a task record for the model."""
     line = {"task": record["id"], "agent": record["agent"], "status": record["status"]}
     return line | ({"reason": record["reason"]} if record["reason"] not in ("", "completed") else {})
 
 
-def _finished(step: Step) -> bool:
+def _has_finished(step: Step) -> bool:
     return (
         isinstance(step.result, Stop) and step.result.kind in ("completed", "finish reason") and not step.run.stopping
     )
 
 
-def _naming(item: Tool, agents: Mapping[str, Subagent]) -> Tool:
-    """A tool that starts an agent, with a schema and a description that say which there are."""
+def _describe_agents(item: Tool, agents: Mapping[str, Subagent]) -> Tool:
+    """Return a tool that starts an agent, with the agent names in its schema and description."""
     plain: Any = item.fn.__func__  # type: ignore[attr-defined]
     named = FunctionType(plain.__code__, plain.__globals__, plain.__name__, plain.__defaults__, plain.__closure__)
     named.__annotations__ = {**plain.__annotations__, "agent": Literal[tuple(agents)]}
     lines = [f"- {agent.name}: {' '.join(agent.description.split())}" for agent in agents.values()]
-    told = "\n".join([item.description, "", "The agents:", *lines])
-    return replace(item, fn=MethodType(named, item.fn.__self__), description=told)  # type: ignore[attr-defined]
+    description = "\n".join([item.description, "", "The agents:", *lines])
+    return replace(item, fn=MethodType(named, item.fn.__self__), description=description)  # type: ignore[attr-defined]
 
 
 def _check_hooks(subagent: Subagent) -> None:

@@ -1,4 +1,4 @@
-"""Sum up the oldest part of a conversation when it grows too long for its model."""
+"""Context compaction: a summary replaces the oldest messages when the request grows too long."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ logger = logging.getLogger(__name__)
 
 WINDOW = 128_000  # tokens
 THRESHOLD = 0.85  # of the window
-QUESTION_SHARE = 0.95  # of the window for what is summed up; the rest is for the summary
+QUESTION_SHARE = 0.95  # of the window for the transcript; the rest is for the summary
 LEAST_KEPT = 2  # messages
-CONTENT_CHARS = 2_000  # of what was written into a file, in what is summed up
+CONTENT_CHARS = 2_000  # of file content per call in the transcript
 SUMMARY_WORDS = 2_000
-OUTERMOST = 100.0  # before anything is added to the request, so that the history stands there as it is in the thread
+OUTERMOST = 100.0  # before hooks that add messages: the request still equals the history of the thread
 INNERMOST = -100.0
 WRITES = ("write_file", "edit_file")
-SETTINGS = ("temperature", "top_p", "extra")  # those of the agent that a summary has too
+SETTINGS = ("temperature", "top_p", "extra")  # agent settings that also apply to the summary call
 
 Summary = str | Message | Sequence[Message]
 Summarizer = Callable[[Messages], Summary | Awaitable[Summary]]
@@ -59,11 +59,11 @@ Answer with the summary alone."""
 
 
 class Summarization(Capability):
-    """Replaces the oldest messages by a summary when the next request would pass `threshold` tokens.
+    """Replaces the oldest messages by a summary when the next request would exceed `threshold` tokens.
 
-    The thread keeps every message: a compaction is an entry that says how many the summary stands for, and each later
-    request of this thread begins with it. A tool call is never parted from its results, and the last words of the user
-    are kept as they are. A summary that fails, is empty or is no shorter changes nothing.
+    The thread keeps every message. A compaction is an entry with the summary and the number of messages it replaces;
+    later requests start with the summary. Tool calls stay with their results, and the last user message is kept
+    verbatim. A summary that fails, is empty or is not shorter changes nothing.
     """
 
     def __init__(
@@ -77,9 +77,9 @@ class Summarization(Capability):
         model: Model | str | Mapping[str, Any] | None = None,
         command: str = "/compact",
     ) -> None:
-        self.window = _tokens("window", window)
-        self.threshold = int(window * THRESHOLD) if threshold is None else _tokens("threshold", threshold)
-        self.buffer = None if buffer is None else _tokens("buffer", buffer)
+        self.window = _check_tokens("window", window)
+        self.threshold = int(window * THRESHOLD) if threshold is None else _check_tokens("threshold", threshold)
+        self.buffer = None if buffer is None else _check_tokens("buffer", buffer)
         if self.threshold + (self.buffer or 0) > self.window:
             raise ConfigError(f"Summarization: threshold and buffer must fit into the window of {window:,} tokens")
         if type(keep) not in (int, float) or not 0 <= keep < 1:
@@ -96,26 +96,26 @@ class Summarization(Capability):
     async def shorten(self, call: ModelCall) -> None:
         if call.purpose:
             return
-        size = self._size(call.run)
-        if size.around is None:
-            size.around = _around(call)
-        if self._due(call.run, size):
+        size = self._measure_request(call.run)
+        if size.overhead is None:
+            size.overhead = _estimate_overhead(call)
+        if self._is_due(call.run, size):
             await self._compact(call.run, size, size.buffered if self.buffer else None, trigger="auto")
-        _replace(call, size)
+        _insert_summary(call, size)
 
     @after(ModelCall, priority=OUTERMOST)
     def compare(self, call: ModelCall) -> None:
-        """The provider's own count, where it can be believed, sets the estimate right."""
+        """Correct the estimate by the provider's token count, if that is plausible."""
         size = call.run.scratch.get(self)
         if call.purpose or size is None or call.result is None:
             return
-        said, guess = call.state.usage.total_tokens, size.estimate + call.result.tokens
-        size.gap = said - guess if said * 2 >= guess else 0  # some count only what they had not cached
+        reported, guess = call.state.usage.total_tokens, size.estimate + call.result.tokens
+        size.gap = reported - guess if reported * 2 >= guess else 0  # some providers leave out cached tokens
 
     @wrap(Run, priority=INNERMOST)
     async def obey(self, run: Run, next: Next[Result]) -> Result | str:
-        """A run whose input is the command sums up; what follows the command says what matters."""
-        words = self._commanded(run.input)
+        """Summarize now if the input is the command; the text after it directs the summary."""
+        words = self._parse_command(run.input)
         if words is None:
             return await next(run)
         if not run.thread.messages:
@@ -124,7 +124,7 @@ class Summarization(Capability):
         result = await next(run)
         if result.outcome != "completed":
             return result
-        size = self._size(run)
+        size = self._measure_request(run)
         before = size.total
         problem = await self._compact(run, size, words=words)
         if problem:
@@ -132,43 +132,43 @@ class Summarization(Capability):
         return f"The conversation was summed up: of about {before:,} tokens, {size.total:,} are left."
 
     async def compact(self, run: Run, words: str = "") -> bool:
-        """Sum up now, however short the conversation is; `words` tell the model what matters. Says whether it did."""
-        return not await self._compact(run, self._size(run), words=words)
+        """Summarize now; `words` tell the model what matters. Return True if a summary was stored."""
+        return not await self._compact(run, self._measure_request(run), words=words)
 
-    def _commanded(self, input: Sequence[Message]) -> str | None:
-        """What follows the command, if this is one."""
+    def _parse_command(self, input: Sequence[Message]) -> str | None:
+        """Return the text after the command, or None if the input is not the command."""
         if not self.command or len(input) != 1 or input[0].role != "user":
             return None
         first, *rest = input[0].text.split(maxsplit=1) or [""]
         return "".join(rest).strip() if first == self.command else None
 
-    def _size(self, run: Run) -> _Size:
-        size: _Size = run.scratch.setdefault(self, _Size())
-        size.follow(run.thread)
+    def _measure_request(self, run: Run) -> _RequestSize:
+        size: _RequestSize = run.scratch.setdefault(self, _RequestSize())
+        size.update(run.thread)
         return size
 
-    def _due(self, run: Run, size: _Size) -> bool:
+    def _is_due(self, run: Run, size: _RequestSize) -> bool:
         if size.total <= self.threshold:
             return False
         if self.buffer is not None:
             self._fill_buffer(run, size)
             if size.buffer_tokens < self.buffer:
                 return False
-        return size.total >= size.again
+        return size.total >= size.retry_at
 
-    def _fill_buffer(self, run: Run, size: _Size) -> None:
-        """Move the oldest messages into the buffer until the others are below the threshold, or must be kept."""
-        messages, end = run.thread.messages, self._keeps_from(run.thread, size)
+    def _fill_buffer(self, run: Run, size: _RequestSize) -> None:
+        """Move the oldest messages into the buffer until the rest is below the threshold or must stay."""
+        messages, end = run.thread.messages, self._find_cut(run.thread, size)
         was = size.buffered = max(size.buffered, size.replaced)
         while size.buffered < end and size.total - size.buffer_tokens > self.threshold:
-            group = _after_results(messages, size.buffered)
+            group = _skip_results(messages, size.buffered)
             size.buffer_tokens += sum(message.tokens for message in messages[size.buffered : group])
             size.buffered = group
         if size.buffered > was:
             run.record("buffered", messages=size.buffered - size.replaced, tokens=size.buffer_tokens)
 
-    def _keeps_from(self, thread: Thread, size: _Size) -> int:
-        """Where the messages begin that are kept, none of them the result of a call before it."""
+    def _find_cut(self, thread: Thread, size: _RequestSize) -> int:
+        """Return the index of the first message to keep; it is not a result of an earlier call."""
         messages, live = thread.messages, len(thread.messages) - size.replaced
         cut = len(messages) - max(LEAST_KEPT, ceil(self.keep * live))
         while cut > size.replaced and messages[cut].role == "tool":
@@ -176,61 +176,63 @@ class Summarization(Capability):
         return max(cut, size.replaced)
 
     async def _compact(
-        self, run: Run, size: _Size, cut: int | None = None, *, words: str = "", trigger: str = "manual"
+        self, run: Run, size: _RequestSize, cut: int | None = None, *, words: str = "", trigger: str = "manual"
     ) -> str:
-        """Put a summary in the place of all messages before `cut`; or say why nothing has changed."""
-        thread, cut = run.thread, self._keeps_from(run.thread, size) if cut is None else cut
+        """Replace all messages before `cut` by a summary; return why nothing changed, or ""."""
+        thread, cut = run.thread, self._find_cut(run.thread, size) if cut is None else cut
         new = [message for message in thread.messages[size.replaced : cut] if message.role != "system"]
         if not new:
-            return self._leave(run, size, "there are no messages that are old enough")
+            return self._record_failure(run, size, "there are no messages that are old enough")
         for watcher in run.progress.compactions:
             if refusal := await watcher.before_compaction(run, trigger, words):
-                return self._leave(run, size, refusal)
+                return self._record_failure(run, size, refusal)
         old, before, entry = [*size.summary, *new], size.total, size.entry
         try:
-            text = await self._sum_up(run, old, words)
+            text = await self._summarize(run, old, words)
         except Exception as error:
-            return self._leave(run, size, f"the summary failed: {type(error).__name__}: {error}")
+            return self._record_failure(run, size, f"the summary failed: {type(error).__name__}: {error}")
         if thread.compacted is not entry:
-            return self._leave(run, size, "it was summed up meanwhile")
-        summary = _message(self.name, text, thread.messages, cut)
+            return self._record_failure(run, size, "it was summed up meanwhile")
+        summary = _build_summary(self.name, text, thread.messages, cut)
         if not text or summary.tokens >= sum(message.tokens for message in old):
-            return self._leave(run, size, f"the summary is {'no shorter' if text else 'empty'}")
-        stands = {"replaces": cut, "from": size.replaced, "run": run.id, "summary": summary.to_json()}
-        thread.append("compaction", stands)
-        size.follow(thread)
+            return self._record_failure(run, size, f"the summary is {'no shorter' if text else 'empty'}")
+        entry_data = {"replaces": cut, "from": size.replaced, "run": run.id, "summary": summary.to_json()}
+        thread.append("compaction", entry_data)
+        size.update(thread)
         run.record("compaction", messages=len(new), before=before, after=size.total)
         for watcher in run.progress.compactions:
             await watcher.after_compaction(run, trigger, text)
         return ""
 
-    def _leave(self, run: Run, size: _Size, reason: str) -> str:
-        """Nothing is changed, and nothing is tried again before the conversation has grown; longer each time."""
+    def _record_failure(self, run: Run, size: _RequestSize, reason: str) -> str:
+        """Log a failed compaction, and back off: the next attempt waits for more tokens each time."""
         size.failures += 1
-        size.again = size.total + max(1, self.threshold // 20) * 2 ** (size.failures - 1)
+        size.retry_at = size.total + max(1, self.threshold // 20) * 2 ** (size.failures - 1)
         logger.warning("the conversation %s was not summed up: %s", run.thread.id, reason)
         run.record("compaction_failed", reason=reason)
         return reason
 
-    async def _sum_up(self, run: Run, whole: list[Message], words: str) -> str:
+    async def _summarize(self, run: Run, whole: list[Message], words: str) -> str:
         old = await run_in_thread(
-            lambda: [_trimmed(message) for message in whole], "summing up"
+            lambda: [_trim_writes(message) for message in whole], "summing up"
         )  # there may be thousands
         if self.summarizer is not None:
-            return _text(await _called(self.summarizer, Messages(old)))
-        told = f"\nWhat matters most, the user says: {words}" if words else ""
-        transcript = await run_in_thread(lambda: self._transcript(old), "summing up")
-        told = QUESTION.format(conversation=transcript, words=SUMMARY_WORDS, more=told)
+            return _extract_text(await _call_summarizer(self.summarizer, Messages(old)))
+        more = f"\nWhat matters most, the user says: {words}" if words else ""
+        transcript = await run_in_thread(lambda: self._format_transcript(old), "summing up")
+        question = QUESTION.format(conversation=transcript, words=SUMMARY_WORDS, more=more)
         settings = {name: value for name, value in run.settings.items() if name in SETTINGS}
         model = {"model": await find_model(run, self.model)} if self.model is not None else {}
-        reply = await run.call_model([user(told)], purpose="summary", system=SYSTEM, settings=thaw(settings), **model)
+        reply = await run.call_model(
+            [user(question)], purpose="summary", system=SYSTEM, settings=thaw(settings), **model
+        )
         return reply.text.strip()
 
-    def _transcript(self, old: list[Message]) -> str:
-        """The conversation as text, which every model takes; long messages are cut if it would not fit otherwise."""
+    def _format_transcript(self, old: list[Message]) -> str:
+        """Return the conversation as text; long messages are cut if it would not fit the window."""
         text = ""
         for most in (None, CONTENT_CHARS, CONTENT_CHARS // 4, CONTENT_CHARS // 20):
-            plain = [_plain(message, None if message.name == self.name else most) for message in old]
+            plain = [_to_plain_text(message, None if message.name == self.name else most) for message in old]
             text = Messages(plain).pretty()
             if len(text) // CHARS_PER_TOKEN <= self.window * QUESTION_SHARE:
                 break
@@ -238,24 +240,24 @@ class Summarization(Capability):
 
 
 @dataclass(slots=True)
-class _Size:
-    """About how many tokens the next request has, kept up to date message by message."""
+class _RequestSize:
+    """The estimated tokens of the next request, updated message by message."""
 
-    entry: Any = field(default_factory=object)  # the compaction it is counted from; at first none that there is
-    replaced: int = 0  # messages that a summary stands for
-    front: tuple[Message, ...] = ()  # what stands in their place
+    entry: Any = field(default_factory=object)  # the compaction that the count starts from; initially a sentinel
+    replaced: int = 0  # messages replaced by the summary
+    prefix: tuple[Message, ...] = ()  # the messages in their place
     counted: int = 0  # messages of the thread
-    tokens: int = 0  # of what stands in front and of the messages after it
-    around: int | None = None  # tokens of the system prompt and the tools
-    gap: int = 0  # what the provider counts more than is estimated
-    again: int = 0  # not before it is that large
+    tokens: int = 0  # of the prefix and the messages after it
+    overhead: int | None = None  # tokens of the system prompt and the tools
+    gap: int = 0  # the provider's count minus the estimate
+    retry_at: int = 0  # minimum size for the next attempt
     failures: int = 0
-    buffered: int = 0  # where the buffer ends, which begins after what was replaced
+    buffered: int = 0  # end of the buffer, which starts at `replaced`
     buffer_tokens: int = 0
 
     @property
     def estimate(self) -> int:
-        return self.tokens + (self.around or 0)
+        return self.tokens + (self.overhead or 0)
 
     @property
     def total(self) -> int:
@@ -263,48 +265,48 @@ class _Size:
 
     @property
     def summary(self) -> tuple[Message, ...]:
-        return self.front[-1:]
+        return self.prefix[-1:]
 
-    def follow(self, thread: Thread) -> None:
-        """Count what is new in the thread."""
+    def update(self, thread: Thread) -> None:
+        """Add the new messages of the thread."""
         if self.entry is not thread.compacted:
-            self._restart(thread)
+            self._reset(thread)
         self.tokens += sum(message.tokens for message in thread.messages[self.counted :])
         self.counted = len(thread.messages)
 
-    def _restart(self, thread: Thread) -> None:
+    def _reset(self, thread: Thread) -> None:
         self.entry = thread.compacted
-        self.replaced, self.front = 0, ()
+        self.replaced, self.prefix = 0, ()
         if thread.compacted is not None:
             self.replaced = thread.compacted["replaces"]
-            told = [message for message in thread.messages[: self.replaced] if message.role == "system"]
-            self.front = (*told, Message.from_json(thaw(thread.compacted["summary"])))
-        self.counted, self.tokens = self.replaced, sum(message.tokens for message in self.front)
-        self.gap = self.again = self.failures = self.buffer_tokens = 0
+            system = [message for message in thread.messages[: self.replaced] if message.role == "system"]
+            self.prefix = (*system, Message.from_json(thaw(thread.compacted["summary"])))
+        self.counted, self.tokens = self.replaced, sum(message.tokens for message in self.prefix)
+        self.gap = self.retry_at = self.failures = self.buffer_tokens = 0
         self.buffered = self.replaced
 
 
 # -- the request ----------------------------------------------------------------------------------------------------
 
 
-def _around(call: ModelCall) -> int:
+def _estimate_overhead(call: ModelCall) -> int:
     schemas = sum(len(canonical_json(tool.schema)) for tool in call.tools)
     return (len(call.system) + schemas) // CHARS_PER_TOKEN
 
 
-def _replace(call: ModelCall, size: _Size) -> None:
-    """Put the summary in the place of what it stands for, unless the history is not as it is in the thread."""
+def _insert_summary(call: ModelCall, size: _RequestSize) -> None:
+    """Insert the summary for the messages it replaces, unless other hooks changed the history."""
     if not size.replaced:
         return
     first, last = call.run.thread.messages[0], call.run.thread.messages[size.replaced - 1]
     start = next((index for index, message in enumerate(call.messages) if message is first), len(call.messages))
     end = start + size.replaced
     if end <= len(call.messages) and call.messages[end - 1] is last:
-        call.messages[start:end] = size.front
+        call.messages[start:end] = size.prefix
 
 
-def _after_results(messages: Messages, at: int) -> int:
-    """Where the message after this one stands, and after the results of its calls."""
+def _skip_results(messages: Messages, at: int) -> int:
+    """Return the index after this message and the results of its calls."""
     at += 1
     while at < len(messages) and messages[at].role == "tool":
         at += 1
@@ -314,8 +316,8 @@ def _after_results(messages: Messages, at: int) -> int:
 # -- the summary ----------------------------------------------------------------------------------------------------
 
 
-def _message(name: str, text: str, messages: Messages, cut: int) -> Message:
-    """What stands for the messages before `cut`, with the user's last words if they are among them."""
+def _build_summary(name: str, text: str, messages: Messages, cut: int) -> Message:
+    """Return the summary message for the messages before `cut`, with the last user message if it is one of them."""
     told = f"Summary of the conversation so far, in place of its first {cut} messages:\n\n{text}"
     own = [message for message in messages if message.role == "user" and not message.name][-1:]
     if not own or any(message is own[0] for message in messages[cut:]):
@@ -327,63 +329,63 @@ def _message(name: str, text: str, messages: Messages, cut: int) -> Message:
     return Message("user", (TextPart(told), *media), name=name)
 
 
-async def _called(summarizer: Summarizer, old: Messages) -> Summary:
-    """What somebody's own function says; one that may block runs in a thread."""
+async def _call_summarizer(summarizer: Summarizer, old: Messages) -> Summary:
+    """Return the result of a custom summarizer; a sync function runs in a worker thread."""
     if iscoroutinefunction(summarizer) or iscoroutinefunction(type(summarizer).__call__):
-        said: Any = summarizer(old)
+        result: Any = summarizer(old)
     else:
-        said = await run_in_thread(lambda: summarizer(old), "summarizer")
-    return await said if isawaitable(said) else said  # type: ignore[no-any-return]
+        result = await run_in_thread(lambda: summarizer(old), "summarizer")
+    return await result if isawaitable(result) else result  # type: ignore[no-any-return]
 
 
-def _text(said: Summary) -> str:
-    if isinstance(said, str):
-        return said.strip()
-    if isinstance(said, Message):
-        return said.text.strip()
+def _extract_text(summary: Summary) -> str:
+    if isinstance(summary, str):
+        return summary.strip()
+    if isinstance(summary, Message):
+        return summary.text.strip()
     try:
-        return "\n\n".join(message.text for message in Messages(said)).strip()
+        return "\n\n".join(message.text for message in Messages(summary)).strip()
     except (TypeError, MessageError):
-        raise ConfigError(f"a summarizer returns a text or messages, not {said!r}") from None
+        raise ConfigError(f"a summarizer returns a text or messages, not {summary!r}") from None
 
 
-def _trimmed(message: Message) -> Message:
-    """The message without the bulk of what it writes into files."""
+def _trim_writes(message: Message) -> Message:
+    """Return the message with the content of its file writes shortened."""
     if not any(resolve_tool_name(call.name) in WRITES for call in message.tool_calls):
         return message
     calls = tuple(
-        call if resolve_tool_name(call.name) not in WRITES else _short_call(call) for call in message.tool_calls
+        call if resolve_tool_name(call.name) not in WRITES else _shorten_call(call) for call in message.tool_calls
     )
     return replace(message, tool_calls=calls)
 
 
-def _short_call(call: ToolCall, most: int = CONTENT_CHARS) -> ToolCall:
-    args = {name: _short(value, most) for name, value in call.args.items()}
+def _shorten_call(call: ToolCall, most: int = CONTENT_CHARS) -> ToolCall:
+    args = {name: _shorten_value(value, most) for name, value in call.args.items()}
     return call if args == call.args else ToolCall(call.id, call.name, args, invalid=call.invalid)
 
 
-def _short(value: Any, most: int | None) -> Any:
+def _shorten_value(value: Any, most: int | None) -> Any:
     if isinstance(value, str) and most is not None and len(value) > most:
         return f"{value[:most]}... (truncated {len(value) - most} characters) ..."
     if isinstance(value, dict):
-        return {key: _short(item, most) for key, item in value.items()}
-    return [_short(item, most) for item in value] if isinstance(value, list | tuple) else value
+        return {key: _shorten_value(item, most) for key, item in value.items()}
+    return [_shorten_value(item, most) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _plain(message: Message, most: int | None) -> Message:
-    """The message as text alone, which says where a picture or a file was."""
-    content = message.content if isinstance(message.content, str) else "\n".join(map(_word, message.content))
-    calls = message.tool_calls if most is None else tuple(_short_call(call, most) for call in message.tool_calls)
-    return Message(message.role, _short(content, most), calls, message.tool_call_id, message.name)
+def _to_plain_text(message: Message, most: int | None) -> Message:
+    """Return the message as text, with placeholders for images and files."""
+    content = message.content if isinstance(message.content, str) else "\n".join(map(_describe_part, message.content))
+    calls = message.tool_calls if most is None else tuple(_shorten_call(call, most) for call in message.tool_calls)
+    return Message(message.role, _shorten_value(content, most), calls, message.tool_call_id, message.name)
 
 
-def _word(part: Any) -> str:
+def _describe_part(part: Any) -> str:
     if isinstance(part, TextPart):
         return part.text
     return f"[a file: {part.name or part.url or part.media_type}]" if isinstance(part, FilePart) else "[a picture]"
 
 
-def _tokens(name: str, value: object) -> int:
+def _check_tokens(name: str, value: object) -> int:
     if type(value) is not int or value <= 0:
         raise ConfigError(f"Summarization({name}={value!r}): say how many tokens, a whole number above 0")
     return value

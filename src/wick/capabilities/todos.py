@@ -1,4 +1,4 @@
-"""A list of what is to be done, which the model keeps and sees until all of it is done."""
+"""A todo list that the model maintains, with reminders while items are open."""
 
 from __future__ import annotations
 
@@ -24,23 +24,25 @@ NUDGES = 2
 WRITES = ("write_todos", "update_todo")
 
 
-def _text(value: Any) -> Any:
+def _coerce_text(value: Any) -> Any:
     return str(value) if type(value) is int else value.strip() if isinstance(value, str) else value
 
 
-def _status(value: Any) -> Any:
+def _parse_status(value: Any) -> Any:
     return known_status(value) if isinstance(value, str) else value
 
 
-Status = Annotated[Literal["pending", "in_progress", "done"], BeforeValidator(_status)]
+Status = Annotated[Literal["pending", "in_progress", "done"], BeforeValidator(_parse_status)]
 Id = Annotated[
-    str, Field(min_length=1, max_length=TODO_ID_CHARS, description="a short name, such as 1"), BeforeValidator(_text)
+    str,
+    Field(min_length=1, max_length=TODO_ID_CHARS, description="a short name, such as 1"),
+    BeforeValidator(_coerce_text),
 ]
-Title = Annotated[str, Field(min_length=1, max_length=TODO_TITLE_CHARS), BeforeValidator(_text)]
+Title = Annotated[str, Field(min_length=1, max_length=TODO_TITLE_CHARS), BeforeValidator(_coerce_text)]
 
 
 class Todo(BaseModel):
-    """One thing to do."""
+    """One item of the todo list."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -49,23 +51,23 @@ class Todo(BaseModel):
     status: Status = "pending"
 
 
-def _listed(value: Any) -> Any:
-    """Read the form of other tools as well: a `content` for the title, and no ids."""
+def _normalize_list(value: Any) -> Any:
+    """Return the list in our form; also accept other tools' form, with `content` for the title and no ids."""
     if not isinstance(value, list):
         return value
-    return [_own(number, one) if isinstance(one, dict) else one for number, one in enumerate(value, 1)]
+    return [_normalize_todo(number, one) if isinstance(one, dict) else one for number, one in enumerate(value, 1)]
 
 
-def _own(number: int, one: dict[str, Any]) -> dict[str, Any]:
+def _normalize_todo(number: int, one: dict[str, Any]) -> dict[str, Any]:
     named = {"title": one["content"], **one} if "content" in one else one
     return {"id": number, **named} if "title" in one or "content" in one else named
 
 
 class Todos(Capability):
-    """Gives the model `write_todos` and `update_todo`, shows it the list while something is open, and reminds it.
+    """Adds the tools `write_todos` and `update_todo`, and shows the model the list while items are open.
 
-    The list is kept in `thread.values["todos"]`. A model that says it has finished while something is open is told so,
-    at most `nudges` times a run, and only if it has used a tool in that run: a mere answer is no work left undone.
+    The list is stored in `thread.values["todos"]`. A model that finishes with open items is reminded, at most `nudges`
+    times per run, and only if it has used a tool in that run.
     """
 
     def __init__(self, nudges: int = NUDGES) -> None:
@@ -77,7 +79,9 @@ class Todos(Capability):
     async def write_todos(
         self,
         todos: Annotated[
-            list[Todo], Field(max_length=TODOS, description="the whole list, in order"), BeforeValidator(_listed)
+            list[Todo],
+            Field(max_length=TODOS, description="the whole list, in order"),
+            BeforeValidator(_normalize_list),
         ],
         run: Run,
     ) -> str:
@@ -89,7 +93,7 @@ class Todos(Capability):
         if twice := sorted({id for id in ids if ids.count(id) > 1}):
             raise ToolError(f"two todos have the id {', '.join(twice)}; give each its own")
         run.thread.values[KEY] = [todo.model_dump() for todo in todos]
-        return _told(run)
+        return _format_counts(run)
 
     @tool(read_only=True, idempotent=True)  # it changes nothing but the agent's own notes
     async def update_todo(self, id: Id, run: Run, status: Status | None = None, title: Title | None = None) -> str:
@@ -103,74 +107,74 @@ class Todos(Capability):
             raise ToolError("say what changes: the status, the title or both")
         found |= {key: value for key, value in (("status", status), ("title", title)) if value is not None}
         run.thread.values[KEY] = todos
-        return _told(run)
+        return _format_counts(run)
 
     @before(ToolUse, match=WRITES)
     def refuse_conflicts(self, use: ToolUse) -> Block | None:
-        """Calls of one step are made side by side: which of two lists would stay is chance."""
-        others = [write for write in _writes(use) if write[0] != use.call.id]
-        mine = _subject(use.tool.origin if use.tool else use.call.name, use.args)
+        """Block conflicting writes of one step: its calls run concurrently, so the last write would win."""
+        others = [write for write in _list_writes(use) if write[0] != use.call.id]
+        mine = _find_subject(use.tool.origin if use.tool else use.call.name, use.args)
         if not any(mine is None or other is None or mine == other for _, other in others):
             return None
         return Block("the list was to be changed twice in one step; nothing was changed: do it in one call")
 
     @before(ModelCall)
     def show(self, call: ModelCall) -> None:
-        """At the end of the request, where it spoils no cached beginning."""
+        """Append the open list at the end of the request, where it does not invalidate the prompt cache."""
         todos = call.run.thread.values.get(KEY, ())
-        if not call.purpose and _open(todos):
-            call.messages.append(Message("user", _reminder(todos), name=self.name))
+        if not call.purpose and _list_open(todos):
+            call.messages.append(Message("user", _format_reminder(todos), name=self.name))
 
     @after(Step)
     def nudge(self, step: Step) -> Continue | None:
         if step.error is not None or step.result != Stop("completed"):
             return None
-        left = _open(step.run.thread.values.get(KEY, ()))
-        said = step.run.output
-        nudged = sum(message.name == f"{self.name}.nudge" for message in said if message.role == "user")
-        if not left or nudged >= self.nudges or not said.tool_messages():
+        left = _list_open(step.run.thread.values.get(KEY, ()))
+        output = step.run.output
+        nudged = sum(message.name == f"{self.name}.nudge" for message in output if message.role == "user")
+        if not left or nudged >= self.nudges or not output.tool_messages():
             return None
-        return Continue(_nudge(left))
+        return Continue(_format_nudge(left))
 
 
-def _open(todos: Sequence[Any]) -> list[Any]:
+def _list_open(todos: Sequence[Any]) -> list[Any]:
     return [todo for todo in todos if todo["status"] != "done"]
 
 
-def _writes(use: ToolUse) -> list[tuple[str, str | None]]:
-    """The calls of this step that change the list, each with the todo it changes; None is all of them."""
+def _list_writes(use: ToolUse) -> list[tuple[str, str | None]]:
+    """Return the calls of this step that change the list, each with its todo id, or None for the whole list."""
     messages = use.run.thread.messages
     reply = next((message for message in reversed(messages) if message.role == "assistant"), None)
     named = [(call, use.run.tools.get(call.name)) for call in (reply.tool_calls if reply else ())]
-    return [(call.id, _subject(tool.origin, call.args)) for call, tool in named if tool and tool.origin in WRITES]
+    return [(call.id, _find_subject(tool.origin, call.args)) for call, tool in named if tool and tool.origin in WRITES]
 
 
-def _subject(origin: str, args: Any) -> str | None:
+def _find_subject(origin: str, args: Any) -> str | None:
     return str(args.get("id", "")).strip() if origin == "update_todo" else None
 
 
-def _rendered(todos: Sequence[Any]) -> str:
+def _format_todos(todos: Sequence[Any]) -> str:
     lines = (f"{todo['id']}. [{todo['status']}] {todo['title']}" for todo in todos)
     return "\n".join(to_one_line(line, TODO_ID_CHARS + TODO_TITLE_CHARS + 20) for line in lines)
 
 
-def _reminder(todos: Sequence[Any]) -> str:
+def _format_reminder(todos: Sequence[Any]) -> str:
     return (
-        f"{fence_text('todos', _rendered(todos))}\n"
+        f"{fence_text('todos', _format_todos(todos))}\n"
         "This is your own list, shown by the system; the user has not said it. Keep it current with update_todo or "
         "write_todos while you work."
     )
 
 
-def _nudge(left: Sequence[Any]) -> str:
+def _format_nudge(left: Sequence[Any]) -> str:
     return (
-        f"You stopped before all of your todos were done. Open are:\n{fence_text('todos', _rendered(left))}\n"
+        f"You stopped before all of your todos were done. Open are:\n{fence_text('todos', _format_todos(left))}\n"
         "Go on with them. If they are done, or no longer wanted, say so with write_todos; if you need something from "
         "the user first, ask for it. Then give your whole answer."
     )
 
 
-def _told(run: Run) -> str:
+def _format_counts(run: Run) -> str:
     todos = run.thread.values[KEY]
     counts = [f"{sum(todo['status'] == kind for todo in todos)} {kind}" for kind in ("done", "in_progress", "pending")]
     return f"The list has {len(todos)} todo{'' if len(todos) == 1 else 's'}: {', '.join(counts)}."

@@ -1,4 +1,4 @@
-"""Let a model find the tools it needs among many, so that a hundred of them do not fill the prompt."""
+"""Tool search: hide tools from the request until the model finds them by name or query."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ QUERY_CHARS = 500
 LINE_CHARS = 120
 INNER = -50.0  # after other hooks have added tools to the request
 NAME = "tools"
-PART_CHARS = 3  # the shortest beginning of a word that counts
+PART_CHARS = 3  # minimum length of a matching prefix
 SMALL = frozenset("a an and at by for from in is it of on or that the this to with".split())
-SHOWN = "tools_shown"  # the value of a thread: what its model has found so far
+SHOWN = "tools_shown"  # key of `thread.values`: the tools found so far
 
-# What other capabilities give an agent, and tell it of in its prompt.
+# Tools of other capabilities that the system prompt mentions.
 ALWAYS = (
     *("ls", "read_file", "write_file", "edit_file", "glob", "grep", "execute"),
     *("write_todos", "update_todo", "load_skill", "ask_user"),
@@ -41,60 +41,63 @@ _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class ToolSearch(Capability):
-    """Hides tools when there are more than `threshold`, and gives the model one that finds them.
+    """Hides tools when there are more than `threshold`, and adds a tool that finds them.
 
-    Only the request gets shorter: every tool is still there, guards see each use, and one that was found or used is
-    shown from then on, for as long as the conversation goes. `always` names those that are never hidden.
+    Only the request is shortened: hidden tools stay callable, and guards see each use. A tool that was found or used is
+    shown for the rest of the conversation. Tools named in `always` are never hidden.
     """
 
     def __init__(self, threshold: int = TOOLS_SHOWN, *, always: Iterable[str] = ALWAYS, results: int = RESULTS) -> None:
         for name, value, least in (("threshold", threshold, 0), ("results", results, 1)):
             if type(value) is not int or value < least:
                 raise ConfigError(f"ToolSearch({name}={value!r}): say how many, from {least} up")
-        self.threshold, self.results, self.always = threshold, results, _names(always)
+        self.threshold, self.results, self.always = threshold, results, _check_names(always)
 
     @before(ModelCall, priority=INNER)
     def hide(self, call: ModelCall) -> None:
         run = call.run
         if call.purpose:
             return
-        hidden = {tool.name: tool for tool in self._hideable(run)}
+        hidden = {tool.name: tool for tool in self._list_hideable(run)}
         if not hidden:
             call.tools = [tool for tool in call.tools if tool is not run.tools.get(NAME)]
             return
         found = dict.fromkeys([*run.thread.values.get(SHOWN, ()), call.settings.get("tool_choice")])
         kept = [tool for tool in call.tools if hidden.get(tool.name) is not tool]
-        call.tools = [*kept, *(hidden[name] for name in found if name in hidden)]  # what is new comes last
-        told = SYSTEM.format(count=len(hidden))
-        call.system = f"{call.system}\n\n{told}" if call.system else told
+        call.tools = [
+            *kept,
+            *(hidden[name] for name in found if name in hidden),
+        ]  # append new tools, so that the prompt prefix stays cached
+        hint = SYSTEM.format(count=len(hidden))
+        call.system = f"{call.system}\n\n{hint}" if call.system else hint
 
     @after(ToolUse)
     def remember(self, use: ToolUse) -> None:
-        """What was used is shown from then on, also if the model had its name from a list."""
-        if use.tool is not None and use.tool in self._hideable(use.run):
-            _show(use.run, [use.tool])
+        """Show a used tool from now on, even if the model only had its name from the list."""
+        if use.tool is not None and use.tool in self._list_hideable(use.run):
+            _mark_shown(use.run, [use.tool])
 
     @tool(name=NAME, read_only=True)
     async def find(self, run: Run, action: Literal["list", "help", "search"], name: str = "", query: str = "") -> str:
         """Find tools that are not shown: list their names, get help on one by its name, or search by a query."""
         tools = [found for found in run.tools.values() if found.name != NAME]
         if action == "list":
-            return _listed(tools)
-        ranked = [_named(tools, name or query)] if action == "help" else _ranked(tools, query or name)
+            return _format_list(tools)
+        ranked = [_find_tool(tools, name or query)] if action == "help" else _rank_tools(tools, query or name)
         chosen = ranked[: self.results]
-        hideable = self._hideable(run)
-        _show(run, [found for found in chosen if found in hideable])
-        return "\n\n".join(map(_described, chosen)) or "No tool fits; try other words, or list all of them."
+        hideable = self._list_hideable(run)
+        _mark_shown(run, [found for found in chosen if found in hideable])
+        return "\n\n".join(map(_format_help, chosen)) or "No tool fits; try other words, or list all of them."
 
-    def _hideable(self, run: Run) -> list[Tool]:
-        """The tools that are shown only when they were found; none, where there are few."""
+    def _list_hideable(self, run: Run) -> list[Tool]:
+        """Return the tools that are hidden until found; [] up to `threshold` tools."""
         tools = [found for found in run.tools.values() if found.name != NAME]
         if len(tools) <= self.threshold:
             return []
         return [found for found in tools if self.always.isdisjoint(found.names)]
 
 
-def _names(always: Any) -> frozenset[str]:
+def _check_names(always: Any) -> frozenset[str]:
     if isinstance(always, str) or not isinstance(always, Iterable):
         raise ConfigError(f"ToolSearch(always=…) takes a list of names, also of one: always=[{always!r}]")
     names = [*always]
@@ -103,27 +106,27 @@ def _names(always: Any) -> frozenset[str]:
     return frozenset(map(resolve_tool_name, names))
 
 
-def _show(run: Run, tools: Iterable[Tool]) -> None:
+def _mark_shown(run: Run, tools: Iterable[Tool]) -> None:
     shown = run.thread.values.get(SHOWN, ())
     new = [found.name for found in tools if found.name not in shown]
     if new:
         run.thread.values[SHOWN] = [*shown, *new]
 
 
-def _listed(tools: Sequence[Tool]) -> str:
+def _format_list(tools: Sequence[Tool]) -> str:
     lines = [f"{found.name}: {to_one_line(found.description, LINE_CHARS)}" for found in tools[:TOOLS_LISTED]]
     more = len(tools) - TOOLS_LISTED
     return "\n".join([*lines, f"… and {more} more; search for what you need"] if more > 0 else lines)
 
 
-def _described(found: Tool) -> str:
+def _format_help(found: Tool) -> str:
     return f"{found.name}: {found.description.strip()}\narguments: {json.dumps(found.parameters, ensure_ascii=False)}"
 
 
-def _named(tools: Sequence[Tool], name: str) -> Tool:
+def _find_tool(tools: Sequence[Tool], name: str) -> Tool:
     match = [found for found in tools if found.name == name] or [found for found in tools if name in found.names]
     if not match:
-        close = ", ".join(found.name for found in _ranked(tools, name)[:3])
+        close = ", ".join(found.name for found in _rank_tools(tools, name)[:3])
         hint = f"; did you mean {close}?" if close else '; see them all with action "list"'
         raise ToolError(f"there is no tool named {name[:QUERY_CHARS]!r}{hint}")
     return match[0]
@@ -132,30 +135,30 @@ def _named(tools: Sequence[Tool], name: str) -> Tool:
 # -- ranking ----------------------------------------------------------------------------------------------------------
 
 
-def _ranked(tools: Iterable[Tool], query: str) -> list[Tool]:
-    """The tools that have a word of the query, the best first; those that are as good by name."""
-    wanted = _words(query[:QUERY_CHARS])
-    scores = [(_score(found, wanted), found) for found in tools]
+def _rank_tools(tools: Iterable[Tool], query: str) -> list[Tool]:
+    """Return the tools that match a word of the query, the best first, ties by name."""
+    wanted = _split_words(query[:QUERY_CHARS])
+    scores = [(_score_tool(found, wanted), found) for found in tools]
     return [found for score, found in sorted(scores, key=lambda row: (-row[0], row[1].name)) if score]
 
 
-def _score(found: Tool, wanted: set[str]) -> int:
-    """A word in a tool's name counts most; in its arguments and its description, less; a part of a word, half."""
+def _score_tool(found: Tool, wanted: set[str]) -> int:
+    """Return the score of a tool: matches in its name count most, a partial word counts half."""
     arguments = found.parameters.get("properties", {})
     texts = ((8, " ".join(found.names)), (2, " ".join(arguments)), (2, found.description))
-    return sum(weight * _hits(wanted, _words(text)) for weight, text in texts) // 2
+    return sum(weight * _count_hits(wanted, _split_words(text)) for weight, text in texts) // 2
 
 
-def _hits(wanted: set[str], there: set[str]) -> int:
-    """Twice the words that are there, and once those of which a part is."""
-    return sum(2 if word in there else any(_alike(word, other) for other in there) for word in wanted)
+def _count_hits(wanted: set[str], there: set[str]) -> int:
+    """Return the number of matches: 2 for each word, 1 for each partial word."""
+    return sum(2 if word in there else any(_has_same_start(word, other) for other in there) for word in wanted)
 
 
-def _alike(one: str, other: str) -> bool:
-    """Whether one is the beginning of the other, as with file and files."""
+def _has_same_start(one: str, other: str) -> bool:
+    """Return True if one word is a prefix of the other, as with file and files."""
     short, long = sorted((one, other), key=len)
     return len(short) >= PART_CHARS and long.startswith(short)
 
 
-def _words(text: str) -> set[str]:
+def _split_words(text: str) -> set[str]:
     return {*_WORD.findall(_HUMP.sub(" ", text).lower())} - SMALL

@@ -1,6 +1,6 @@
-"""Spans for every operation, on OpenTelemetry's API; nothing at all where no SDK is set.
+"""OpenTelemetry spans for every operation; a no-op without an SDK.
 
-It is the outermost ring, so that it times everything and sees a result only after every redactor has.
+Tracing is the outermost ring: it times all hooks, and sees results only after redactors.
 """
 
 from __future__ import annotations
@@ -10,7 +10,13 @@ from contextlib import AbstractContextManager
 from math import inf
 from typing import Any
 
-from wick.capabilities._spans import attribute, ended, opened, records, tried
+from wick.capabilities._spans import (
+    describe_attempts,
+    describe_result,
+    describe_start,
+    list_record_events,
+    to_attribute,
+)
 from wick.capability import Capability
 from wick.decisions import Continue, Stop
 from wick.hooks import Next, wrap
@@ -18,8 +24,8 @@ from wick.messages import Message, ToolResult
 from wick.operations import ModelCall, Operation, Result, Run, Step, ToolUse
 
 
-def recording(op: Operation[Any]) -> bool:
-    """Whether somebody collects spans. An SDK that was set has been imported, so nothing is imported to find out."""
+def is_recording(op: Operation[Any]) -> bool:
+    """Return True if an SDK is configured. Only `sys.modules` is checked: a configured SDK is already imported."""
     trace = sys.modules.get("opentelemetry.trace")
     return trace is not None and type(trace.get_tracer_provider()).__name__ not in (
         "ProxyTracerProvider",
@@ -28,64 +34,64 @@ def recording(op: Operation[Any]) -> bool:
 
 
 class Tracing(Capability):
-    """A span around each run, step, model call and tool use, with the attributes of the GenAI conventions."""
+    """Creates a span for each run, step, model call and tool use, with GenAI semantic conventions."""
 
-    @wrap(Run, match=recording, priority=inf)
+    @wrap(Run, match=is_recording, priority=inf)
     async def trace_run(self, run: Run, next: Next[Result]) -> Result:
-        with _span(run) as span:
+        with _start_span(run) as span:
             try:
                 result = await next(run)
             finally:
-                for name, data in records(run):
+                for name, data in list_record_events(run):
                     span.add_event(name, data)
-            span.set_attributes(ended(run, result))
+            span.set_attributes(describe_result(run, result))
             return result
 
-    @wrap(Step, match=recording, priority=inf)
+    @wrap(Step, match=is_recording, priority=inf)
     async def trace_step(self, step: Step, next: Next[Stop | Continue]) -> Stop | Continue:
-        with _span(step) as span:
+        with _start_span(step) as span:
             verdict = await next(step)
-            span.set_attributes(ended(step, verdict))
+            span.set_attributes(describe_result(step, verdict))
             return verdict
 
-    @wrap(ModelCall, match=recording, priority=inf)
+    @wrap(ModelCall, match=is_recording, priority=inf)
     async def trace_model_call(self, call: ModelCall, next: Next[Message]) -> Message:
-        with _span(call) as span:
+        with _start_span(call) as span:
             try:
                 reply = await next(call)
             finally:
-                span.set_attributes(tried(call))
-            span.set_attributes(ended(call, reply))
-            _decided(span, call)
+                span.set_attributes(describe_attempts(call))
+            span.set_attributes(describe_result(call, reply))
+            _add_hook_events(span, call)
             return reply
 
-    @wrap(ToolUse, match=recording, priority=inf)
+    @wrap(ToolUse, match=is_recording, priority=inf)
     async def trace_tool_use(self, use: ToolUse, next: Next[ToolResult]) -> ToolResult:
-        with _span(use) as span:
+        with _start_span(use) as span:
             result = await next(use)
-            attributes = ended(use, result)
+            attributes = describe_result(use, result)
             span.set_attributes(attributes)
             if "error" in attributes:
-                _fail(span, attributes["error"])
-            _decided(span, use)
+                _set_error(span, attributes["error"])
+            _add_hook_events(span, use)
             return result
 
 
-def _span(op: Operation[Any]) -> AbstractContextManager[Any]:
+def _start_span(op: Operation[Any]) -> AbstractContextManager[Any]:
     from opentelemetry import trace
 
-    name, attributes = opened(op)
+    name, attributes = describe_start(op)
     return trace.get_tracer("wick").start_as_current_span(name, attributes=attributes)
 
 
-def _decided(span: Any, op: Operation[Any]) -> None:
-    """Every hook that said something about the operation, as an event of its span."""
+def _add_hook_events(span: Any, op: Operation[Any]) -> None:
+    """Add an event to the span for each hook that decided or changed something."""
     for why in op.why:
         if why.verdict != "pass" or why.changed:
-            span.add_event("hook", {key: attribute(value) for key, value in why.to_json().items()})
+            span.add_event("hook", {key: to_attribute(value) for key, value in why.to_json().items()})
 
 
-def _fail(span: Any, error: str) -> None:
+def _set_error(span: Any, error: str) -> None:
     from opentelemetry.trace import Status, StatusCode
 
     span.set_status(Status(StatusCode.ERROR, error))

@@ -1,4 +1,4 @@
-"""Log what each run has used."""
+"""A log line with the usage of each run."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from wick.errors import ConfigError, Paused
 from wick.hooks import Next, wrap
 from wick.operations import Result, Run
 
-OUTERMOST = 100.0  # so that what other hooks used is counted too
+OUTERMOST = 100.0  # so that the usage of other hooks is included
 
-_own = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class UsageLog(Capability):
-    """Logs one line when a run ends, however it ends: its session, its tokens and its price, children included.
+    """Logs one line at the end of each run: session, outcome, tokens and price, including children.
 
-    `logger` is a logger or the name of one. Each field is also an attribute of the record, for loggers that write
-    JSON. Whatever goes wrong with logging does not touch the run.
+    `logger` is a logger or its name. Each field is also an attribute of the log record, for JSON formatters. Errors of
+    the logger do not affect the run.
     """
 
     def __init__(self, logger: logging.Logger | str = "wick.usage", *, level: int | str = "INFO") -> None:
@@ -40,33 +40,35 @@ class UsageLog(Capability):
         try:
             result = await next(run)
         except BaseException as error:
-            self._write(run, _outcome(error), start)
+            self._write_record(run, _classify_error(error), start)
             raise
-        await run_in_thread(lambda: self._write(run, result.outcome, start), "logging the usage")  # prices take a while
+        await run_in_thread(
+            lambda: self._write_record(run, result.outcome, start), "logging the usage"
+        )  # looking up prices blocks
         return result
 
-    def _write(self, run: Run, outcome: str, start: float) -> None:
+    def _write_record(self, run: Run, outcome: str, start: float) -> None:
         try:
-            fields = _fields(run, outcome, monotonic() - start)
-            words = " ".join(f"{name}={_word(value)}" for name, value in fields.items())
+            fields = _collect_fields(run, outcome, monotonic() - start)
+            words = " ".join(f"{name}={_format_value(value)}" for name, value in fields.items())
             self.logger.log(self.level, "generation complete: %s", words, extra=fields)
         except Exception as error:
-            _own.debug("the usage of run %s could not be logged: %s", run.id, error)
+            _logger.debug("the usage of run %s could not be logged: %s", run.id, error)
 
 
-def _word(value: object) -> str:
-    """A value as one word of a line, whatever a user is called."""
+def _format_value(value: object) -> str:
+    """Return a value as one word; quote it if it has spaces or unprintable characters."""
     text = str(value)
     return text if text.isprintable() and " " not in text and text else json.dumps(text)
 
 
-def _outcome(error: BaseException) -> str:
+def _classify_error(error: BaseException) -> str:
     if isinstance(error, Paused):
         return "interrupted"
     return "failed" if isinstance(error, Exception) else "cancelled"
 
 
-def _fields(run: Run, outcome: str, seconds: float) -> dict[str, Any]:
+def _collect_fields(run: Run, outcome: str, seconds: float) -> dict[str, Any]:
     usage, price = run.usage, run.price
     return {
         "session_id": run.thread.id,

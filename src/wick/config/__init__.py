@@ -1,4 +1,4 @@
-"""Agents from a file: `agents.yaml`.
+"""Agents defined in a file, `agents.yaml`.
 
     model: sonnet
     system_prompt: You write code.
@@ -7,9 +7,9 @@
 
     agent = load("agents.yaml").agent()
 
-A key that names a capability switches it on: with its options, or with `true`; `false` switches it off. The file has
-one agent, or several under `agents:` with what they share under `defaults:`. It names code to run and commands to
-allow, so it is as trusted as a program.
+A key that names a capability enables it: with its options, or with `true`; `false` disables it. The file defines one
+agent, or several under `agents:` with common options under `defaults:`. It names code to run and commands to allow, so
+it must be as trusted as a program.
 """
 
 from __future__ import annotations
@@ -23,65 +23,67 @@ from typing import Any
 
 from wick._internal.safe_yaml import KeyPath, YamlSource, read
 from wick.agent import Agent
-from wick.config.builder import AgentConfig, File
-from wick.config.keys import Ring, agent_keys, agent_schema, file_schema
-from wick.config.options_schema import Schema, Spot, fit, nearest
-from wick.config.secrets import check_unseen
+from wick.config.builder import AgentConfig, AgentsFile
+from wick.config.keys import CapabilityRing, build_agent_schema, build_file_schema, list_agent_keys
+from wick.config.options_schema import ConfigLocation, Schema, coerce_value, suggest_key
+from wick.config.secrets import check_exposure
 from wick.errors import ConfigError
 
-# The order of the rings, outermost first. `hooks` are those of the file.
+# The order of the rings, outermost first. `hooks` are the hooks that the file lists.
 RINGS = (
-    Ring("tracing", "Tracing", always=True),
-    Ring("recorder", "Recorder"),
-    Ring("usage_log", "UsageLog"),
-    Ring("sessions", "Sessions", short="store", yes={"store": "sessions"}, shared=True),
-    Ring("limits", "Limits", always=True),
-    Ring("fallback", "Fallback", short="models"),
-    Ring("retry", "Retry", always=True),
-    Ring("hooks"),
-    Ring("executables", "Executables", short="dirs", yes={"folder": "."}),
-    Ring("recipes", "Recipes", short="dirs"),
-    Ring("todos", "Todos", always=True),
-    Ring("filesystem", "Filesystem", backend=True),
-    Ring("skills", "Skills", short="paths", yes={"shipped": True}),
-    Ring("memory", "Memory", short="paths", yes={"paths": ["AGENTS.md"]}),
-    Ring("context", "Context", short="texts"),
-    Ring("self_description", "SelfDescription", short="text"),
-    Ring("metadata", "Metadata"),
-    Ring("builtins", "Builtins", short="tools"),
-    Ring("mcp", "MCP"),
-    Ring("subagents", "Subagents", short="agents"),
-    Ring("ask_user", "AskUser"),
-    Ring("critique", "Critique"),
-    Ring("structured_output", "StructuredOutput"),
-    Ring("tool_search", "ToolSearch"),
-    Ring("summarization", "Summarization", always=True),  # closest to the model
-    Ring("budget", "Budget", shared=True),  # inside of retry: something is set aside for every attempt
-    Ring("permissions", "Permissions"),  # a guard: it sees what will really be done
+    CapabilityRing("tracing", "Tracing", always=True),
+    CapabilityRing("recorder", "Recorder"),
+    CapabilityRing("usage_log", "UsageLog"),
+    CapabilityRing("sessions", "Sessions", short="store", yes={"store": "sessions"}, shared=True),
+    CapabilityRing("limits", "Limits", always=True),
+    CapabilityRing("fallback", "Fallback", short="models"),
+    CapabilityRing("retry", "Retry", always=True),
+    CapabilityRing("hooks"),
+    CapabilityRing("executables", "Executables", short="dirs", yes={"folder": "."}),
+    CapabilityRing("recipes", "Recipes", short="dirs"),
+    CapabilityRing("todos", "Todos", always=True),
+    CapabilityRing("filesystem", "Filesystem", backend=True),
+    CapabilityRing("skills", "Skills", short="paths", yes={"shipped": True}),
+    CapabilityRing("memory", "Memory", short="paths", yes={"paths": ["AGENTS.md"]}),
+    CapabilityRing("context", "Context", short="texts"),
+    CapabilityRing("self_description", "SelfDescription", short="text"),
+    CapabilityRing("metadata", "Metadata"),
+    CapabilityRing("builtins", "Builtins", short="tools"),
+    CapabilityRing("mcp", "MCP"),
+    CapabilityRing("subagents", "Subagents", short="agents"),
+    CapabilityRing("ask_user", "AskUser"),
+    CapabilityRing("critique", "Critique"),
+    CapabilityRing("structured_output", "StructuredOutput"),
+    CapabilityRing("tool_search", "ToolSearch"),
+    CapabilityRing("summarization", "Summarization", always=True),  # closest to the model
+    CapabilityRing("budget", "Budget", shared=True),  # inside of retry: each attempt gets its own reservation
+    CapabilityRing("permissions", "Permissions"),  # a guard: it sees the final arguments
 )
 BY_KEY = {ring.key: ring for ring in RINGS}
-DEFAULT = "default"  # the id of an agent that has no other
+DEFAULT = "default"  # the id of an agent without a name
 _ID = re.compile(r"\w[\w.-]{0,63}")
 
 
 def load(path: str | os.PathLike[str] = "agents.yaml", *, environment: Mapping[str, str] | None = None) -> Config:
-    """The agents of a file. What is wrong in it is said in a sentence, with its line."""
+    """Return the agents of a file; raise a ConfigError that names the line of an error."""
     path = Path(path)
     return Config(path, read(path, os.environ if environment is None else environment))
 
 
 def schema() -> Schema:
-    """A JSON Schema of the file, for editors."""
-    return file_schema(RINGS, _ID.pattern)
+    """Return a JSON Schema of the file, for editors."""
+    return build_file_schema(RINGS, _ID.pattern)
 
 
 class Config:
-    """The agents of a file, by their ids. None is built before it is asked for."""
+    """The agents of a file by id, built on demand."""
 
     def __init__(self, path: Path, source: YamlSource) -> None:
         self.path = path
-        self.agents = {part.id: part for part in _agents(File(source, path.absolute().parent, RINGS, path.absolute()))}
-        check_unseen(path, [(id, part.options) for id, part in self.agents.items()])
+        self.agents = {
+            part.id: part for part in _read_agents(AgentsFile(source, path.absolute().parent, RINGS, path.absolute()))
+        }
+        check_exposure(path, [(id, part.options) for id, part in self.agents.items()])
         for part in self.agents.values():
             part.siblings = [one for one in self.agents.values() if one is not part]
             part.check_model()
@@ -90,36 +92,36 @@ class Config:
         return f"Config({str(self.path)!r}, {', '.join(self.agents)})"
 
     def agent(self, id: str = "") -> Agent:
-        """The agent with this id; without one the agent `default`, or the only one."""
+        """Return the agent with this id; without an id, the only agent or the one named `default`."""
         wanted = id or (next(iter(self.agents)) if len(self.agents) == 1 else DEFAULT)
         if wanted in self.agents:
             return self.agents[wanted].agent()
         if not id:
             raise ConfigError(f"{self.path} has several agents; say which: {', '.join(self.agents)}")
-        raise ConfigError(f"{self.path} has no agent {id!r}; {nearest(id, self.agents, 'its agents are')}")
+        raise ConfigError(f"{self.path} has no agent {id!r}; {suggest_key(id, self.agents, 'its agents are')}")
 
     async def close(self) -> None:
-        """End what the agents that were built have begun: containers, connections, stores."""
-        async with AsyncExitStack() as ending:  # one that fails keeps no other from ending
-            for part in [part for agent in self.agents.values() for part in agent.begun]:
-                if end := getattr(part, "close", None) or getattr(part, "stop", None):
-                    ending.push_async_callback(end)
+        """Close the resources of built agents: containers, connections, stores."""
+        async with AsyncExitStack() as stack:  # a failing close does not skip the others
+            for part in [part for agent in self.agents.values() for part in agent.resources]:
+                if close := getattr(part, "close", None) or getattr(part, "stop", None):
+                    stack.push_async_callback(close)
 
 
-def _agents(file: File) -> Iterator[AgentConfig]:
+def _read_agents(file: AgentsFile) -> Iterator[AgentConfig]:
     if {"agents", "defaults"} & file.source.data.keys():
-        yield from _several(file, file.source, file.source.data)
+        yield from _read_several(file, file.source, file.source.data)
         return
-    options = _part(file.source.data, file.source, ())
-    yield AgentConfig(file, _slug(options.get("name", "")), options, ((),))
+    options = _read_part(file.source.data, file.source, ())
+    yield AgentConfig(file, _slugify(options.get("name", "")), options, ((),))
 
 
-def _several(file: File, source: YamlSource, data: Mapping[str, Any]) -> Iterator[AgentConfig]:
+def _read_several(file: AgentsFile, source: YamlSource, data: Mapping[str, Any]) -> Iterator[AgentConfig]:
     if astray := [key for key in data if key not in ("agents", "defaults")]:
-        known = astray[0] in agent_keys(RINGS)
-        hint = "put it into `defaults:` or into an agent" if known else nearest(astray[0], ("agents", "defaults"))
+        known = astray[0] in list_agent_keys(RINGS)
+        hint = "put it into `defaults:` or into an agent" if known else suggest_key(astray[0], ("agents", "defaults"))
         raise source.error_at((astray[0],), f"there is no key {astray[0]!r} beside agents and defaults; {hint}")
-    defaults = _part(data.get("defaults"), source, ("defaults",))
+    defaults = _read_part(data.get("defaults"), source, ("defaults",))
     agents = data.get("agents")
     if not isinstance(agents, dict) or not agents:
         raise source.error_at(("agents",), "agents is a map of ids, such as `coder:`, to what these agents are")
@@ -127,24 +129,28 @@ def _several(file: File, source: YamlSource, data: Mapping[str, Any]) -> Iterato
         at: KeyPath = ("agents", id)
         if not _ID.fullmatch(id):
             raise source.error_at(at, f"an agent's id has letters, digits, `_`, `.` and `-`, at most 64; not {id!r}")
-        yield AgentConfig(file, id, _merged(defaults, _part(own, source, at)), (at, ("defaults",)))
+        yield AgentConfig(file, id, _merge_options(defaults, _read_part(own, source, at)), (at, ("defaults",)))
 
 
-def _part(data: Any, source: YamlSource, at: KeyPath) -> dict[str, Any]:
-    """The part of one agent, or of the defaults; an empty one says nothing."""
+def _read_part(data: Any, source: YamlSource, at: KeyPath) -> dict[str, Any]:
+    """Return the validated options of one agent, or of the defaults; {} if the part is empty."""
     if data is None:
         return {}
     if not isinstance(data, dict):
         raise source.error_at(at, f"{'.'.join(map(str, at))} is a map of keys and values, such as `model: auto`")
-    return _long(fit(data, agent_schema(RINGS, agent_keys(RINGS).intersection(data)), Spot(source, at, at)))
+    return _expand_options(
+        coerce_value(
+            data, build_agent_schema(RINGS, list_agent_keys(RINGS).intersection(data)), ConfigLocation(source, at, at)
+        )
+    )
 
 
-def _long(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options in their long form: what a short value means stands under the name of its option."""
-    return {key: _lengthened(BY_KEY[key], value) if key in BY_KEY else value for key, value in options.items()}
+def _expand_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options in their long form: a short value becomes a map with its option."""
+    return {key: _expand_value(BY_KEY[key], value) if key in BY_KEY else value for key, value in options.items()}
 
 
-def _lengthened(ring: Ring, value: Any) -> Any:
+def _expand_value(ring: CapabilityRing, value: Any) -> Any:
     if ring.key == "subagents" and isinstance(value, dict) and "agents" not in value:
         return {"agents": value}
     if isinstance(value, bool | dict) or not ring.short:
@@ -153,22 +159,22 @@ def _lengthened(ring: Ring, value: Any) -> Any:
     return {ring.short: [value] if several else value}
 
 
-def _merged(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """An agent's options over the defaults: maps of options key by key, everything else as a whole."""
+def _merge_options(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an agent's options merged over the defaults: maps by key, other values as a whole."""
     merged = {**defaults, **own}
     for key in own.keys() & defaults.keys() & {*BY_KEY, "settings"}:
         if own[key] is True:
             merged[key] = defaults[key] or True
         elif isinstance(own[key], dict) and isinstance(defaults[key], dict):
-            merged[key] = {**defaults[key], **own[key], **_rules(key, defaults[key], own[key])}
+            merged[key] = {**defaults[key], **own[key], **_merge_rules(key, defaults[key], own[key])}
     return merged
 
 
-def _rules(key: str, defaults: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Rules of permissions add up: what is denied by default is not allowed by saying what else is denied."""
+def _merge_rules(key: str, defaults: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the permission rules of both, concatenated: an agent's rules do not remove default rules."""
     lists = [rule for rule in ("deny", "ask", "allow") if rule in defaults and rule in own and key == "permissions"]
     return {rule: [*defaults[rule], *own[rule]] for rule in lists}
 
 
-def _slug(name: str) -> str:
+def _slugify(name: str) -> str:
     return re.sub(r"[^\w.-]+", "-", name).strip("-.")[:64].lower() or DEFAULT

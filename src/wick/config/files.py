@@ -1,4 +1,4 @@
-"""The files of this machine that an agent's options name, by what the process does with them."""
+"""The files of this machine that an agent's options name, as code or as config."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from wick.config.process_files import ProcessFiles, find_packages, pin_files
 SCRIPTS = (".sh", ".bash", ".zsh", ".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".go")
 
 
-def named_files(options: Mapping[str, Any], folder: Path, config: Path | None, workspace: str) -> ProcessFiles:
-    """Return what an agent of these options loads, runs or reads, beside what the process itself does."""
+def find_named_files(options: Mapping[str, Any], folder: Path, config: Path | None, workspace: str) -> ProcessFiles:
+    """Return the files that an agent with these options loads, runs or reads."""
     code: dict[str, str] = {}
-    for name in python_names(options):
+    for name in find_python_names(options):
         code |= dict.fromkeys(find_packages(name, folder), f"the module of {name}")
-    for path, what in _programs(options, folder, workspace):
+    for path, what in _list_programs(options, folder, workspace):
         code[path] = what
     found = {} if config is None else {str(config): "the file that this agent is made of"}
-    found |= {str(path): what for path, what in _texts(options, folder)}
+    found |= {str(path): what for path, what in _list_reread_files(options, folder)}
     return ProcessFiles(code, found)
 
 
@@ -34,8 +34,8 @@ def pin_config(
     *,
     protects: bool = False,
 ) -> list[str]:
-    """Return the files of a workspace that nothing in it may change; a ConfigError if it may not be one."""
-    return pin_files(workspace, named_files(options, folder, config, workspace) | private, protects=protects)
+    """Return the files to pin in a workspace; raise a ConfigError if the workspace contains code."""
+    return pin_files(workspace, find_named_files(options, folder, config, workspace) | private, protects=protects)
 
 
 def pin_volumes(volumes: Mapping[str, str], pin: Callable[[str], list[str]]) -> dict[str, str]:
@@ -54,42 +54,42 @@ def pin_volumes(volumes: Mapping[str, str], pin: Callable[[str], list[str]]) -> 
     return found
 
 
-def python_names(options: Mapping[str, Any]) -> Iterator[str]:
-    """The names module:name among the hooks, tools and handlers of an agent and of its subagents."""
-    for hook in _several(options.get("hooks")):
+def find_python_names(options: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the `module:name` references in hooks, tools and handlers of an agent and its subagents."""
+    for hook in _as_list(options.get("hooks")):
         yield from (name for name in ([hook] if isinstance(hook, str) else hook) if ":" in name)
-    yield from (tool for tool in _several(options.get("tools")) if isinstance(tool, str) and ":" in tool)
-    recipes, subagents = _map(options.get("recipes")), _map(options.get("subagents"))
-    yield from (str(handler) for handler in _map(recipes.get("handlers")).values())
+    yield from (tool for tool in _as_list(options.get("tools")) if isinstance(tool, str) and ":" in tool)
+    recipes, subagents = _as_mapping(options.get("recipes")), _as_mapping(options.get("subagents"))
+    yield from (str(handler) for handler in _as_mapping(recipes.get("handlers")).values())
     agents = subagents.get("agents")
-    for agent in agents.values() if isinstance(agents, Mapping) else _several(agents):
+    for agent in agents.values() if isinstance(agents, Mapping) else _as_list(agents):
         if isinstance(agent, Mapping):
-            yield from python_names(agent)
+            yield from find_python_names(agent)
 
 
-def _programs(options: Mapping[str, Any], folder: Path, workspace: str) -> Iterator[tuple[str, str]]:
-    """What is run, or believed without a question."""
-    programs = _map(options.get("executables"))
-    for given in _several(programs.get("dirs")):
+def _list_programs(options: Mapping[str, Any], folder: Path, workspace: str) -> Iterator[tuple[str, str]]:
+    """Yield the paths that are executed, or trusted without a prompt, each with a description."""
+    programs = _as_mapping(options.get("executables"))
+    for given in _as_list(programs.get("dirs")):
         yield (
-            _beside(folder, given.get("dir", "") if isinstance(given, Mapping) else given),
+            _resolve_path(folder, given.get("dir", "") if isinstance(given, Mapping) else given),
             "a folder of hook programs",
         )
-    for given in _several(programs.get("claude")):
-        yield _beside(folder, given), "settings that name hook programs"
+    for given in _as_list(programs.get("claude")):
+        yield _resolve_path(folder, given), "settings that name hook programs"
     for name in {"trust", "home"} & programs.keys():
-        yield _beside(folder, programs[name]), "what hook programs are trusted by"
+        yield _resolve_path(folder, programs[name]), "what hook programs are trusted by"
     cwd = str(programs.get("cwd") or workspace)
-    for command in _commands([options.get("hooks"), programs.get("settings")]):
-        yield from ((path, "a program of a hook") for path in _words(command, str(folder / cwd)))
-    for name, server in _map(_map(options.get("mcp")).get("servers")).items():
-        yield from _of_server(name, _map(server))
-    store = _map(options.get("sessions")).get("store") or ("sessions" if options.get("sessions") is True else "")
+    for command in _find_commands([options.get("hooks"), programs.get("settings")]):
+        yield from ((path, "a program of a hook") for path in _find_command_files(command, str(folder / cwd)))
+    for name, server in _as_mapping(_as_mapping(options.get("mcp")).get("servers")).items():
+        yield from _list_server_files(name, _as_mapping(server))
+    store = _as_mapping(options.get("sessions")).get("store") or ("sessions" if options.get("sessions") is True else "")
     if store and store != "memory" and "://" not in store:
-        yield _beside(folder, store), "the store of the threads"
+        yield _resolve_path(folder, store), "the store of the threads"
 
 
-def _of_server(name: str, server: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _list_server_files(name: str, server: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     what, cwd = f"a program of the MCP server {name}", str(server.get("cwd") or os.getcwd())
     if "cwd" in server:
         yield cwd, f"the folder of the MCP server {name}"
@@ -100,35 +100,35 @@ def _of_server(name: str, server: Mapping[str, Any]) -> Iterator[tuple[str, str]
             yield path, what
 
 
-def _texts(options: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, str]]:
-    """Plain files and folders that are read again."""
-    recipes, skills = options.get("recipes"), _map(options.get("skills"))
+def _list_reread_files(options: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield files and folders that are read again, each with a description."""
+    recipes, skills = options.get("recipes"), _as_mapping(options.get("skills"))
     if recipes:
-        dirs = _map(recipes).get("dirs", ".wick/recipes")
-        yield from ((_beside(folder, path), "a folder of recipes") for path in _several(dirs))
-    yield from ((_beside(folder, path), "a folder of skills") for path in _several(skills.get("host")))
-    agents = _map(options.get("subagents")).get("agents")
-    for agent in agents.values() if isinstance(agents, Mapping) else _several(agents):
+        dirs = _as_mapping(recipes).get("dirs", ".wick/recipes")
+        yield from ((_resolve_path(folder, path), "a folder of recipes") for path in _as_list(dirs))
+    yield from ((_resolve_path(folder, path), "a folder of skills") for path in _as_list(skills.get("host")))
+    agents = _as_mapping(options.get("subagents")).get("agents")
+    for agent in agents.values() if isinstance(agents, Mapping) else _as_list(agents):
         if isinstance(agent, str):
-            yield _beside(folder, agent), "a subagent"
-    if isinstance(pins := _map(options.get("mcp")).get("pins"), str):
-        yield _beside(folder, pins), "what MCP servers are held to"
+            yield _resolve_path(folder, agent), "a subagent"
+    if isinstance(pins := _as_mapping(options.get("mcp")).get("pins"), str):
+        yield _resolve_path(folder, pins), "what MCP servers are held to"
 
 
-def _commands(given: Any) -> Iterator[str]:
-    """Every `command:` in the settings of hook programs."""
+def _find_commands(given: Any) -> Iterator[str]:
+    """Yield each `command:` in the settings of hook programs."""
     if isinstance(given, Mapping):
         if isinstance(command := given.get("command"), str):
             yield command
         for value in given.values():
-            yield from _commands(value)
+            yield from _find_commands(value)
     elif isinstance(given, list | tuple):
         for value in given:
-            yield from _commands(value)
+            yield from _find_commands(value)
 
 
-def _words(command: str, cwd: str) -> Iterator[str]:
-    """The files that the words of a shell command name."""
+def _find_command_files(command: str, cwd: str) -> Iterator[str]:
+    """Yield the files that the words of a shell command name."""
     try:
         words = shlex.split(command, comments=True)
     except ValueError:
@@ -136,20 +136,20 @@ def _words(command: str, cwd: str) -> Iterator[str]:
     for number, word in enumerate(words):
         part = word.rpartition("=")[2]
         path = os.path.join(cwd, os.path.expandvars(os.path.expanduser(part)))
-        is_program = "/" in part and (number == 0 or part.endswith(SCRIPTS))  # it may be put there later
+        is_program = "/" in part and (number == 0 or part.endswith(SCRIPTS))  # also if it does not exist yet
         if "://" not in part and (is_program or os.path.isfile(path)):
             yield path
 
 
-def _beside(folder: Path, path: Any) -> str:
+def _resolve_path(folder: Path, path: Any) -> str:
     return str(folder / Path(str(path)).expanduser())
 
 
-def _several(given: Any) -> list[Any]:
+def _as_list(given: Any) -> list[Any]:
     if given is None or isinstance(given, bool):
         return []
     return [given] if isinstance(given, str | Mapping) else [*given]
 
 
-def _map(given: Any) -> Mapping[str, Any]:
+def _as_mapping(given: Any) -> Mapping[str, Any]:
     return given if isinstance(given, Mapping) else {}

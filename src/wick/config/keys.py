@@ -1,4 +1,4 @@
-"""The keys of `agents.yaml`, described as JSON Schema: for the check when it is read, and for editors."""
+"""The keys of `agents.yaml` as JSON Schema, for validation and for editors."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from wick.config.options_schema import (
     WHOLE,
     Schema,
     any_of,
-    for_editors,
-    keys,
-    options_of,
+    build_editor_schema,
+    build_object_schema,
+    build_options_schema,
 )
 from wick.tools import HttpTool
 
@@ -37,30 +37,30 @@ BACKENDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Ring:
-    """A capability that a key of the file stands for."""
+class CapabilityRing:
+    """A key of the file and the capability that it configures."""
 
     key: str
     kind: str = ""  # its class, in wick.capabilities.<key>
-    always: bool = False  # on unless the file says `false`
-    backend: bool = False  # on where there is a backend, and only there
-    short: str = ""  # the option that is meant by a value that is no map
-    yes: Mapping[str, Any] = field(default_factory=dict, hash=False)  # what `true` means
-    shared: bool = False  # under `defaults:` it is one for all agents
+    always: bool = False  # enabled unless the value is `false`
+    backend: bool = False  # enabled if, and only if, there is a backend
+    short: str = ""  # the option for a value that is not a map
+    yes: Mapping[str, Any] = field(default_factory=dict, hash=False)  # options for the value `true`
+    shared: bool = False  # one instance for all agents if it is in `defaults:`
 
-    def load(self) -> Callable[..., Any]:
-        """Its class."""
-        return own(f"wick.capabilities.{self.key}:{self.kind}")  # type: ignore[no-any-return]
+    def load_class(self) -> Callable[..., Any]:
+        """Return the class of the capability."""
+        return load_own(f"wick.capabilities.{self.key}:{self.kind}")  # type: ignore[no-any-return]
 
 
-def own(name: str) -> Any:
-    """Something of wick, loaded when it is first needed."""
+def load_own(name: str) -> Any:
+    """Import and return an object of wick, by `module:name`."""
     module, _, kind = name.partition(":")
     return getattr(import_module(module), kind)
 
 
-def file_schema(rings: tuple[Ring, ...], id: str) -> Schema:
-    """A JSON Schema of the file, for editors."""
+def build_file_schema(rings: tuple[CapabilityRing, ...], id: str) -> Schema:
+    """Return a JSON Schema of the file, for editors."""
     several = {"agents": {"type": "object", "additionalProperties": any_of({"$ref": "#/$defs/agent"}, {"type": "null"}),
                           "minProperties": 1, "propertyNames": {"pattern": f"^{id}$"}},
                "defaults": any_of({"$ref": "#/$defs/agent"}, {"type": "null"})}  # fmt: skip
@@ -71,62 +71,66 @@ def file_schema(rings: tuple[Ring, ...], id: str) -> Schema:
         "type": "object",
         "minProperties": 1,
         "if": {"anyOf": [{"required": ["agents"]}, {"required": ["defaults"]}]},
-        "then": keys(several, required=["agents"]),
+        "then": build_object_schema(several, required=["agents"]),
         "else": {"$ref": "#/$defs/agent"},
-        "$defs": {"agent": for_editors(agent_schema(rings, agent_keys(rings)))},
+        "$defs": {"agent": build_editor_schema(build_agent_schema(rings, list_agent_keys(rings)))},
     }
 
 
-def agent_keys(rings: Iterable[Ring]) -> frozenset[str]:
-    """Every key that says something about an agent."""
+def list_agent_keys(rings: Iterable[CapabilityRing]) -> frozenset[str]:
+    """Return every key of an agent."""
     return frozenset((*_PLAIN, *(ring.key for ring in rings), "backend"))
 
 
 @cache
-def agent_schema(rings: tuple[Ring, ...], used: frozenset[str]) -> Schema:
-    """What may be said about an agent. Only what is used is described: a capability is loaded when it is named."""
+def build_agent_schema(rings: tuple[CapabilityRing, ...], used: frozenset[str]) -> Schema:
+    """Return the schema of an agent. Only used keys are described, so that other capabilities are not imported."""
     parts: dict[str, Schema] = {**_PLAIN, "backend": ANYTHING, **{ring.key: ANYTHING for ring in rings}}
     if "backend" in used:
-        parts["backend"] = _backend_schema()
-    parts |= {ring.key: _ring_schema(ring) for ring in rings if ring.key in used and ring.kind}
+        parts["backend"] = _build_backend_schema()
+    parts |= {ring.key: _build_ring_schema(ring) for ring in rings if ring.key in used and ring.kind}
     parts["hooks"] = any_of(_HOOKS, _EVENTS, description="Hooks of your own, or programs by the events they handle.")
-    return keys(parts, description="An agent.")
+    return build_object_schema(parts, description="An agent.")
 
 
-def _ring_schema(ring: Ring) -> Schema:
-    kind = ring.load()
+def _build_ring_schema(ring: CapabilityRing) -> Schema:
+    kind = ring.load_class()
     others = {"interactor": any_of({"enum": ["terminal"]}, REFERENCE)} if ring.key == "ask_user" else {}
-    told = _subagents_schema(kind) if ring.key == "subagents" else (options_of(kind, ("backend",), **others),)
-    short = told[0]["properties"][ring.short] if ring.short else {"anyOf": []}
+    schemas = (
+        _build_subagents_schemas(kind)
+        if ring.key == "subagents"
+        else (build_options_schema(kind, ("backend",), **others),)
+    )
+    short = schemas[0]["properties"][ring.short] if ring.short else {"anyOf": []}
     forms = [form for form in short.get("anyOf", [short]) if form != {"type": "null"}]
     texts = [TEXT] if ring.key == "context" else []
     doc = (getdoc(kind) or "").partition("\n")[0]
-    return any_of(SWITCH, *texts, *told, *forms, description=doc)
+    return any_of(SWITCH, *texts, *schemas, *forms, description=doc)
 
 
-def _subagents_schema(kind: Callable[..., Any]) -> tuple[Schema, Schema]:
-    """Definitions with options, or definitions alone, by name."""
+def _build_subagents_schemas(kind: Callable[..., Any]) -> tuple[Schema, Schema]:
+    """Return the schemas of definitions with options, and of definitions alone, by name."""
     listed = any_of(TEXT, TEXTS)
     known = {**dict.fromkeys((*DEFINITION, "system_prompt"), TEXT), "tools": listed, "without": listed, "model": MODEL}
-    definition = keys({**known, "hooks": _HOOKS}, required=["description"])
+    definition = build_object_schema({**known, "hooks": _HOOKS}, required=["description"])
     by_name = {"type": "object", "additionalProperties": definition}
     agents = any_of(TEXT, {"type": "array", "items": any_of(TEXT, definition)}, by_name)
-    return {**options_of(kind, agents=agents), "required": ["agents"]}, by_name
+    return {**build_options_schema(kind, agents=agents), "required": ["agents"]}, by_name
 
 
 @cache
-def _backend_schema() -> Schema:
+def _build_backend_schema() -> Schema:
     without = {"local": ("path",), "docker": ("owner", "server"), "state": ("files",)}
     forms = []
     for type, name in BACKENDS.items():
-        known = options_of(own(name), without[type], **({"workdir": TEXT} if type == "local" else {}))
+        known = build_options_schema(load_own(name), without[type], **({"workdir": TEXT} if type == "local" else {}))
         needs = ["type", "image"] if type == "docker" else ["type"]
-        forms.append(keys({"type": {"const": type}, **known["properties"]}, required=needs))
+        forms.append(build_object_schema({"type": {"const": type}, **known["properties"]}, required=needs))
     words: Schema = {"enum": ["local", "state"]}
     return any_of({"const": False}, words, *forms, description="Where files are and commands run.")
 
 
-_HTTP_TOOL = {**options_of(HttpTool), "required": ["name", "description", "parameters", "callback_url"]}
+_HTTP_TOOL = {**build_options_schema(HttpTool), "required": ["name", "description", "parameters", "callback_url"]}
 _HOOKS: Schema = {
     "description": "Hooks and capabilities of your own: module:name, or the name of one that is installed.",
     "type": "array",
@@ -147,7 +151,7 @@ _PLAIN: dict[str, Schema] = {
         "type": "array",
         "items": any_of(TEXT, _HTTP_TOOL),
     },
-    "settings": keys(
+    "settings": build_object_schema(
         {**dict.fromkeys(SETTINGS, ANYTHING), "temperature": NUMBER, "max_tokens": WHOLE, "top_p": NUMBER,
          "parallel_tool_calls": SWITCH, "stop": any_of(TEXT, TEXTS), "extra": OBJECT},
         description="What the model is told with each request.",

@@ -1,10 +1,10 @@
-"""What may be written where: options described as JSON Schema, and the check that data keeps to it.
+"""JSON Schemas of options, derived from signatures, and validation of data against them.
 
-    options_of(Limits)                 a schema of what its constructor takes
-    fit(data, schema, Spot(source))    the data, or an error that names the line and the nearest known key
-    for_editors(schema)                the same, for an editor, which sees `${NAME}` where a number will be
+    build_options_schema(Limits)                          a schema of the constructor's parameters
+    coerce_value(data, schema, ConfigLocation(source))    the data, or an error with the line and the nearest key
+    build_editor_schema(schema)                           for editors, which see `${NAME}` instead of a number
 
-What a constructor takes stands in its signature, and only there. What cannot be written in a file is left out.
+Signatures are the only source of options. Parameters that cannot be written in a file are left out.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _PLAIN: dict[Any, Schema] = {
     Any: ANYTHING,
     Model: MODEL,
 }
-_WORDS = {
+_TYPE_WORDS = {
     "string": "a text",
     "boolean": "true or false",
     "integer": "a whole number",
@@ -78,37 +78,37 @@ _KINDS: dict[type, str] = {
 }
 
 
-# -- describing -----------------------------------------------------------------------------------------------------
+# -- schemas --------------------------------------------------------------------------------------------------------
 
 
-def hints(kind: Callable[..., Any]) -> dict[str, tuple[inspect.Parameter, Any]]:
-    """What a class or a function takes, each with its type."""
+def read_hints(kind: Callable[..., Any]) -> dict[str, tuple[inspect.Parameter, Any]]:
+    """Return the parameters of a class or function by name, each with its type."""
     known = get_type_hints(kind.__init__ if isinstance(kind, type) else kind)  # type: ignore[misc]
     parameters = inspect.signature(kind).parameters.values()
     named = [parameter for parameter in parameters if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
     return {parameter.name: (parameter, known.get(parameter.name, Any)) for parameter in named}
 
 
-def options_of(kind: Callable[..., Any], without: Collection[str] = (), **others: Schema) -> Schema:
-    """What a class or a function takes, as far as it can be written in a file; `others` are described otherwise."""
-    found = {name: _option(*taken) for name, taken in hints(kind).items() if name not in without}
-    return keys({name: schema for name, schema in found.items() if schema is not None} | others)
+def build_options_schema(kind: Callable[..., Any], without: Collection[str] = (), **others: Schema) -> Schema:
+    """Return the schema of the parameters that can be written in a file; `others` override single parameters."""
+    found = {name: _build_option_schema(*taken) for name, taken in read_hints(kind).items() if name not in without}
+    return build_object_schema({name: schema for name, schema in found.items() if schema is not None} | others)
 
 
-def keys(properties: Mapping[str, Schema], **more: Any) -> Schema:
-    """A map that has these keys and no others."""
+def build_object_schema(properties: Mapping[str, Schema], **more: Any) -> Schema:
+    """Return the schema of a map with exactly these keys."""
     return {"type": "object", "properties": {**properties}, "additionalProperties": False, **more}
 
 
 def any_of(*schemas: Schema, **more: Any) -> Schema:
-    """What fits one of them."""
+    """Return a schema that accepts any of these."""
     flat = [one for schema in schemas for one in schema.get("anyOf", [schema])]
     different = [schema for number, schema in enumerate(flat) if schema not in flat[:number]]
     return {**different[0], **more} if len(different) == 1 else {"anyOf": different, **more}
 
 
-def _option(parameter: inspect.Parameter, hint: Any) -> Schema | None:
-    schema = described(hint)
+def _build_option_schema(parameter: inspect.Parameter, hint: Any) -> Schema | None:
+    schema = build_type_schema(hint)
     if schema is None:
         return None
     if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
@@ -117,22 +117,24 @@ def _option(parameter: inspect.Parameter, hint: Any) -> Schema | None:
     return {**schema, "default": default} if isinstance(default, str | int | float) and default != "" else schema
 
 
-def described(hint: Any) -> Schema | None:
-    """A type of Python as JSON Schema; None for what is an object of a program."""
+def build_type_schema(hint: Any) -> Schema | None:
+    """Return the JSON Schema of a Python type; None for objects that a file cannot express."""
     if (isinstance(hint, type | type(None)) and hint in _PLAIN) or hint is Any:
         return _PLAIN[hint]
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return described(inner[0])
+        return build_type_schema(inner[0])
     if origin in (Union, UnionType):
-        parts = [schema for schema in map(described, inner) if schema is not None and schema != {"type": "null"}]
+        parts = [
+            schema for schema in map(build_type_schema, inner) if schema is not None and schema != {"type": "null"}
+        ]
         return any_of(*parts, *([{"type": "null"}] if type(None) in inner else [])) if parts else None
     if origin is Literal:
         return {"enum": [*inner]}
-    return _of_origin(origin, inner)
+    return _build_generic_schema(origin, inner)
 
 
-def _of_origin(origin: Any, inner: Sequence[Any]) -> Schema | None:
+def _build_generic_schema(origin: Any, inner: Sequence[Any]) -> Schema | None:
     if origin is type or origin is Callable:
         return REFERENCE
     if not isinstance(origin, type):
@@ -140,77 +142,80 @@ def _of_origin(origin: Any, inner: Sequence[Any]) -> Schema | None:
     if issubclass(origin, os.PathLike):
         return TEXT
     if issubclass(origin, Mapping):
-        return {"type": "object", "additionalProperties": described(inner[1]) or ANYTHING}
+        return {"type": "object", "additionalProperties": build_type_schema(inner[1]) or ANYTHING}
     if issubclass(origin, Iterable):
-        items = described(inner[0])
+        items = build_type_schema(inner[0])
         return None if items is None else {"type": "array", "items": items}
     return None
 
 
-# -- checking -------------------------------------------------------------------------------------------------------
+# -- validation -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
-    """A place in a file. `above` is what leads to the part that is checked; it goes without saying."""
+class ConfigLocation:
+    """A location in a file. Error messages leave out its `prefix`, the path of the validated part."""
 
     source: YamlSource
     at: KeyPath = ()
-    above: KeyPath = ()
+    prefix: KeyPath = ()
 
-    def within(self, key: str | int) -> Spot:
+    def descend(self, key: str | int) -> ConfigLocation:
         return replace(self, at=(*self.at, key))
 
-    def wrong(self, what: str) -> ConfigError:
+    def build_error(self, what: str) -> ConfigError:
         return self.source.error_at(self.at, what)
 
     def __str__(self) -> str:
-        return ".".join(map(str, self.at[len(self.above) :])) or "this"
+        return ".".join(map(str, self.at[len(self.prefix) :])) or "this"
 
 
-def fit(value: Any, schema: Schema, spot: Spot) -> Any:
-    """The value, with numbers where the environment gave texts for them."""
-    form, value = _formed(value, schema, spot)
+def coerce_value(value: Any, schema: Schema, spot: ConfigLocation) -> Any:
+    """Return the validated value, with texts from the environment converted to their type."""
+    form, value = _match_form(value, schema, spot)
     if isinstance(value, dict):
-        return {key: fit(item, _property(key, form, spot), spot.within(key)) for key, item in value.items()}
+        return {
+            key: coerce_value(item, _find_property_schema(key, form, spot), spot.descend(key))
+            for key, item in value.items()
+        }
     if isinstance(value, list):
         items = form.get("items", ANYTHING)
-        return [fit(item, items, spot.within(number)) for number, item in enumerate(value)]
+        return [coerce_value(item, items, spot.descend(number)) for number, item in enumerate(value)]
     return str(value) if isinstance(value, ExpandedText) else value
 
 
-def _formed(value: Any, schema: Schema, spot: Spot) -> tuple[Schema, Any]:
-    """The form that a value has, and the value in it."""
+def _match_form(value: Any, schema: Schema, spot: ConfigLocation) -> tuple[Schema, Any]:
+    """Return the alternative that a value matches, and the converted value."""
     forms = schema.get("anyOf", [schema])
-    for one in (value, _typed(value)) if isinstance(value, ExpandedText) else (value,):
+    for one in (value, _parse_text(value)) if isinstance(value, ExpandedText) else (value,):
         for form in forms:
-            if _takes(form, one):
+            if _is_form_of(form, one):
                 return form, one
     if isinstance(value, dict) and (objects := [form for form in forms if form.get("type") == "object"]):
-        _say_which(value, objects, spot)
-    raise spot.wrong(f"{spot} is {_words(forms)}, {_not(value, forms)}")
+        _raise_mismatch(value, objects, spot)
+    raise spot.build_error(f"{spot} is {_describe_forms(forms)}, {_describe_mismatch(value, forms)}")
 
 
-def _say_which(value: Mapping[str, Any], objects: Sequence[Schema], spot: Spot) -> None:
-    """No kind of map fits: what tells them apart is missing or wrong, or something that is needed is missing."""
+def _raise_mismatch(value: Mapping[str, Any], objects: Sequence[Schema], spot: ConfigLocation) -> None:
+    """Raise an error for a map that matches no alternative: a wrong discriminator, or a missing key."""
     for form in objects:
         lost = [key for key in form.get("required", ()) if key not in value]
-        if _told(form).items() <= value.items() and lost:
-            raise spot.wrong(f"{spot} has no {lost[0]!r}")
-    key = next(iter(_told(objects[0])))
-    kinds: Schema = {"enum": [_told(form)[key] for form in objects]}
+        if _find_discriminators(form).items() <= value.items() and lost:
+            raise spot.build_error(f"{spot} has no {lost[0]!r}")
+    key = next(iter(_find_discriminators(objects[0])))
+    kinds: Schema = {"enum": [_find_discriminators(form)[key] for form in objects]}
     if key not in value:
-        raise spot.wrong(f"{spot} has no {key!r}; it is {_words([kinds])}")
-    fit(value[key], kinds, spot.within(key))
+        raise spot.build_error(f"{spot} has no {key!r}; it is {_describe_forms([kinds])}")
+    coerce_value(value[key], kinds, spot.descend(key))
 
 
-def _told(schema: Schema) -> dict[str, Any]:
-    """The keys whose values tell one kind of map from another."""
+def _find_discriminators(schema: Schema) -> dict[str, Any]:
+    """Return the keys with a `const`, which distinguish one kind of map from another."""
     return {key: one["const"] for key, one in schema.get("properties", {}).items() if "const" in one}
 
 
-def _takes(schema: Schema, value: Any) -> bool:
-    """Whether a value has this form, as far as can be seen without looking into it."""
+def _is_form_of(schema: Schema, value: Any) -> bool:
+    """Return True if a value has this form, without checking nested values."""
     if "enum" in schema or "const" in schema:
         known = schema.get("enum", [schema.get("const")])
         return any(type(value) is type(one) or isinstance(value, ExpandedText) for one in known if one == value)
@@ -218,17 +223,19 @@ def _takes(schema: Schema, value: Any) -> bool:
     if kind is None:
         return True
     if isinstance(value, dict) and kind == "object":
-        needed = {*schema.get("required", ()), *_told(schema)}
-        return needed <= value.keys() and all(value[key] == const for key, const in _told(schema).items())
-    return _kind(value) == kind or (kind == "number" and _kind(value) == "integer")
+        needed = {*schema.get("required", ()), *_find_discriminators(schema)}
+        return needed <= value.keys() and all(
+            value[key] == const for key, const in _find_discriminators(schema).items()
+        )
+    return _name_type(value) == kind or (kind == "number" and _name_type(value) == "integer")
 
 
-def _kind(value: Any) -> str:
+def _name_type(value: Any) -> str:
     return "null" if value is None else _KINDS[str if isinstance(value, str) else type(value)]
 
 
-def _typed(text: str) -> Any:
-    """What a text from the environment is if it is no text."""
+def _parse_text(text: str) -> Any:
+    """Return a text from the environment as a bool or number if it is one."""
     if text.strip().lower() in ("true", "false"):
         return text.strip().lower() == "true"
     for kind in (int, float):
@@ -240,40 +247,40 @@ def _typed(text: str) -> Any:
     return text
 
 
-def _property(key: str, schema: Schema, spot: Spot) -> Schema:
+def _find_property_schema(key: str, schema: Schema, spot: ConfigLocation) -> Schema:
     known, others = schema.get("properties", {}), schema.get("additionalProperties", ANYTHING)
     if key not in known and others is False:
-        where = f" in {spot}" if spot.at != spot.above else ""
-        raise spot.within(key).wrong(f"there is no key {key!r}{where}; {nearest(key, known)}")
+        where = f" in {spot}" if spot.at != spot.prefix else ""
+        raise spot.descend(key).build_error(f"there is no key {key!r}{where}; {suggest_key(key, known)}")
     found: Schema = known.get(key, others)
     return found
 
 
-def nearest(word: str, known: Iterable[str], what: str = "the keys are") -> str:
-    """What somebody meant who wrote a word that is not known."""
+def suggest_key(word: str, known: Iterable[str], what: str = "the keys are") -> str:
+    """Return a hint for an unknown word: the closest known word, or all of them."""
     known = [*known]
     close = get_close_matches(word, known)
     best = next((one for one in close if one.startswith(word)), close[0] if close else "")
     return f"did you mean {best!r}?" if best else f"{what} {', '.join(known)}"
 
 
-def _words(forms: Iterable[Schema]) -> str:
-    return " or ".join(dict.fromkeys(_word(form) for form in forms if form.get("type") != "null"))
+def _describe_forms(forms: Iterable[Schema]) -> str:
+    return " or ".join(dict.fromkeys(_describe_form(form) for form in forms if form.get("type") != "null"))
 
 
-def _word(schema: Schema) -> str:
+def _describe_form(schema: Schema) -> str:
     if "const" in schema:
         return repr(schema["const"]) if isinstance(schema["const"], str) else str(schema["const"]).lower()
     if "enum" in schema:
         return f"one of {', '.join(str(one).lower() if isinstance(one, bool) else str(one) for one in schema['enum'])}"
-    return _WORDS[schema["type"]]
+    return _TYPE_WORDS[schema["type"]]
 
 
-def _not(value: Any, forms: Iterable[Schema]) -> str:
-    """What it is instead. A text from the environment is not shown: it may be a secret."""
+def _describe_mismatch(value: Any, forms: Iterable[Schema]) -> str:
+    """Return a description of the wrong value. Texts from the environment are not shown: they may be secrets."""
     choices = [one for form in forms for one in form.get("enum", []) if isinstance(one, str)]
     if not choices or not isinstance(value, str) or isinstance(value, ExpandedText):
-        return f"not {_WORDS[_kind(value)]}" if value is not None else "not empty"
+        return f"not {_TYPE_WORDS[_name_type(value)]}" if value is not None else "not empty"
     close = get_close_matches(value, choices, n=1)
     return f"not {value!r}" + (f"; did you mean {close[0]!r}?" if close else "")
 
@@ -283,17 +290,19 @@ def _not(value: Any, forms: Iterable[Schema]) -> str:
 VARIABLE: Schema = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-.*)?\}"}
 
 
-def for_editors(schema: Schema) -> Schema:
-    """The schema of the file as it is written: where no text is expected, a variable may stand for the value."""
+def build_editor_schema(schema: Schema) -> Schema:
+    """Return the schema of the file for editors: a variable is allowed for every value that is not a text."""
     if schema.get("type") in ("boolean", "integer", "number") or schema.keys() & {"enum", "const", "pattern"}:
         return any_of(schema, VARIABLE, **{key: schema[key] for key in ("description", "default") if key in schema})
     found = dict(schema)
     if "anyOf" in schema:
-        return any_of(*map(for_editors, schema["anyOf"]), **{key: schema[key] for key in schema if key != "anyOf"})
+        return any_of(
+            *map(build_editor_schema, schema["anyOf"]), **{key: schema[key] for key in schema if key != "anyOf"}
+        )
     if "properties" in schema:
-        found["properties"] = {key: for_editors(one) for key, one in schema["properties"].items()}
+        found["properties"] = {key: build_editor_schema(one) for key, one in schema["properties"].items()}
     if isinstance(schema.get("additionalProperties"), dict):
-        found["additionalProperties"] = for_editors(schema["additionalProperties"])
+        found["additionalProperties"] = build_editor_schema(schema["additionalProperties"])
     if "items" in schema:
-        found["items"] = for_editors(schema["items"])
+        found["items"] = build_editor_schema(schema["items"])
     return found

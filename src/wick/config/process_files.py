@@ -1,14 +1,14 @@
-"""The files that configure or extend this process, and the workspaces that may not hold them.
+"""The files that configure or extend this process, and checks that workspaces do not expose them.
 
     files = ProcessFiles(code={"/srv/hooks": "a folder of hook programs"}, config={"/srv/agents.yaml": "the config"})
     pinned = pin_files("/srv", files)        ConfigError: the workspace holds a folder of hook programs
 
-An agent writes its workspace. Code that the process imports or runs would leave the sandbox from there, so such a
-workspace is refused. Plain files that the process reads again are pinned: nothing in the workspace may change them. So
-are the virtual environment and the folder that wick is imported from.
+An agent can write to its workspace. Code that the process imports or runs from there would escape the sandbox, so such
+a workspace is refused. Files that the process reads again are pinned: they are read-only in the workspace. The virtual
+environment and the source folder of wick are pinned too.
 
-The command `wick` imports nothing from editable installs (`wick._internal.import_path`). The folder of one may be in a
-workspace: `guard_editable` returns what protects the names in it that Python imports before `wick` runs.
+The command `wick` imports nothing from editable installs (`wick._internal.import_path`). Such a folder may be in a
+workspace: `guard_editable` returns options that protect the names Python imports from it before `wick` runs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from wick.workspace.globs import HEAVY
 
 logger = logging.getLogger(__name__)
 
-MOST_LINKS = 40
+MAX_LINKS = 40
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ENVIRONMENT = "the Python environment that wick runs in"
 IMPORTED = "a folder that Python imports modules from"
@@ -36,24 +36,24 @@ Identity = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class ProcessFiles:
-    """Paths by a few words that say what each is."""
+    """Paths of the process, each with a short description."""
 
-    code: Mapping[str, str] = field(default_factory=dict)  # imported, run, or trusted without a question
-    config: Mapping[str, str] = field(default_factory=dict)  # read again
+    code: Mapping[str, str] = field(default_factory=dict)  # imported, executed, or trusted without a prompt
+    config: Mapping[str, str] = field(default_factory=dict)  # read again while the process runs
 
     def __or__(self, other: ProcessFiles) -> ProcessFiles:
         return ProcessFiles({**self.code, **other.code}, {**self.config, **other.config})
 
 
-def running_code() -> ProcessFiles:
-    """Return the folders that this process imports Python from, and its installation."""
+def find_running_code() -> ProcessFiles:
+    """Return the folders on the import path of this process, and its installation."""
     found = {os.path.dirname(PACKAGE): SOURCE, PACKAGE: "wick itself", sys.prefix: ENVIRONMENT}
     on_path = {os.path.abspath(entry): IMPORTED for entry in sys.path if entry}
-    return ProcessFiles({**on_path, **dict.fromkeys(_mapped_paths(), IMPORTED), **found})
+    return ProcessFiles({**on_path, **dict.fromkeys(_find_mapped_paths(), IMPORTED), **found})
 
 
-def _mapped_paths() -> Iterator[str]:
-    """Yield the folders and modules that finders of editable installs map names to."""
+def _find_mapped_paths() -> Iterator[str]:
+    """Yield the folders and modules in the mappings of editable installs."""
     for finder in sys.meta_path:
         module = str(getattr(finder, "__module__", ""))
         mapping = getattr(sys.modules.get(module), "MAPPING", None) if "editable" in module else None
@@ -62,32 +62,32 @@ def _mapped_paths() -> Iterator[str]:
 
 
 def pin_files(workspace: str | os.PathLike[str], files: ProcessFiles, *, protects: bool = False) -> list[str]:
-    """Return the config files inside a workspace, by their paths in it; a ConfigError if it holds code.
+    """Return the config files inside a workspace, as relative paths; raise a ConfigError if it contains code.
 
-    A workspace with the folder of an editable install is refused, unless the caller `protects` it by `guard_editable`.
+    A workspace with an editable install is refused, unless the caller `protects` it with `guard_editable`.
     """
     root = os.path.realpath(workspace)
     if not os.path.isdir(root):
         return []
-    home = _identity(root)
+    home = _read_identity(root)
     _leave_path(home)
     _leave_editable(root, home, protects)
-    files = _with_environment(files, home)
+    files = _add_environment(files, home)
     for path, what in files.code.items():
-        if _inside(path, home) is not None:
-            raise _refusal(root, path, what)
+        if _find_relative_names(path, home) is not None:
+            raise _build_refusal(root, path, what)
         _check_links(path, what, root, home)
-    for path, what in running_code().code.items():
-        if what.startswith(("wick", "the Python")) and _inside(root, _identity(path)) is not None:
+    for path, what in find_running_code().code.items():
+        if what.startswith(("wick", "the Python")) and _find_relative_names(root, _read_identity(path)) is not None:
             raise ConfigError(f"the workspace {root} is a part of {what} ({path}); set `workdir` to another folder")
     pinned = []
     for path, what in files.config.items():
         _check_links(path, what, root, home)
-        names = _inside(path, home)
+        names = _find_relative_names(path, home)
         if names is None or not os.path.lexists(path):
             continue
         if not names:
-            raise _refusal(root, path, what)
+            raise _build_refusal(root, path, what)
         info = os.stat(path)
         if os.path.isfile(path) and info.st_nlink > 1:
             raise ConfigError(
@@ -101,31 +101,35 @@ def pin_files(workspace: str | os.PathLike[str], files: ProcessFiles, *, protect
     return pinned
 
 
-def _with_environment(files: ProcessFiles, home: Identity) -> ProcessFiles:
-    """Return the files with the running code. A virtual environment and the source of wick are pinned as a whole."""
-    running = running_code().code
+def _add_environment(files: ProcessFiles, home: Identity) -> ProcessFiles:
+    """Return the files with the running code added. The virtual environment and wick's source are pinned as folders."""
+    running = find_running_code().code
     source = os.path.dirname(PACKAGE)
     wholes = {source: SOURCE} if sys.prefix == sys.base_prefix else {sys.prefix: ENVIRONMENT, source: SOURCE}
     pinned: dict[str, str] = {}
     for path, what in wholes.items():
-        if _inside(path, home) and all(_inside(path, _identity(one)) is None for one in pinned):
+        if _find_relative_names(path, home) and all(
+            _find_relative_names(path, _read_identity(one)) is None for one in pinned
+        ):
             pinned[path] = what
-    around = [_identity(path) for path in pinned]
-    others = {path: what for path, what in running.items() if all(_inside(path, one) is None for one in around)}
+    around = [_read_identity(path) for path in pinned]
+    others = {
+        path: what for path, what in running.items() if all(_find_relative_names(path, one) is None for one in around)
+    }
     return ProcessFiles(others, pinned) | files
 
 
 def _leave_editable(root: str, home: Identity, protects: bool) -> None:
-    """Import nothing from the editable installs in a workspace; a ConfigError if something was imported from there."""
+    """Stop importing from editable installs in a workspace; raise a ConfigError if a module was imported from one."""
     if excluded.entries or excluded.finders:
         excluded.workspaces.add(root)
     for entry in excluded.folders:
         _check_links(entry, IMPORTED, root, home)
-        names = _inside(entry, home)
+        names = _find_relative_names(entry, home)
         if names is None:
             continue
-        if not protects or HEAVY.intersection(names):  # nothing is neutralised in these
-            raise _refusal(root, entry, IMPORTED)
+        if not protects or HEAVY.intersection(names):  # the sandbox does not protect names in these folders
+            raise _build_refusal(root, entry, IMPORTED)
         sys.path[:] = [one for one in sys.path if one != entry]
         if (root, entry) not in _reported:
             _reported.add((root, entry))
@@ -135,22 +139,22 @@ def _leave_editable(root: str, home: Identity, protects: bool) -> None:
 
 
 def guard_editable(workspace: str | os.PathLike[str], protect: Iterable[str]) -> dict[str, list[str]]:
-    """Return options of a Local backend for a workspace with editable installs: what to protect, and fixed folders.
+    """Return Local backend options for a workspace with editable installs: protected patterns and fixed folders.
 
-    Protected are the names that Python imports from such a folder when it starts, before `wick` can leave it out. The
-    folder itself is fixed: it stays where it is, for a link in its place would lead past these names.
+    The patterns cover names that Python imports from such a folder at startup, before `wick` removes it from the path.
+    The folder itself is fixed: a link in its place would bypass the patterns.
     """
     root = os.path.realpath(workspace)
-    home = _identity(root)
+    home = _read_identity(root)
     patterns, fixed = list[str](), list[str]()
     for entry in excluded.folders:
-        names = _inside(entry, home)
+        names = _find_relative_names(entry, home)
         if names is None:
             continue
-        existing = _existing(root, names)
+        existing = _find_existing(root, names)
         if existing:
             fixed.append("/".join(existing))
-        if len(existing) < len(names):  # nothing appears there, not even a link
+        if len(existing) < len(names):  # prevent its creation, also as a link
             patterns.append("".join(f"/{name}" for name in names[: len(existing) + 1]))
         else:
             place = "".join(f"/{name}" for name in names)
@@ -158,11 +162,11 @@ def guard_editable(workspace: str | os.PathLike[str], protect: Iterable[str]) ->
     return {"protect": [*protect, *patterns], "fixed": fixed} if patterns else {}
 
 
-_reported: set[tuple[str, str]] = set()  # workspaces, and what was logged about each
+_reported: set[tuple[str, str]] = set()  # (workspace, path) pairs that were logged
 
 
-def _existing(root: str, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names that lead to folders which exist."""
+def _find_existing(root: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the leading names whose folders exist."""
     at = root
     for depth, name in enumerate(names):
         at = os.path.join(at, name)
@@ -172,18 +176,18 @@ def _existing(root: str, names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _leave_path(home: Identity) -> None:
-    """Stop importing from the current folder, which `python -m` and `-c` put on the path, if a workspace holds it."""
-    if "" in sys.path and _inside(os.getcwd(), home) is not None:
+    """Remove the current folder, added by `python -m` and `-c`, from the path if it is in the workspace."""
+    if "" in sys.path and _find_relative_names(os.getcwd(), home) is not None:
         sys.path[:] = [entry for entry in sys.path if entry]
     as_module = "-m" in sys.orig_argv[1:] and sys.path and os.path.abspath(sys.path[0]) == os.getcwd()
-    if as_module and _inside(sys.path[0], home) is not None:
+    if as_module and _find_relative_names(sys.path[0], home) is not None:
         del sys.path[0]
 
 
 def find_module(name: str, folder: str | os.PathLike[str]) -> str:
-    """Return where the top-level module of a name lies; "" if it is built in, loaded already, or not there.
+    """Return the path of a name's top-level module; "" if it is built in, already loaded, or not found.
 
-    Python's own path comes first: `folder` is only for modules that are not found there.
+    `folder` is searched after `sys.path`.
     """
     found = find_spec(name.partition(":")[0].partition(".")[0], folder)
     if found is None:
@@ -192,11 +196,11 @@ def find_module(name: str, folder: str | os.PathLike[str]) -> str:
 
 
 def find_packages(name: str, folder: str | os.PathLike[str]) -> list[str]:
-    """Return the files and folders that importing a dotted name reads: its module, and each package around it."""
+    """Return the files and folders that importing a dotted name reads: its module and parent packages."""
     found: list[str] = []
     path: list[str] | None = None
     names = name.partition(":")[0].split(".")
-    for one in names:  # by its last name: a dotted one needs the packages around it loaded
+    for one in names:  # one at a time: find_spec of a dotted name imports its parents
         try:
             spec = find_spec(one, folder) if path is None else PathFinder.find_spec(one, path)
         except (ImportError, ValueError, AttributeError):
@@ -209,9 +213,9 @@ def find_packages(name: str, folder: str | os.PathLike[str]) -> list[str]:
 
 
 def check_loaded(workspace: str) -> None:
-    """Refuse a workspace from which a module was imported, by whatever module that was.
+    """Raise a ConfigError if any loaded module comes from the workspace.
 
-    Modules of the environment and of wick are left out where these are pinned as a whole.
+    Modules of the environment and of wick are skipped if these are pinned as folders.
     """
     root, source = os.path.realpath(workspace), os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     wholes = map(os.path.realpath, (sys.prefix, sys.base_prefix, source))
@@ -226,21 +230,21 @@ def check_loaded(workspace: str) -> None:
             real = os.path.realpath(folder)
             folders[folder] = _is_below(real, root) and not any(_is_below(real, other) for other in apart)
         if folders[folder]:
-            raise _refusal(root, file, f"the module {name}, which this process has imported")
+            raise _build_refusal(root, file, f"the module {name}, which this process has imported")
 
 
 def _is_below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
 
 
-def _refusal(root: str, path: str, what: str) -> ConfigError:
+def _build_refusal(root: str, path: str, what: str) -> ConfigError:
     return ConfigError(
         f"the workspace {root} holds {what} ({path}), so the agent could change what runs outside of its sandbox; "
         "move that out of the workspace, or set `workdir` to a folder without it"
     )
 
 
-def _identity(path: str) -> Identity:
+def _read_identity(path: str) -> Identity:
     try:
         info = os.stat(path)
     except OSError:
@@ -248,11 +252,11 @@ def _identity(path: str) -> Identity:
     return info.st_dev, info.st_ino
 
 
-def _inside(path: str, home: Identity) -> tuple[str, ...] | None:
-    """Return the names that lead from a folder to a path, or None; folders are compared by what they are."""
+def _find_relative_names(path: str, home: Identity) -> tuple[str, ...] | None:
+    """Return the names from a folder to a path, or None if it is outside; folders are compared by inode."""
     at, names = os.path.realpath(path), list[str]()
     while True:
-        if _identity(at) == home:
+        if _read_identity(at) == home:
             return tuple(reversed(names))
         above, name = os.path.split(at)
         if above == at:
@@ -262,18 +266,18 @@ def _inside(path: str, home: Identity) -> tuple[str, ...] | None:
 
 
 def _check_links(path: str, what: str, root: str, home: Identity) -> None:
-    """Nothing can be mounted over a link, so none inside the workspace may lead to a file of the process."""
-    for link in _links(path):
-        if _inside(os.path.dirname(link), home) is not None:
+    """Raise a ConfigError if a link inside the workspace leads to this path: links cannot be mounted over."""
+    for link in _find_links(path):
+        if _find_relative_names(os.path.dirname(link), home) is not None:
             raise ConfigError(
                 f"{path} is {what}, and the link {link} in the workspace {root} leads to it; name it by its real path"
             )
 
 
-def _links(path: str) -> Iterator[str]:
-    """Every link that is followed on the way to a path."""
+def _find_links(path: str) -> Iterator[str]:
+    """Yield each link that resolving a path follows."""
     at, todo, followed = "/", [part for part in os.path.abspath(path).split("/") if part][::-1], 0
-    while todo and followed < MOST_LINKS:
+    while todo and followed < MAX_LINKS:
         name = todo.pop()
         if name == "..":
             at = os.path.dirname(at)

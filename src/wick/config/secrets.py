@@ -1,4 +1,4 @@
-"""Secrets in the options of agents: which values are secret, and whether a workspace shows the file that holds them."""
+"""Secrets in agent options: finding them, and refusing workspaces that expose the file with them."""
 
 from __future__ import annotations
 
@@ -16,43 +16,45 @@ _OPTIONS = re.compile(
 )
 
 
-def secrets_in(options: Any, name: str = "") -> Iterator[str]:
-    """Yield the values of options whose names say that they are secret, at any depth, and credentials in addresses."""
+def find_secrets(options: Any, name: str = "") -> Iterator[str]:
+    """Yield the values of options with secret names, at any depth, and credentials in URLs."""
     if isinstance(options, Mapping):
         for key, value in options.items():
-            yield from secrets_in(value, str(key))
+            yield from find_secrets(value, str(key))
     elif isinstance(options, list | tuple):
         for value in options:
-            yield from secrets_in(value, name)
+            yield from find_secrets(value, name)
     elif isinstance(options, str) and _OPTIONS.search(name):
-        yield from {options.strip(), *options.split()[-1:]}  # of `Bearer …` also what comes after it
+        yield from {options.strip(), *options.split()[-1:]}  # also the token of `Bearer …`
     elif isinstance(options, str) and "://" in options:
-        yield from _credentials(options)
+        yield from _find_credentials(options)
 
 
-def _credentials(url: str) -> Iterator[str]:
-    """Yield the password of an address, and the values of its query whose names say that they are secret."""
+def _find_credentials(url: str) -> Iterator[str]:
+    """Yield the password of a URL, and the query values with secret names."""
     try:
         parts = urlsplit(url)
         if parts.password:
             yield from {parts.password, unquote(parts.password)}
         yield from (value for key, value in parse_qsl(parts.query) if _OPTIONS.search(key))
-    except ValueError:  # not an address after all
+    except ValueError:  # not a valid URL
         return
 
 
-def check_unseen(path: Path, agents: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
-    """Raise a ConfigError if a workspace holds this file and the file holds a key: commands would read it there.
+def check_exposure(path: Path, agents: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+    """Raise a ConfigError if a workspace contains this file and the file contains a key that commands could read.
 
-    A key that comes from a variable is not in the file, whatever its value is.
+    A key from an environment variable is not in the file.
     """
     known = [*agents]
-    showing = [id for id, options in known if any(_holds(folder, path) for folder in _shown(path, options))]
+    showing = [
+        id for id, options in known if any(_is_inside(folder, path) for folder in _list_visible_folders(path, options))
+    ]
     if not showing or not path.is_file():  # an agent of a request or a command line has no file
         return
     text = path.read_text(errors="replace")
     if any(
-        len(secret) >= SECRET_LOG_CHARS and secret in text for _, options in known for secret in secrets_in(options)
+        len(secret) >= SECRET_LOG_CHARS and secret in text for _, options in known for secret in find_secrets(options)
     ):
         raise ConfigError(
             f"{path} holds a key and lies in the workspace of the agent {showing[0]!r}, where commands can read it; "
@@ -60,8 +62,8 @@ def check_unseen(path: Path, agents: Iterable[tuple[str, Mapping[str, Any]]]) ->
         )
 
 
-def _shown(path: Path, options: Mapping[str, Any]) -> Iterator[Path]:
-    """Yield the folders of this machine that commands of an agent see, beside those of the system."""
+def _list_visible_folders(path: Path, options: Mapping[str, Any]) -> Iterator[Path]:
+    """Yield the folders of this machine that an agent's commands can read, except system folders."""
     backend = options.get("backend")
     if not isinstance(backend, Mapping):
         return
@@ -72,7 +74,7 @@ def _shown(path: Path, options: Mapping[str, Any]) -> Iterator[Path]:
             yield path.absolute().parent / Path(folder).expanduser()
 
 
-def _holds(folder: Path, path: Path) -> bool:
-    """Return True if a file lies beneath a folder, whatever links lead to either."""
-    places = {path.absolute(), path.resolve()}
-    return any(place.is_relative_to(root) for place in places for root in (folder.resolve(), folder.absolute()))
+def _is_inside(folder: Path, path: Path) -> bool:
+    """Return True if a file is inside a folder, with links resolved or not."""
+    paths = {path.absolute(), path.resolve()}
+    return any(one.is_relative_to(root) for one in paths for root in (folder.resolve(), folder.absolute()))

@@ -331,7 +331,7 @@ async def test_a_method_that_the_operator_left_out(server: Server) -> None:
 def test_a_url_that_is_let_through_means_the_same_to_whoever_connects(url: str) -> None:
     """What decides whether a host is allowed, and what then connects to it, read it in two ways: they must agree."""
     try:
-        builtins._checked_url(url)
+        builtins._check_url(url)
         connected = URL(url)
     except (ToolError, ValueError):
         return

@@ -12,7 +12,7 @@ import pytest
 from kit import User, call, calls, entries, execute, result_of, results
 from wick import Agent, Allow, Ask, Block, Limits, Run, Scripted, Thread, Tool, ToolCall, ToolUse, before, guard, tool
 from wick.backends.local import Local
-from wick.capabilities.permissions import PLAN, Permissions, Verdict
+from wick.capabilities.permissions import PLAN, Permissions, PermissionVerdict
 from wick.capabilities.sessions import Sessions
 from wick.constants import SHELL_INLINE_CHARS
 from wick.errors import ConfigError
@@ -327,7 +327,7 @@ async def test_grants_that_an_operator_keeps() -> None:
     permissions = Permissions(grants=[GRANT])
     assert await said(permissions, RUN) == "ran ls"
     assert "no user is there" in await said(permissions, runs("ls "))
-    assert permissions.explain(execute, {"command": "ls"}) == Verdict("allow", "grant")
+    assert permissions.explain(execute, {"command": "ls"}) == PermissionVerdict("allow", "grant")
 
 
 async def test_a_grant_for_good_that_is_kept_elsewhere_can_be_taken_back_there() -> None:
@@ -468,15 +468,19 @@ async def test_the_policy() -> None:
 @pytest.mark.parametrize(
     ("tool_", "args", "verdict"),
     [
-        ("Bash", {"command": "ls; rm x"}, Verdict("deny", "deny", "Bash(rm *)", "no rm")),
-        ("execute", {"command": "ls | cat"}, Verdict("allow", "allow", "Bash(ls *), Bash(cat)")),
-        (execute, {"command": "git push"}, Verdict("ask", "ask", "Bash(git push *)", "May execute be used: git push")),
-        ("Edit", {"file_path": "src/a"}, Verdict("allow", "allow", "Edit(src/**)")),
-        ("Edit", {"path": "b"}, Verdict("ask", "mode", "", "May edit_file be used: b")),
-        ("mine", {"x": 1}, Verdict("ask", "mode", "", 'May mine be used: {"x":1}')),
+        ("Bash", {"command": "ls; rm x"}, PermissionVerdict("deny", "deny", "Bash(rm *)", "no rm")),
+        ("execute", {"command": "ls | cat"}, PermissionVerdict("allow", "allow", "Bash(ls *), Bash(cat)")),
+        (
+            execute,
+            {"command": "git push"},
+            PermissionVerdict("ask", "ask", "Bash(git push *)", "May execute be used: git push"),
+        ),
+        ("Edit", {"file_path": "src/a"}, PermissionVerdict("allow", "allow", "Edit(src/**)")),
+        ("Edit", {"path": "b"}, PermissionVerdict("ask", "mode", "", "May edit_file be used: b")),
+        ("mine", {"x": 1}, PermissionVerdict("ask", "mode", "", 'May mine be used: {"x":1}')),
     ],
 )
-def test_explain(tool_: Tool | str, args: dict[str, Any], verdict: Verdict) -> None:
+def test_explain(tool_: Tool | str, args: dict[str, Any], verdict: PermissionVerdict) -> None:
     permissions = Permissions(
         deny=[{"rule": "Bash(rm *)", "message": "no rm"}],
         ask=["Bash(git push *)"],
@@ -495,8 +499,8 @@ async def test_explain_knows_the_grants_of_a_thread() -> None:
 
 def test_explain_in_plan_mode() -> None:
     permissions = Permissions(mode="plan")
-    assert permissions.explain("Read", {"path": "a"}) == Verdict("allow", "mode")
-    assert permissions.explain("Write", {"path": "a"}) == Verdict("deny", "mode", "", PLAN)
+    assert permissions.explain("Read", {"path": "a"}) == PermissionVerdict("allow", "mode")
+    assert permissions.explain("Write", {"path": "a"}) == PermissionVerdict("deny", "mode", "", PLAN)
 
 
 # -- what cannot be -------------------------------------------------------------------------------------------------

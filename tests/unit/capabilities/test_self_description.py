@@ -54,7 +54,7 @@ async def test_the_tool_tells_all() -> None:
     assert set(told["tools"]) == {"echo", "describe_self"}
     assert told["limits"] == {"steps": "5", "tokens": "1000", "tool calls": "3", "dollars": "0.5"}
     assert {"limits", "retry", "tracing", "self_description"} <= set(told["capabilities"])
-    assert told["capabilities"]["limits"].startswith("Steps, tokens, seconds, dollars and tool calls")
+    assert told["capabilities"]["limits"].startswith("Limits the steps, tokens, seconds, dollars and tool calls")
     assert {"quiet at guard_tool_use", "pass_on at wrap_model_call", "limits.check at before_step"} <= set(
         told["hooks"]
     )

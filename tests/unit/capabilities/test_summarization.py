@@ -254,7 +254,7 @@ async def test_nothing_is_counted_twice() -> None:
     assert size.counted == 101 and size.tokens == thread.messages[:101].estimate_tokens()
     for message in thread.messages[:50]:
         message.cache["tokens"] = 10**9  # would be seen if it were looked at again
-    size.follow(thread)
+    size.update(thread)
     assert size.tokens == thread.messages[50:].estimate_tokens() + 50 * 100
 
 

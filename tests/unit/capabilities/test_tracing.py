@@ -331,13 +331,13 @@ def test_an_api_without_an_sdk_is_not_recorded_to() -> None:
     code = """
 from opentelemetry import trace
 from wick import Agent, Scripted
-from wick.capabilities.tracing import recording
+from wick.capabilities.tracing import is_recording
 tracers = []
 get, trace.get_tracer = trace.get_tracer, lambda *args: tracers.append(args)
 Agent(Scripted("done")).run_sync("go")
-print(recording(None), tracers)
+print(is_recording(None), tracers)
 trace.set_tracer_provider(trace.NoOpTracerProvider())
-print(recording(None))
+print(is_recording(None))
 """
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)

@@ -1,10 +1,10 @@
-"""What an agent is that works for another: a name, what it is for, its prompt, tools and model.
+"""Definitions of subagents: name, description, prompt, tools and model.
 
     Subagent("reviewer", "Reviews code", "You review code.", tools=["read_file", "grep"])
     {"name": "reviewer", "description": "Reviews code", "prompt": "…", "tools": "Read, Grep"}
     agents/reviewer.md                    front matter with name, description, tools and model; the prompt below
 
-`definitions` reads all three.
+`load_definitions` reads all three forms.
 """
 
 from __future__ import annotations
@@ -24,17 +24,19 @@ from wick.tools import Tool, tool
 
 KEYS = ("name", "description", "prompt", "tools", "without", "model", "hooks")
 _OTHER_KEYS = {"system": "prompt", "system_prompt": "prompt", "disallowedTools": "without"}
-_KEY = re.compile(r"([A-Za-z][\w-]*):(?:[ \t]+(\*|[^\s&*!|>{\[].*))?")  # and a text, not what YAML has signs for
+_KEY = re.compile(
+    r"([A-Za-z][\w-]*):(?:[ \t]+(\*|[^\s&*!|>{\[].*))?"
+)  # a key with a plain text value, without YAML syntax
 
 Definition = Any  # a Subagent, a dict, or the path of a Markdown file or of a folder of them
 
 
 @dataclass(frozen=True, slots=True)
 class Subagent:
-    """An agent that works for another. Without `tools` it gets all that the other one has, without `model` its model.
+    """The definition of a child agent. Without `tools` it inherits all of its parent's, without `model` its model.
 
-    A tool by its name is one that the agent above has; a function or a `Tool` is one of its own. `without` are names
-    that it does not get. `hooks` are its own, inside everything that the agents above hand down.
+    A tool name refers to a tool of the parent; a function or a `Tool` is the child's own. `without` excludes tools by
+    name. `hooks` are the child's own, inside the hooks inherited from its parents.
     """
 
     name: str
@@ -44,7 +46,7 @@ class Subagent:
     model: Any = None
     hooks: Sequence[Any] = ()
     without: Sequence[str] = ()
-    wanted: frozenset[str] | None = field(init=False, repr=False)  # the names of the tools from above
+    wanted: frozenset[str] | None = field(init=False, repr=False)  # names of tools inherited from the parent
     own: tuple[Tool, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -56,28 +58,28 @@ class Subagent:
                 )
         if not isinstance(self.prompt, str):
             raise ConfigError(f"the prompt of the subagent {self.name!r} is a text, not {self.prompt!r}")
-        given = None if self.tools is None else _listed(self.name, "tools", self.tools)
-        names, own = _sorted_out(self.name, given or ())
+        given = None if self.tools is None else _parse_list(self.name, "tools", self.tools)
+        names, own = _split_tools(self.name, given or ())
         put = object.__setattr__
         put(self, "wanted", None if given is None or "*" in names else frozenset(names))
         put(self, "own", own)
-        put(self, "without", _names(self.name, _listed(self.name, "without", self.without)))
-        put(self, "hooks", tuple(_listed(self.name, "hooks", self.hooks)))
+        put(self, "without", _parse_tool_names(self.name, _parse_list(self.name, "without", self.without)))
+        put(self, "hooks", tuple(_parse_list(self.name, "hooks", self.hooks)))
 
-    def wants(self, tool: Tool) -> bool:
-        """Whether it gets this tool of the agent above."""
+    def can_use(self, tool: Tool) -> bool:
+        """Return True if the subagent inherits this tool of its parent."""
         known = {resolve_tool_name(name) for name in tool.names} | tool.names
         return (self.wanted is None or bool(known & self.wanted)) and not known & {*self.without}
 
 
-def definitions(given: Iterable[Definition] | Mapping[str, Any] | str | Path) -> dict[str, Subagent]:
-    """The subagents that a list defines, a map of name to definition, or a folder; two of one name are refused."""
+def load_definitions(given: Iterable[Definition] | Mapping[str, Any] | str | Path) -> dict[str, Subagent]:
+    """Return the subagents of a list, a map or a folder by name; raise a ConfigError for a duplicate name."""
     if isinstance(given, Mapping):
-        given = [{"name": name, **_mapping(name, data)} for name, data in given.items()]
+        given = [{"name": name, **_require_mapping(name, data)} for name, data in given.items()]
     elif isinstance(given, str | Path | Subagent):
         given = [given]
     found: dict[str, Subagent] = {}
-    for subagent in [subagent for definition in given for subagent in _read(definition)]:
+    for subagent in [subagent for definition in given for subagent in _read_definition(definition)]:
         if subagent.name in found:
             raise ConfigError(f"two subagents are named {subagent.name!r}; give one of them another name")
         found[subagent.name] = subagent
@@ -86,7 +88,7 @@ def definitions(given: Iterable[Definition] | Mapping[str, Any] | str | Path) ->
     return found
 
 
-def _read(definition: Definition) -> list[Subagent]:
+def _read_definition(definition: Definition) -> list[Subagent]:
     if isinstance(definition, Subagent):
         return [definition]
     if isinstance(definition, Mapping):
@@ -97,7 +99,7 @@ def _read(definition: Definition) -> list[Subagent]:
     raise ConfigError(f"a subagent is a Subagent, a dict or the path of a Markdown file, not {definition!r}")
 
 
-def _mapping(name: str, data: Any) -> Mapping[str, Any]:
+def _require_mapping(name: str, data: Any) -> Mapping[str, Any]:
     if not isinstance(data, Mapping):
         raise ConfigError(f"the subagent {name!r} is defined by a dict with description and prompt, not {data!r}")
     return data
@@ -110,35 +112,35 @@ def _from_dict(data: Mapping[str, Any]) -> Subagent:
             close = get_close_matches(str(key), KEYS, n=1)
             hint = f"; did you mean {close[0]}?" if close else f"; the keys are {', '.join(KEYS)}"
             raise ConfigError(f"the subagent {data.get('name', '')!r} has the key {key!r}, which means nothing{hint}")
-    return _made(known)
+    return _build_subagent(known)
 
 
 def _from_file(path: Path) -> Subagent:
-    """A Markdown file; keys that only other programs know are left alone."""
+    """Return the subagent in a Markdown file; unknown keys are ignored."""
     try:
         with path.open("rb") as file:
             data = file.read(SUBAGENT_BYTES + 1)
         if len(data) > SUBAGENT_BYTES:
             raise ConfigError(f"it is longer than {SUBAGENT_BYTES:,} bytes")
-        keys, prompt = _front(data.decode())
+        keys, prompt = _split_front_matter(data.decode())
         known = {_OTHER_KEYS.get(key, key): value for key, value in keys.items()}
-        kept = {key: known[key] for key in KEYS if key in known and key != "hooks"}
-        return _made({"name": path.stem, **kept, "prompt": prompt.strip()})
+        options = {key: known[key] for key in KEYS if key in known and key != "hooks"}
+        return _build_subagent({"name": path.stem, **options, "prompt": prompt.strip()})
     except (ConfigError, OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the subagent in {path} cannot be read: {error}") from None
 
 
-def _front(text: str) -> tuple[dict[str, Any], str]:
+def _split_front_matter(text: str) -> tuple[dict[str, Any], str]:
     try:
         return split(text)
     except ConfigError:
-        if (plain := _one_key_a_line(text)) is None:
+        if (plain := _parse_plain_keys(text)) is None:
             raise
         return plain
 
 
-def _one_key_a_line(text: str) -> tuple[dict[str, Any], str] | None:
-    """Many a description in the wild has a colon in it and no quotes around it, which is no YAML."""
+def _parse_plain_keys(text: str) -> tuple[dict[str, Any], str] | None:
+    """Parse front matter line by line: unquoted descriptions with a colon are common and not valid YAML."""
     head, dashes, prompt = text.removeprefix("\ufeff").replace("\r\n", "\n").removeprefix("---\n").partition("\n---")
     found = [_KEY.fullmatch(line.rstrip()) for line in head.splitlines() if line.strip()]
     if not dashes or not found or not all(found):
@@ -146,15 +148,15 @@ def _one_key_a_line(text: str) -> tuple[dict[str, Any], str] | None:
     return {key[1]: (key[2] or "").strip().strip("\"'") for key in found if key}, prompt
 
 
-def _made(known: Mapping[str, Any]) -> Subagent:
+def _build_subagent(known: Mapping[str, Any]) -> Subagent:
     missing = [key for key in ("name", "description") if not known.get(key)]
     if missing:
         raise ConfigError(f"the subagent {known.get('name', '')!r} has no {' and no '.join(missing)}")
     return Subagent(**{key: value for key, value in known.items() if value is not None})
 
 
-def _listed(name: str, key: str, given: Any) -> list[Any]:
-    """A list, or as Markdown files have it a text with commas."""
+def _parse_list(name: str, key: str, given: Any) -> list[Any]:
+    """Return a list; split a comma-separated text, as in Markdown files."""
     if isinstance(given, str):
         return [part.strip() for part in given.split(",") if part.strip()]
     if not isinstance(given, Iterable) or isinstance(given, Mapping | bytes):
@@ -162,17 +164,17 @@ def _listed(name: str, key: str, given: Any) -> list[Any]:
     return [*given]
 
 
-def _sorted_out(name: str, given: Iterable[Any]) -> tuple[list[str], tuple[Tool, ...]]:
+def _split_tools(name: str, given: Iterable[Any]) -> tuple[list[str], tuple[Tool, ...]]:
     names, own = list[str](), list[Tool]()
     for item in given:
         if isinstance(item, str):
-            names += _names(name, [item])
+            names += _parse_tool_names(name, [item])
         else:
             own.append(item if isinstance(item, Tool) else tool(item))
     return names, tuple(own)
 
 
-def _names(name: str, given: Iterable[Any]) -> tuple[str, ...]:
+def _parse_tool_names(name: str, given: Iterable[Any]) -> tuple[str, ...]:
     for item in given:
         if not isinstance(item, str) or not re.fullmatch(r"\*|[\w.:-]+", item):
             raise ConfigError(

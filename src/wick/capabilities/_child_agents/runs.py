@@ -1,10 +1,10 @@
-"""One agent works for another: what it is made of, where its thread is, and how its work goes.
+"""Runs of child agents: building the child, its thread, and background tasks.
 
-    job = Job("reviewer", "Review the patch.", call="c1", thread="th_1.5c0ffee")
-    result = await work(run, job, lambda: child(run, subagent, model, spare=…))
+    job = ChildJob("reviewer", "Review the patch.", call="c1", thread="th_1.5c0ffee")
+    result = await run_child(run, job, lambda: build_child(run, subagent, model, spare=…))
 
-The thread of a job is kept where that of the run above is. Where threads are not kept, the one above holds that of a
-child that paused. So a job that was interrupted goes on where it was, and what it had done is not done again.
+The thread of a job is stored where its parent's is. Without a store, the parent's thread holds a snapshot of a paused
+child. So an interrupted job resumes where it stopped, and finished work is not repeated.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from wick.stores.held_thread import HeldThread, hold
 from wick.threads import Thread
 from wick.tools import Tool
 
-SNAPSHOT = "subagent_paused"  # the event that holds the thread of a child, where threads are not kept
-OWN_ANSWER = "answer"  # the kind of tools by which an agent gives its own answer
-OPEN: tuple[str, ...] = ("running", "waiting")  # what a task in the background is until it has ended
+SNAPSHOT = "subagent_paused"  # the event with the thread of a paused child, without a store
+OWN_ANSWER = "answer"  # the kind of tools that accept an agent's final answer
+OPEN: tuple[str, ...] = ("running", "waiting")  # states of an unfinished background task
 
 
 @dataclass(eq=False, slots=True)
-class Job:
-    """One piece of work for an agent, and how far it is."""
+class ChildJob:
+    """A prompt for a child agent, and its progress."""
 
     agent: str
     prompt: str
@@ -41,48 +41,48 @@ class Job:
     thread: str
     run: Run | None = None
     step: int = 0
-    doing: str = ""
-    unheard: list[str] = field(default_factory=list)  # what was said to it before it began
+    activity: str = ""
+    pending_messages: list[str] = field(default_factory=list)  # messages sent before the child started
     description: str = ""
 
-    def tell(self, message: str) -> None:
-        """Say something to its agent, who hears it at its next step."""
+    def send(self, message: str) -> None:
+        """Send a message to the child; it reads the message at its next step."""
         if self.run is None:
-            self.unheard.append(message)
+            self.pending_messages.append(message)
         else:
             self.run.send(message)
 
-    def follow(self, event: Event, run: str) -> None:
-        """Note what its agent does; what agents below that do is not told here."""
+    def track_event(self, event: Event, run: str) -> None:
+        """Update the progress from an event of the child; ignore events of its own children."""
         if event.run_id != run:
             return
         if isinstance(event, ChatModelStart):
-            self.step, self.doing = event.step, "thinking"
+            self.step, self.activity = event.step, "thinking"
         elif isinstance(event, ToolStart):
-            self.doing = f"using {event.name}"
+            self.activity = f"using {event.name}"
 
 
 @dataclass(eq=False, slots=True)
-class Task:
-    """A piece of work in the background of a run."""
+class BackgroundTask:
+    """A job that runs in the background of a run."""
 
     id: str
-    job: Job
+    job: ChildJob
     status: str = "running"
-    reason: str = ""
+    status_reason: str = ""
     answer: str = ""
-    work: asyncio.Task[None] | None = None
-    shown: bool = False  # the model has read how it ended
-    begun_at: int = 0  # how many steps the run at the top had made when it was begun, or taken up
+    async_task: asyncio.Task[None] | None = None
+    shown: bool = False  # the model has read the result
+    started_at_step: int = 0  # steps of the root run when the task was last launched
 
     @classmethod
-    def of(cls, id: str, record: Mapping[str, Any]) -> Task:
-        job = Job(record["agent"], record["prompt"], record["call"], record["thread"])
+    def from_record(cls, id: str, record: Mapping[str, Any]) -> BackgroundTask:
+        job = ChildJob(record["agent"], record["prompt"], record["call"], record["thread"])
         job.description = record.get("description", "")
         return cls(id, job, record["status"], record["reason"], record["answer"])
 
     @property
-    def open(self) -> bool:
+    def is_open(self) -> bool:
         return self.status in OPEN
 
     @property
@@ -91,83 +91,83 @@ class Task:
         return f"{self.id} ({self.job.agent}{about})"
 
     def raise_failure(self) -> None:
-        """Raise what went wrong with writing down what it came to."""
-        if self.work is not None and self.work.done() and not self.work.cancelled():
-            self.work.result()
+        """Raise the exception of the asyncio task, such as a failed write of the result."""
+        if self.async_task is not None and self.async_task.done() and not self.async_task.cancelled():
+            self.async_task.result()
 
-    def record(self, run: Run) -> dict[str, Any]:
+    def to_record(self, run: Run) -> dict[str, Any]:
         job = self.job
-        whose = {"agent": job.agent, "prompt": job.prompt, "call": job.call, "thread": job.thread, "run": run.id}
-        whose |= {"description": job.description} if job.description else {}
-        return {"id": self.id, **whose, "status": self.status, "reason": self.reason, "answer": self.answer}
+        fields = {"agent": job.agent, "prompt": job.prompt, "call": job.call, "thread": job.thread, "run": run.id}
+        fields |= {"description": job.description} if job.description else {}
+        return {"id": self.id, **fields, "status": self.status, "reason": self.status_reason, "answer": self.answer}
 
-    def line(self) -> str:
-        more = f", step {self.job.step}, {self.job.doing}" if self.status == "running" and self.job.step else ""
-        hint = "" if self.open else "; check_task gives its answer"
+    def format_line(self) -> str:
+        more = f", step {self.job.step}, {self.job.activity}" if self.status == "running" and self.job.step else ""
+        hint = "" if self.is_open else "; check_task gives its answer"
         return f"- {self.title}: {self.status}{more}{hint}"
 
 
-async def work(run: Run, job: Job, make: Callable[[], Any]) -> Result:
-    """Let an agent do its work below a run; what it had done before it was interrupted is not done again."""
-    async with _thread(run, job) as thread:
-        if (earlier := _earlier(thread)) is not None:
+async def run_child(run: Run, job: ChildJob, make: Callable[[], Any]) -> Result:
+    """Run a child agent below a run; an interrupted child resumes its thread."""
+    async with _open_thread(run, job) as thread:
+        if (earlier := _find_earlier_result(thread)) is not None:
             return earlier
-        begun = bool(thread.messages) and (thread.open_run is not None or _last_end(thread) is None)
-        words = "" if begun else "\n\n".join((job.prompt, *job.unheard))
+        begun = bool(thread.messages) and (thread.open_run is not None or _find_last_run_end(thread) is None)
+        words = "" if begun else "\n\n".join((job.prompt, *job.pending_messages))
         try:
             stream = make().stream(words, thread=thread, parent=run, without=run.progress.waived_guards)
         except ConfigError as error:
             raise ToolError(f"{job.agent} cannot be started: {error}") from None
-        for message in job.unheard if begun else ():
+        for message in job.pending_messages if begun else ():
             stream.run.send(message)
-        result = await _watched(run, job, stream)
+        result = await _follow_child(run, job, stream)
         if result.outcome == "interrupted" and thread.writer is None:
             run.thread.append("event", {"run": run.id, "name": SNAPSHOT, "data": thread.to_json()})
         return result
 
 
-async def _watched(run: Run, job: Job, stream: Any) -> Result:
-    """See a child through to its end; who watches the run above hears of it under the child's id."""
+async def _follow_child(run: Run, job: ChildJob, stream: Any) -> Result:
+    """Follow a child to its end, and emit its start and end as events of the parent run."""
     job.run = child = stream.run
-    whose = (child.id, job.agent, run.id, job.call, child.thread.id)
-    begins = SubagentStart(*whose, job.prompt, child.resumed, job.description)
-    _tell(run, begins)
+    ids = (child.id, job.agent, run.id, job.call, child.thread.id)
+    begins = SubagentStart(*ids, job.prompt, child.resumed, job.description)
+    _emit_event(run, begins)
     result = Result(outcome="cancelled", reason="user requested")
     try:
         async with closing_stream(aiter(stream)) as events:
             async for event in events:
-                job.follow(event, child.id)
+                job.track_event(event, child.id)
     finally:
         result = child.progress.result or result
-        came_to = (result.outcome, reason(result), result.text, child.usage.to_json())
-        _tell(run, SubagentEnd(child.id, job.agent, run.id, job.call, *came_to))
+        outcome = (result.outcome, explain_outcome(result), result.text, child.usage.to_json())
+        _emit_event(run, SubagentEnd(child.id, job.agent, run.id, job.call, *outcome))
         clear_tracebacks(result.error)
     return result
 
 
-def _tell(run: Run, event: Event) -> None:
+def _emit_event(run: Run, event: Event) -> None:
     if run.emitter is not None and not run.progress.over:
         run.emitter(event)
 
 
-def reason(result: Result) -> str:
-    """Why a run came to what it came to."""
+def explain_outcome(result: Result) -> str:
+    """Return the error of a result as text, or its reason."""
     return str(result.error) if result.error is not None else result.reason
 
 
-# -- what a child is made of ------------------------------------------------------------------------------------------
+# -- building a child -------------------------------------------------------------------------------------------------
 
 
-def child(run: Run, subagent: Subagent, model: Any, *, spare: Container[str]) -> Any:
-    """The agent that a definition stands for, with those of the parent's tools that it wants, except for `spare`.
+def build_child(run: Run, subagent: Subagent, model: Any, *, spare: Container[str]) -> Any:
+    """Return the agent of a definition, with the tools it inherits from its parent, except for `spare`.
 
-    A tool of a capability comes with that capability's hooks. Its guards, and what is inherited, hold anyway.
+    A tool of a capability brings the hooks of that capability. Guards and inherited hooks apply in any case.
     """
     taken = {part.name for part in subagent.hooks}
-    names = {item.name for item in (*subagent.own, *brought(subagent))}
-    given = [item for item in run.tools.values() if _hands_down(item, subagent, taken)]
+    names = {item.name for item in (*subagent.own, *list_capability_tools(subagent))}
+    given = [item for item in run.tools.values() if _is_handed_down(item, subagent, taken)]
     given = [item for item in given if item.name not in names and item.name not in spare]
-    owners = {id(owner): owner for item in given if (owner := _owner(item)) is not None}
+    owners = {id(owner): owner for item in given if (owner := _find_owner(item)) is not None}
     hooks = [hook for owner in owners.values() for hook in owner.hooks()]
     return run.make(
         model,
@@ -178,31 +178,31 @@ def child(run: Run, subagent: Subagent, model: Any, *, spare: Container[str]) ->
     )
 
 
-def _hands_down(item: Tool, subagent: Subagent, taken: Container[str]) -> bool:
-    """Whether a child gets a tool of its parent; not if it brings the capability that the tool is of by itself."""
-    owner = _owner(item)
-    return subagent.wants(item) and item.kind != OWN_ANSWER and (owner is None or owner.name not in taken)
+def _is_handed_down(item: Tool, subagent: Subagent, taken: Container[str]) -> bool:
+    """Return True if a child inherits a tool; not if the child has its own capability of that name."""
+    owner = _find_owner(item)
+    return subagent.can_use(item) and item.kind != OWN_ANSWER and (owner is None or owner.name not in taken)
 
 
-def _owner(item: Tool) -> Capability | None:
+def _find_owner(item: Tool) -> Capability | None:
     owner = getattr(item.fn, "__self__", None)
     return owner if isinstance(owner, Capability) else None
 
 
-def brought(subagent: Subagent) -> list[Tool]:
-    """The tools of a subagent's own capabilities."""
+def list_capability_tools(subagent: Subagent) -> list[Tool]:
+    """Return the tools of a subagent's own capabilities."""
     return [item for part in subagent.hooks if isinstance(part, Capability) for item in part.tools()]
 
 
-# -- its thread -------------------------------------------------------------------------------------------------------
+# -- the child's thread -----------------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
-async def _thread(run: Run, job: Job) -> AsyncIterator[Thread]:
-    """The thread of a job, where that of the run above is kept; else what the run above has of it."""
+async def _open_thread(run: Run, job: ChildJob) -> AsyncIterator[Thread]:
+    """Yield the thread of a job: leased from the parent's store, or else the parent's snapshot of it."""
     keeper = run.thread.writer
     if not isinstance(keeper, HeldThread):
-        yield paused(run.thread, job.thread) or Thread(job.thread)
+        yield find_paused_thread(run.thread, job.thread) or Thread(job.thread)
         return
     thread, about = Thread(job.thread), {"parent": run.thread.id, "agent": job.agent}
     try:
@@ -214,27 +214,27 @@ async def _thread(run: Run, job: Job) -> AsyncIterator[Thread]:
         yield thread
 
 
-def lasts(run: Run, job: Job) -> bool:
-    """Whether a job of a run that was interrupted can be taken up."""
-    return isinstance(run.thread.writer, HeldThread) or paused(run.thread, job.thread) is not None
+def can_resume(run: Run, job: ChildJob) -> bool:
+    """Return True if a job of an interrupted run can be resumed."""
+    return isinstance(run.thread.writer, HeldThread) or find_paused_thread(run.thread, job.thread) is not None
 
 
-def paused(above: Thread, id: str) -> Thread | None:
-    """The thread of a child that paused, as the thread above has it."""
+def find_paused_thread(above: Thread, id: str) -> Thread | None:
+    """Return the thread of a paused child from the latest snapshot in its parent's thread, or None."""
     for entry in reversed(above.effective_entries()):
         if entry.kind == "event" and entry.data["name"] == SNAPSHOT and entry.data["data"]["id"] == id:
             return Thread.from_json(thaw(entry.data["data"]))
     return None
 
 
-def _earlier(thread: Thread) -> Result | None:
-    """What the job had come to already, if it had; a crash may have cut off that somebody heard of it."""
-    last = _last_end(thread)
+def _find_earlier_result(thread: Thread) -> Result | None:
+    """Return the result of a job that had finished before a crash of its parent, or None."""
+    last = _find_last_run_end(thread)
     if thread.open_run is not None or last is None or last["outcome"] not in ("completed", "stopped"):
         return None
     text = next((message.text for message in reversed(thread.messages) if message.role == "assistant"), "")
     return Result(text, last["reason"], last["outcome"], messages=thread.messages, thread=thread)
 
 
-def _last_end(thread: Thread) -> Any:
+def _find_last_run_end(thread: Thread) -> Any:
     return next((entry.data for entry in reversed(thread.entries) if entry.kind == "run_end"), None)

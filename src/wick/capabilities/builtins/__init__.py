@@ -1,4 +1,4 @@
-"""Tools that most agents can use: arithmetic, the time, HTTP requests and a search of the web.
+"""Built-in tools: arithmetic, date and time, HTTP requests and web search.
 
 Agent(model, hooks=[Builtins()])                                calculate, datetime, http_request
 Agent(model, hooks=[Builtins(["calculate"])])                   one of them
@@ -35,7 +35,7 @@ Search = Callable[[str], Any]
 
 
 class Builtins(Capability):
-    """The built-in tools, or some of them: `calculate`, `datetime`, `http_request` and `web_search`."""
+    """Adds built-in tools: `calculate`, `datetime`, `http_request` and `web_search`."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Builtins(Capability):
             "web_search": lambda: WebSearch(search),
         }
         usual = [name for name in makers if name != "web_search" or search is not None]
-        wanted = usual if tools is None else _texts("tools", tools)
+        wanted = usual if tools is None else _check_texts("tools", tools)
         for name in wanted:
             if name not in makers:
                 raise ConfigError(f"there is no built-in tool {name!r}; there are {', '.join(makers)}")
@@ -65,7 +65,7 @@ class Builtins(Capability):
         return [*self._tools]
 
 
-def _texts(option: str, given: Any) -> list[str]:
+def _check_texts(option: str, given: Any) -> list[str]:
     texts: list[Any] = (
         [*given] if isinstance(given, Collection) and not isinstance(given, str | bytes | Mapping) else [None]
     )
@@ -74,7 +74,7 @@ def _texts(option: str, given: Any) -> list[str]:
     return texts
 
 
-def _positive(option: str, given: Any) -> None:
+def _check_positive(option: str, given: Any) -> None:
     if not isinstance(given, int | float) or isinstance(given, bool) or not 0 < given < float("inf"):
         raise ConfigError(f"{option} is a number above 0, not {given!r}")
 
@@ -96,16 +96,16 @@ _OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d{2}):?(\d{2})")
 
 
 def DateTime(timezone: str = "UTC") -> Tool:
-    """A tool that tells the time, in that timezone unless the model asks for another."""
+    """Return a tool for the current date and time, with this default timezone."""
     try:
-        _zone(timezone)
+        _find_timezone(timezone)
     except ToolError as error:
         raise ConfigError(f"timezone: {error}") from None
 
     def now(
         timezone: Annotated[str, "such as Europe/Berlin, UTC or +02:00; if left out, the usual one"] = timezone,
     ) -> dict[str, Any]:
-        moment = dt.datetime.now(_zone(timezone))
+        moment = dt.datetime.now(_find_timezone(timezone))
         return {
             "datetime": moment.isoformat(timespec="seconds"),
             "timezone": timezone,
@@ -116,8 +116,8 @@ def DateTime(timezone: str = "UTC") -> Tool:
     return tool(now, name="datetime", description="The date and time now, in a timezone.", read_only=True, timeout=10)
 
 
-def _zone(name: str) -> dt.tzinfo:
-    """The timezone of a name, such as Europe/Berlin, or of an offset, such as +02:00."""
+def _find_timezone(name: str) -> dt.tzinfo:
+    """Return the timezone of a name, such as Europe/Berlin, or of an offset, such as +02:00."""
     if not isinstance(name, str):
         raise ToolError(f"a timezone is a text, such as Europe/Berlin, not {name!r}")
     if name.upper() in ("UTC", "GMT", "Z"):
@@ -128,7 +128,7 @@ def _zone(name: str) -> dt.tzinfo:
             return dt.timezone((-1 if offset[1] == "-" else 1) * dt.timedelta(hours=hours, minutes=minutes))
     try:
         return ZoneInfo(name)
-    except (LookupError, ValueError, OSError):  # unknown, or no name at all, such as one that leads out of the folder
+    except (LookupError, ValueError, OSError):  # unknown, or a path outside of the timezone folder
         raise ToolError(
             f"there is no timezone {name[:60]!r}; give one such as Europe/Berlin, America/New_York, UTC or +02:00"
         ) from None
@@ -139,8 +139,8 @@ datetime = DateTime()
 
 # -- requests -------------------------------------------------------------------------------------------------------
 
-# What the connection itself needs, or what would make a request mean something else on its way.
-_OURS = frozenset(
+# Headers set by the connection, and headers that would change the framing of a request.
+_CONNECTION_HEADERS = frozenset(
     "accept-encoding connection content-length expect host keep-alive proxy-authorization proxy-connection te trailer "
     "transfer-encoding upgrade".split()
 )
@@ -149,7 +149,16 @@ _HOST = re.compile(r"[\w.-]+|[0-9a-f:.]+", re.IGNORECASE)
 _ODD = re.compile(r"[\s\\\x00-\x1f\x7f]")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _TEXTUAL = re.compile(r"text/|.*[/+](?:json|xml|javascript|yaml|csv|x-www-form-urlencoded|x-ndjson|graphql)\b")
-_TOLD = ("content-type", "location", "etag", "last-modified", "link", "retry-after", "www-authenticate", "allow")
+_SHOWN_HEADERS = (
+    "content-type",
+    "location",
+    "etag",
+    "last-modified",
+    "link",
+    "retry-after",
+    "www-authenticate",
+    "allow",
+)
 
 
 def HttpRequest(
@@ -159,18 +168,18 @@ def HttpRequest(
     timeout: float = constants.HTTP_SECONDS,
     max_bytes: int = constants.HTTP_BYTES,
 ) -> Tool:
-    """A tool that asks a web server, at a public address; `private` are hosts that may be anywhere, as `host:port`.
+    """Return a tool for HTTP requests to public addresses; `private` lists allowed private hosts, as `host:port`.
 
-    Redirects are not followed: where they lead is told, and asking there is another use of the tool. With methods
-    that change nothing (GET, HEAD, OPTIONS) the tool is `read_only`.
+    Redirects are not followed: the response has their location, and a request to it is a new tool use. With safe
+    methods only (GET, HEAD, OPTIONS) the tool is `read_only`.
     """
-    allowed = [method.upper() for method in _texts("methods", methods)]
+    allowed = [method.upper() for method in _check_texts("methods", methods)]
     if not allowed or not set(allowed) <= set(METHODS):
         raise ConfigError(f"methods are some of {', '.join(METHODS)}, not {', '.join(allowed) or 'none'}")
-    _positive("timeout", timeout)
-    _positive("max_bytes", max_bytes)
-    hosts = frozenset(host.lower() for host in _texts("private", private))
-    requests = _Requests(tuple(allowed), hosts, timeout, int(max_bytes))
+    _check_positive("timeout", timeout)
+    _check_positive("max_bytes", max_bytes)
+    hosts = frozenset(host.lower() for host in _check_texts("private", private))
+    requests = _HttpRequests(tuple(allowed), hosts, timeout, int(max_bytes))
     return tool(
         requests.http_request,
         description=f"Send an HTTP request and read the answer. The methods are {', '.join(allowed)}.",
@@ -181,7 +190,7 @@ def HttpRequest(
 
 
 @dataclass(frozen=True, slots=True)
-class _Requests:
+class _HttpRequests:
     methods: tuple[str, ...]
     private: frozenset[str]
     timeout: float
@@ -198,19 +207,19 @@ class _Requests:
         if method not in self.methods:
             raise ToolError(f"the method {method[:20]!r} is not one of {', '.join(self.methods)}")
         fetched = await fetch(
-            _checked_url(url),
+            _check_url(url),
             method=method,
-            headers={"User-Agent": "wick", **_checked_headers(headers or {})},
-            body=_checked_body(body),
-            private=_is_allowed(url, self.private),
+            headers={"User-Agent": "wick", **_check_headers(headers or {})},
+            body=_encode_body(body),
+            private=_is_private_allowed(url, self.private),
             seconds=self.timeout,
             most_bytes=self.max_bytes,
         )
-        return _told(fetched)
+        return _format_response(fetched)
 
 
-def _checked_url(url: str) -> str:
-    """A URL that everybody reads in the same way; what could be read in two is refused."""
+def _check_url(url: str) -> str:
+    """Return the URL; raise a ToolError for one that parsers may interpret differently."""
     if len(url) > constants.URL_CHARS:
         raise ToolError(f"the URL has more than {constants.URL_CHARS:,} characters")
     try:
@@ -225,15 +234,15 @@ def _checked_url(url: str) -> str:
     return url
 
 
-def _is_allowed(url: str, hosts: Collection[str]) -> bool:
-    """Whether the operator lets this host be at a private address."""
+def _is_private_allowed(url: str, hosts: Collection[str]) -> bool:
+    """Return True if the operator allows this host at a private address."""
     parts = urlsplit(url)
     host = (parts.hostname or "").lower()
     port = parts.port or (443 if parts.scheme == "https" else 80)
     return host in hosts or f"{host}:{port}" in hosts
 
 
-def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
+def _check_headers(headers: Mapping[str, str]) -> dict[str, str]:
     if (
         len(headers) > constants.HTTP_HEADERS
         or sum(map(len, [*headers, *headers.values()])) > constants.HTTP_HEADERS_BYTES
@@ -242,35 +251,40 @@ def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
     for name, value in headers.items():
         if not _TOKEN.fullmatch(name) or _CONTROL.search(value):
             raise ToolError(f"the header {name[:40]!r} has a name or a value that none can have")
-        if name.lower() in _OURS:
+        if name.lower() in _CONNECTION_HEADERS:
             raise ToolError(f"the header {name} is set by the connection itself; leave it out")
     return dict(headers)
 
 
-def _checked_body(body: str) -> bytes:
+def _encode_body(body: str) -> bytes:
     data = body.encode("utf-8", "replace")
     if len(data) > constants.HTTP_BODY_BYTES:
         raise ToolError(f"the body has more than {constants.HTTP_BODY_BYTES:,} bytes; send less")
     return data
 
 
-def _told(fetched: HttpResponse) -> dict[str, Any]:
-    """An answer as the model reads it."""
-    headers = {name: fetched.headers[name][:1_000] for name in _TOLD if name in fetched.headers}
-    told = {"status": fetched.status, "headers": headers, "body": _text(fetched), "truncated": fetched.truncated}
+def _format_response(fetched: HttpResponse) -> dict[str, Any]:
+    """Return the status, headers and body of a response for the model."""
+    headers = {name: fetched.headers[name][:1_000] for name in _SHOWN_HEADERS if name in fetched.headers}
+    response = {
+        "status": fetched.status,
+        "headers": headers,
+        "body": _decode_body(fetched),
+        "truncated": fetched.truncated,
+    }
     if 300 <= fetched.status < 400 and "location" in headers:
-        return {**told, "note": "the redirect was not followed; ask for its location if that is meant"}
-    return told
+        return {**response, "note": "the redirect was not followed; ask for its location if that is meant"}
+    return response
 
 
-def _text(fetched: HttpResponse) -> str:
+def _decode_body(fetched: HttpResponse) -> str:
     kind = fetched.headers.get("content-type", "").lower()
     charset = re.search(r"charset=[\"']?([\w.:-]+)", kind)
     if not _TEXTUAL.match(kind) and (kind or b"\0" in fetched.body) and (charset is None or b"\0" in fetched.body):
         return f"({len(fetched.body):,} bytes that are no text are not shown)" if fetched.body else ""
     try:
         return fetched.body.decode(charset[1] if charset else "utf-8", "replace").encode("utf-8", "replace").decode()
-    except (LookupError, ValueError):  # no encoding, or none for text
+    except (LookupError, ValueError):  # unknown charset, or not a text encoding
         return fetched.body.decode("utf-8", "replace")
 
 
@@ -278,13 +292,13 @@ def _text(fetched: HttpResponse) -> str:
 
 
 def WebSearch(search: Search | str | None = None, *, timeout: float = constants.SEARCH_SECONDS) -> Tool:
-    """A tool that searches the web by `search(query)`, which may be async and returns a text or a list of results.
+    """Return a tool that searches the web by `search(query)`, sync or async, which returns a text or a list.
 
     A text names an installed search (an entry point of the group `wick.web_search`) or a `module:function`. A result
     is a mapping with `title`, `url` and `snippet`, or a text.
     """
-    _positive("timeout", timeout)
-    find = _found(search)
+    _check_positive("timeout", timeout)
+    find = _resolve_search(search)
 
     async def web_search(query: str, limit: Annotated[int, "the most results"] = 5) -> str | dict[str, Any]:
         """Search the web, and get titles, addresses and excerpts of pages."""
@@ -292,52 +306,52 @@ def WebSearch(search: Search | str | None = None, *, timeout: float = constants.
             raise ToolError(f"a query is a text of at most {constants.SEARCH_CHARS:,} characters that is not empty")
         if not 1 <= limit <= constants.SEARCH_RESULTS:
             raise ToolError(f"limit is a number from 1 to {constants.SEARCH_RESULTS}, not {limit}")
-        return _results(await _searched(find, query), limit)
+        return _format_results(await _run_search(find, query), limit)
 
     return tool(web_search, kind="network", read_only=True, timeout=timeout)
 
 
-def _found(search: Search | str | None) -> Search:
+def _resolve_search(search: Search | str | None) -> Search:
     if isinstance(search, str):
-        search = _named(search)
+        search = _load_named_search(search)
     elif search is None:
-        search = _installed()
+        search = _load_installed_search()
     if not callable(search):
         raise ConfigError(f"search is a function that takes a query, or the name of one, not {search!r}")
     return search
 
 
 def has_search() -> bool:
-    """Return True if web_search works without being told what to search with: exactly one search is installed."""
+    """Return True if exactly one search is installed, so that web_search needs no `search=`."""
     return len(entry_points(group=ENTRY_POINTS)) == 1
 
 
-def _installed() -> Search:
+def _load_installed_search() -> Search:
     installed = sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name)
     if len(installed) != 1:
         which = f"say which one: {', '.join(point.name for point in installed)}" if installed else "none is installed"
         raise ConfigError(f"web_search needs a search, and {which}; give it as search=, a function that takes a query")
-    return _loaded(installed[0].load, installed[0].name)
+    return _load_search(installed[0].load, installed[0].name)
 
 
-def _named(name: str) -> Search:
+def _load_named_search(name: str) -> Search:
     for point in entry_points(group=ENTRY_POINTS, name=name):
-        return _loaded(point.load, name)
+        return _load_search(point.load, name)
     module, colon, function = name.partition(":")
     if not (module and colon and function):
         raise ConfigError(f"there is no search {name!r}; give one that is installed, or module:function")
-    return _loaded(lambda: getattr(import_module(module), function), name)
+    return _load_search(lambda: getattr(import_module(module), function), name)
 
 
-def _loaded(load: Callable[[], Any], name: str) -> Search:
+def _load_search(load: Callable[[], Any], name: str) -> Search:
     try:
         search: Search = load_module(load)
-    except Exception as error:  # whatever the module does when it is imported
+    except Exception as error:  # importing a module may raise anything
         raise ConfigError(f"the search {name} cannot be loaded: {type(error).__name__}: {error}") from error
     return search
 
 
-async def _searched(find: Search, query: str) -> Any:
+async def _run_search(find: Search, query: str) -> Any:
     try:
         if inspect.iscoroutinefunction(find) or inspect.iscoroutinefunction(type(find).__call__):
             return await find(query)
@@ -349,15 +363,15 @@ async def _searched(find: Search, query: str) -> Any:
         raise ToolError(f"the search failed: {type(error).__name__}: {error}") from error
 
 
-def _results(answer: Any, limit: int) -> str | dict[str, Any]:
+def _format_results(answer: Any, limit: int) -> str | dict[str, Any]:
     if isinstance(answer, str):
         return answer
     if not isinstance(answer, list | tuple) or not all(isinstance(one, str | Mapping) for one in answer):
         raise ToolError(f"the search answered with a {type(answer).__name__}, not with a text or a list of results")
-    return {"results": [_result(one) for one in answer[:limit]]}
+    return {"results": [_format_result(one) for one in answer[:limit]]}
 
 
-def _result(one: str | Mapping[str, Any]) -> dict[str, str]:
+def _format_result(one: str | Mapping[str, Any]) -> dict[str, str]:
     if isinstance(one, str):
         return {"snippet": one[: constants.CUT_HEAD_CHARS]}
     return {str(name): str(value)[: constants.CUT_HEAD_CHARS] for name, value in one.items() if value is not None}

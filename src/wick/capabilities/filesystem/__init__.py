@@ -1,9 +1,9 @@
-"""Files and commands: seven tools over a backend, and a place for results that are too large to be shown.
+"""File and command tools on a backend, and files for results too large for the model.
 
     Agent(model, hooks=[Filesystem(Local("./project"))])
 
-What the tools write is kept with the thread, as `thread.values["files"]`. `Filesystem(State())` has its files there
-and nowhere else, each thread its own.
+Written files are also stored in `thread.values["files"]`. `Filesystem(State())` stores its files only there, separately
+for each thread.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wick import constants
 from wick._internal.frozen import digest
 from wick._internal.visible_text import make_visible
 from wick.backends.state import State
-from wick.capabilities.filesystem.tracked_files import Place
+from wick.capabilities.filesystem.tracked_files import TrackedWorkspace
 from wick.capability import Capability
 from wick.decisions import Ask
 from wick.errors import BackendError, ConfigError, ToolError, Uncertain
@@ -35,20 +35,20 @@ from wick.workspace.text import read_lines
 _NEEDED = ("ls", "lines", "read", "write", "edit", "glob", "grep", "stat", "execute")
 READING = ("ls", "read_file", "glob", "grep")
 WRITING = ("write_file", "edit_file")
-FILE_TOOLS = frozenset((*READING, *WRITING))  # whose results are shown as they are, however large
+FILE_TOOLS = frozenset((*READING, *WRITING))  # results of these are never moved to a file
 RESULTS = ".results"
-READ_CHARS = constants.TOOL_OUTPUT_CHARS - 1_000  # shown of a file at once, so that there is room to say how to go on
+READ_CHARS = constants.TOOL_OUTPUT_CHARS - 1_000  # of a file per call; the rest is for the hint how to continue
 EXECUTED_CHARS = 8 * (constants.OUTPUT_HEAD_BYTES + constants.OUTPUT_TAIL_BYTES)  # both outputs, as JSON
 
 Path = Annotated[str, "relative to the workspace"]
 
 
 class Filesystem(Capability):
-    """Gives an agent the files and commands of a backend: ls, read_file, write_file, edit_file, glob, grep, execute.
+    """Adds tools for the files and commands of a backend: ls, read_file, write_file, edit_file, glob, grep, execute.
 
-    With `read_only` there are the four that only read, with `execute=False` no commands. Where nothing confines
-    commands (`backend.protection.asks`), the user is asked about each one. A result of any tool with more than
-    `result_chars` characters is put into a file, and its beginning and end are shown.
+    `read_only` leaves the four reading tools; `execute=False` removes commands. Without a sandbox
+    (`backend.protection.asks`), the user is asked about each command. A tool result with more than `result_chars`
+    characters is written to a file; the model sees its beginning and end.
     """
 
     def __init__(
@@ -72,17 +72,17 @@ class Filesystem(Capability):
         self._read_only, self._track, self._result_chars, self._longest = read_only, track, result_chars, longest
 
     def tools(self) -> list[Tool]:
-        """Those that this backend and these options leave."""
+        """Return the tools that the backend and the options allow."""
         without = {*(WRITING if self._read_only else ()), *(() if self._commands else ("execute",))}
         return [tool for tool in super().tools() if tool.name not in without]
 
     def hooks(self) -> list[Hook]:
-        """Its hooks, without those that have nothing to do."""
+        """Return the hooks that the options need."""
         wanted = {"confirm": self._commands, "keep_large": self._result_chars is not None}
         return [hook for hook in super().hooks() if wanted.get(hook.name.rpartition(".")[2], True)]
 
     def foreign_tools(self) -> list[str]:
-        """All seven: a guard may name one that these options leave out."""
+        """Return the names of all seven tools: a guard may name one that the options disable."""
         return [tool.name for tool in super().tools()]
 
     # -- files --------------------------------------------------------------------------------------------------------
@@ -90,11 +90,11 @@ class Filesystem(Capability):
     @tool(kind="read", read_only=True)
     async def ls(self, run: Run, use: ToolUse, path: Path = ".") -> ToolResult:
         """List a folder: the name, type and size of each entry."""
-        with _telling():
-            listing = await self._place(run).backend.ls(path, **_strict(use, path))
+        with _as_tool_errors():
+            listing = await self._get_workspace(run).backend.ls(path, **_build_link_options(use, path))
         entries = [{"name": one["name"], "type": one["type"], "size": one["size"]} for one in listing["entries"]]
         more = {"name": "... (there are more entries) ...", "type": "other", "size": 0}
-        return _json([*entries, more] if listing["truncated"] else entries)
+        return _build_json_result([*entries, more] if listing["truncated"] else entries)
 
     @tool(kind="read", read_only=True)
     async def read_file(
@@ -106,21 +106,24 @@ class Filesystem(Capability):
         limit: Annotated[int | None, "how many lines to read; all, if left out"] = None,
     ) -> ToolResult:
         """Read a text file, or some lines of it."""
-        with _telling():
-            found = await self._lines(run, path, offset=offset, limit=limit, **_strict(use, path))
+        with _as_tool_errors():
+            found = await self._read_lines(run, path, offset=offset, limit=limit, **_build_link_options(use, path))
         if not found["lines"] and offset:
             raise ToolError(f"{path} has no more than {offset} lines; read it from a smaller offset")
-        text, about = _page(found, limit), {name: found[name] for name in ("path", "offset", "lines", "truncated")}
-        return ToolResult(_legible(text), data=about)
+        text, about = (
+            _format_page(found, limit),
+            {name: found[name] for name in ("path", "offset", "lines", "truncated")},
+        )
+        return ToolResult(_replace_surrogates(text), data=about)
 
     @tool(kind="write", idempotent=True)
     async def write_file(self, run: Run, use: ToolUse, path: Path, content: str) -> ToolResult:
         """Write a text file: make it, with the folders it needs, or replace what is there."""
-        place = self._place(run)
-        with _telling():
-            written = await place.backend.write(path, content, **_strict(use, path))
+        place = self._get_workspace(run)
+        with _as_tool_errors():
+            written = await place.backend.write(path, content, **_build_link_options(use, path))
         place.track(path, written["bytes_written"], content)
-        return _json(written)
+        return _build_json_result(written)
 
     @tool(kind="write")
     async def edit_file(
@@ -134,13 +137,13 @@ class Filesystem(Capability):
         occurrence: Annotated[Literal["only", "first"], "first: replace the first, whatever else there is"] = "only",
     ) -> ToolResult:
         """Replace a text in a file by another."""
-        place, strict = self._place(run), _strict(use, path)
-        with _telling():
+        place, strict = self._get_workspace(run), _build_link_options(use, path)
+        with _as_tool_errors():
             edited = await place.backend.edit(
                 path, old_text, new_text, replace_all=replace_all, occurrence=occurrence, **strict
             )
         await place.track_edited(path, edited["bytes_written"], **strict)
-        return _json(edited)
+        return _build_json_result(edited)
 
     @tool(kind="read", read_only=True)
     async def glob(
@@ -152,9 +155,11 @@ class Filesystem(Capability):
         everything: Annotated[bool, "also what .gitignore leaves out"] = False,
     ) -> ToolResult:
         """Find files by their names."""
-        with _telling():
-            found = await self._place(run).backend.glob(pattern, path, everything=everything, **_strict(use, path))
-        return _json(found)
+        with _as_tool_errors():
+            found = await self._get_workspace(run).backend.glob(
+                pattern, path, everything=everything, **_build_link_options(use, path)
+            )
+        return _build_json_result(found)
 
     @tool(kind="read", read_only=True)
     async def grep(
@@ -168,27 +173,32 @@ class Filesystem(Capability):
         everything: Annotated[bool, "also in what .gitignore leaves out"] = False,
     ) -> ToolResult:
         """Search in files for lines that match a pattern."""
-        backend = self._place(run).backend
-        with _telling():
+        backend = self._get_workspace(run).backend
+        with _as_tool_errors():
             found = await backend.grep(
-                pattern, path, glob=glob, ignore_case=ignore_case, everything=everything, **_strict(use, path)
+                pattern,
+                path,
+                glob=glob,
+                ignore_case=ignore_case,
+                everything=everything,
+                **_build_link_options(use, path),
             )
-        return _json(found)
+        return _build_json_result(found)
 
-    def _place(self, run: Run) -> Place:
-        """The backend as this run sees it."""
+    def _get_workspace(self, run: Run) -> TrackedWorkspace:
+        """Return the workspace of this run, created on first use."""
         if self not in run.scratch:
             backend, thread = self.backend, run.thread
             bound = backend.of(thread) if isinstance(backend, State) else backend
-            run.scratch[self] = Place(bound, thread, bound is not backend, self._track)
+            run.scratch[self] = TrackedWorkspace(bound, thread, bound is not backend, self._track)
         return run.scratch[self]  # type: ignore[no-any-return]
 
-    async def _lines(self, run: Run, path: str, *, offset: int, limit: int | None, **strict: bool) -> FileLines:
-        place = self._place(run)
+    async def _read_lines(self, run: Run, path: str, *, offset: int, limit: int | None, **strict: bool) -> FileLines:
+        place = self._get_workspace(run)
         try:
             return await place.backend.lines(path, offset=offset, limit=limit, **strict)
         except BackendError as error:
-            text = await load_large_text(run.thread, place.key(path)) if error.code == "not_found" else None
+            text = await load_large_text(run.thread, place.normalize_path(path)) if error.code == "not_found" else None
             if text is None:
                 raise
             data = text.encode()
@@ -208,17 +218,17 @@ class Filesystem(Capability):
         """Run a shell command in the workspace, and get its output and its exit code."""
         if timeout is not None and not 0 < timeout <= self._longest:
             raise ToolError(f"timeout is a number of seconds above 0, at most {self._longest:g}")
-        live = _Live(use)
-        with _telling():
-            executed = await self._place(run).backend.execute(
-                command, workdir=workdir, timeout=timeout, on_output=live.show, approved=self._is_guarded(use)
+        live = _LiveOutput(use)
+        with _as_tool_errors():
+            executed = await self._get_workspace(run).backend.execute(
+                command, workdir=workdir, timeout=timeout, on_output=live.write, approved=self._is_guarded(use)
             )
-        live.end()
-        return _json(_executed(executed))
+        live.finish()
+        return _build_json_result(_format_execution(executed))
 
     @guard(ToolUse, match="execute")
     async def confirm(self, use: ToolUse) -> Ask | None:
-        """Where nothing confines commands, the user has the last word about each."""
+        """Ask the user about each command if the backend has no sandbox."""
         if not self._is_ours(use) or not self.backend.protection.asks:
             return None
         return Ask(f"Nothing confines commands here. Run this one? {make_visible(str(use.args['command']))}")
@@ -227,7 +237,7 @@ class Filesystem(Capability):
         return use.tool is not None and getattr(use.tool.fn, "__self__", None) is self
 
     def _is_guarded(self, use: ToolUse) -> bool:
-        """Whether this use has passed `confirm`; a tool that was taken out of its capability has not."""
+        """Return True if `confirm` guards this use; not if the tool was used without its capability."""
         return self._is_ours(use) and any(hook.owner is self for hook in use.run.guards(ToolUse))
 
     # -- results that are too large -----------------------------------------------------------------------------------
@@ -236,30 +246,30 @@ class Filesystem(Capability):
     async def keep_large(self, use: ToolUse) -> None:
         if use.error is not None or self._result_chars is None or not use.names.isdisjoint(FILE_TOOLS):
             return
-        result, text = use.result, _legible(use.result.text)
+        result, text = use.result, _replace_surrogates(use.result.text)
         if len(text) <= self._result_chars:
             return
-        whole = _streams(result.data) if self._is_ours(use) and result.data and not result.error else text
-        short = f"{truncate_text(text)}\n\n({await self._keep(use, whole)})"
+        whole = _join_streams(result.data) if self._is_ours(use) and result.data and not result.error else text
+        short = f"{truncate_text(text)}\n\n({await self._store_result(use, whole)})"
         if result.error:
             result.error = short
         else:
             result.output = short
 
-    async def _keep(self, use: ToolUse, text: str) -> str:
-        """Keep a result in the workspace, or else with the thread; says where."""
-        place = self._place(use.run)
+    async def _store_result(self, use: ToolUse, text: str) -> str:
+        """Store a result in the workspace, or else with the thread; return a sentence with its path."""
+        place = self._get_workspace(use.run)
         if not self._read_only and not place.in_thread:
             try:
-                path = await _free(place.backend, use)
-                await place.backend.write(path, text, links=False)  # a command may have linked RESULTS elsewhere
+                path = await _find_free_path(place.backend, use)
+                await place.backend.write(path, text, links=False)  # a command may have replaced RESULTS by a link
             except BackendError:
-                pass  # the thread takes it
+                pass  # store it with the thread instead
             else:
                 return (
                     f"the whole result is in {path}; read it with read_file, offset and limit, or search it with grep"
                 )
-        path = f"{RESULTS}/{_safe(use)}-{_own(use)}.txt"
+        path = f"{RESULTS}/{_format_call_id(use)}-{_hash_call(use)}.txt"
         if await store_large_text(use.run.thread, use.run.id, path, text):
             return f"the whole result is kept as {path}; read it with read_file, offset and limit"
         return "the rest could not be kept; ask for less"
@@ -280,34 +290,34 @@ def _check_number(name: str, number: Any, least: float) -> None:
 
 
 @contextmanager
-def _telling() -> Iterator[None]:
-    """What the backend cannot do, the model is told in its words."""
+def _as_tool_errors() -> Iterator[None]:
+    """Convert a BackendError into a ToolError, or into Uncertain if its effect is unknown."""
     try:
         yield
     except BackendError as error:
         raise (Uncertain if error.code == "unknown" else ToolError)(str(error)) from None
 
 
-def _strict(use: ToolUse, path: str) -> dict[str, bool]:
+def _build_link_options(use: ToolUse, path: str) -> dict[str, bool]:
     """Return the option that keeps a backend from following links, where a rule decided about a path by its names."""
     return {} if use.follows_links(path) else {"links": False}
 
 
-def _json(data: Any) -> ToolResult:
-    text = _legible(json.dumps(data, ensure_ascii=False, separators=(",", ":")))
+def _build_json_result(data: Any) -> ToolResult:
+    text = _replace_surrogates(json.dumps(data, ensure_ascii=False, separators=(",", ":")))
     return ToolResult(text, data=json.loads(text))
 
 
-def _legible(text: str) -> str:
-    """A text that has bytes; where a file's name is no text, it has none."""
-    return text if text.isascii() else _HALF.sub("\N{REPLACEMENT CHARACTER}", text)
+def _replace_surrogates(text: str) -> str:
+    """Replace lone surrogates, which come from file names that are not UTF-8."""
+    return text if text.isascii() else _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-_HALF = re.compile("[\ud800-\udfff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def _page(found: FileLines, limit: int | None) -> str:
-    """Lines of a file, and how to go on where it has more than was asked for, or than can be shown."""
+def _format_page(found: FileLines, limit: int | None) -> str:
+    """Return the lines of a file, with the next offset if there are more lines."""
     text = found["content"]
     if len(text) > READ_CHARS:
         text = text[: text.rfind("\n", 0, READ_CHARS) + 1 or READ_CHARS]
@@ -316,32 +326,32 @@ def _page(found: FileLines, limit: int | None) -> str:
     return f"{text}\n... (the file goes on; read it from offset {found['offset'] + text.count(chr(10))}) ..."
 
 
-def _executed(executed: CommandResult) -> dict[str, Any]:
-    """What the model is told of a command; what is not worth a word is left out."""
-    told = {name: executed[name] for name in ("stdout", "stderr", "exit_code")}
-    return told | {name: executed[name] for name in ("error", "truncated", "moved") if executed[name]}
+def _format_execution(executed: CommandResult) -> dict[str, Any]:
+    """Return the result of a command for the model, without empty fields."""
+    fields = {name: executed[name] for name in ("stdout", "stderr", "exit_code")}
+    return fields | {name: executed[name] for name in ("error", "truncated", "moved") if executed[name]}
 
 
-def _streams(data: Mapping[str, str]) -> str:
-    """The outputs of a command one after the other, as they are read best."""
+def _join_streams(data: Mapping[str, str]) -> str:
+    """Return stdout followed by stderr."""
     return data["stdout"] + (f"\n--- stderr ---\n{data['stderr']}" if data["stderr"] else "")
 
 
-class _Live:
-    """The output of a command, shown while it runs."""
+class _LiveOutput:
+    """Streamed output of a running command, up to a limit."""
 
     def __init__(self, use: ToolUse) -> None:
         self._use, self._left = use, constants.STREAM_CHARS
         self._decoders = {name: getincrementaldecoder("utf-8")("replace") for name in ("stdout", "stderr")}
 
-    def show(self, stream: Literal["stdout", "stderr"], data: bytes) -> None:
-        self._say(self._decoders[stream].decode(data))
+    def write(self, stream: Literal["stdout", "stderr"], data: bytes) -> None:
+        self._emit(self._decoders[stream].decode(data))
 
-    def end(self) -> None:
+    def finish(self) -> None:
         for decoder in self._decoders.values():
-            self._say(decoder.decode(b"", final=True))
+            self._emit(decoder.decode(b"", final=True))
 
-    def _say(self, text: str) -> None:
+    def _emit(self, text: str) -> None:
         if not text or self._left <= 0:
             return
         self._use.stream(text[: self._left])
@@ -350,25 +360,25 @@ class _Live:
             self._use.stream("\n... (no more of it is shown while it runs) ...\n")
 
 
-# -- where a large result is kept -------------------------------------------------------------------------------------
+# -- paths of large results -------------------------------------------------------------------------------------------
 
 
-def _safe(use: ToolUse) -> str:
-    """The id of a call as a name of a file."""
+def _format_call_id(use: ToolUse) -> str:
+    """Return the id of a call as a file name."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", use.call.id)[:80] or "call"
 
 
-def _own(use: ToolUse) -> str:
-    """What tells this call from others with the same id: of an earlier step, or of another thread."""
+def _hash_call(use: ToolUse) -> str:
+    """Return a digest that distinguishes calls with the same id in other steps or threads."""
     return digest(use.key.encode())[:8]
 
 
-async def _free(backend: Backend, use: ToolUse) -> str:
-    path = f"{RESULTS}/{_safe(use)}.txt"
+async def _find_free_path(backend: Backend, use: ToolUse) -> str:
+    path = f"{RESULTS}/{_format_call_id(use)}.txt"
     try:
         await backend.stat(path)
     except BackendError as error:
         if error.code == "not_found":
             return path
         raise
-    return f"{RESULTS}/{_safe(use)}-{_own(use)}.txt"
+    return f"{RESULTS}/{_format_call_id(use)}-{_hash_call(use)}.txt"

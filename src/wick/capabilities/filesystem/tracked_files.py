@@ -1,10 +1,10 @@
-"""A workspace as one run sees it, and what its thread keeps of the files that were written there.
+"""The workspace of one run, with the written files tracked in its thread.
 
-    place = Place(backend, thread)
-    place.track("a.txt", size, content)      thread.values["files"]["a.txt"] is the content now
+    workspace = TrackedWorkspace(backend, thread)
+    workspace.track("a.txt", size, content)      thread.values["files"]["a.txt"] is the content now
 
-Of a file that is too large, and of all once the log of a thread has enough of them, only the size is kept; of protected
-files nothing.
+Only the size is stored for a file that is too large, and for all files once the log reaches its limit. Protected files
+are not tracked.
 """
 
 from __future__ import annotations
@@ -25,52 +25,56 @@ _PROTECTED = ProtectedNames(PROTECTED)
 
 
 @dataclass(slots=True)
-class Place:
-    """A backend, and the thread that knows what was written there."""
+class TrackedWorkspace:
+    """A backend, and the thread that tracks the files written to it."""
 
     backend: Backend
     thread: Thread
-    in_thread: bool = False  # the files are the thread's own
-    tracks: bool = True
-    logged: int = -1  # bytes of files in the thread's log, once they are counted
+    in_thread: bool = False  # the backend stores its files in the thread
+    is_tracking: bool = True
+    logged_bytes: int = -1  # bytes of files in the thread's log; -1: not counted yet
 
-    def key(self, path: str) -> str:
-        """A path as it is seen from the workspace; `..` may lead over a link, so it stays."""
+    def normalize_path(self, path: str) -> str:
+        """Return a path relative to the workspace. `..` is not resolved: it may follow a link."""
         above = f"{self.backend.workdir}/"
         inside = path.removeprefix(above).lstrip("/") if path.startswith(above) else path
         return inside if ".." in inside.split("/") else posixpath.normpath(inside)
 
     def track(self, path: str, size: int, content: Any) -> None:
-        """Keep what was written with the thread: a text, what `Content` has of other bytes, or None for the size."""
-        key = self.key(path)
-        if not self.tracks or self.in_thread or _PROTECTED.is_protected(key.split("/")):
+        """Store a written file in the thread: text, base64 content as a map, or None for the size alone."""
+        key = self.normalize_path(path)
+        if not self.is_tracking or self.in_thread or _PROTECTED.is_protected(key.split("/")):
             return
-        if self.logged < 0:
-            self.logged = sum(map(_logged, self.thread.entries))
+        if self.logged_bytes < 0:
+            self.logged_bytes = sum(map(_count_logged_bytes, self.thread.entries))
         fits = (
-            content is not None and size <= constants.STATE_FILE_BYTES and self.logged + size <= constants.STATE_BYTES
+            content is not None
+            and size <= constants.STATE_FILE_BYTES
+            and self.logged_bytes + size <= constants.STATE_BYTES
         )
         now = content if fits else {"size": size}
         files = InThread(self.thread)
         if files.get(key) != now:
             files[key] = now
-            self.logged += size if fits else 0
+            self.logged_bytes += size if fits else 0
 
     async def track_edited(self, path: str, size: int, **options: Any) -> None:
-        """Keep a file of that size as it is now; `options` are those of the backend's `read`."""
-        if self.tracks and not self.in_thread:
-            self.track(path, size, await self._content(path, options) if size <= constants.STATE_FILE_BYTES else None)
+        """Read a file and store it in the thread; `options` are passed to the backend's `read`."""
+        if self.is_tracking and not self.in_thread:
+            self.track(
+                path, size, await self._read_content(path, options) if size <= constants.STATE_FILE_BYTES else None
+            )
 
-    async def _content(self, path: str, options: Mapping[str, Any]) -> Any:
+    async def _read_content(self, path: str, options: Mapping[str, Any]) -> Any:
         try:
             read = await self.backend.read(path, **options)
-        except BackendError:  # it is gone already, and that is no failure of the edit
+        except BackendError:  # deleted since; the edit itself succeeded
             return None
         return read["content"] if read["encoding"] == "utf-8" else {"content": read["content"], "encoding": "base64"}
 
 
-def _logged(entry: Entry) -> int:
-    """How many bytes of a file an entry has."""
+def _count_logged_bytes(entry: Entry) -> int:
+    """Return the bytes of file content in a log entry."""
     if entry.kind != "value" or entry.data["key"] != InThread.KEY or "item" not in entry.data:
         return 0
     file = entry.data.get("value")

@@ -1,4 +1,4 @@
-"""Tools, resources and prompts of MCP servers, under names that say where they are from."""
+"""Tools, resources and prompts of MCP servers, under the names `mcp__server__tool`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from wick import constants
 from wick._internal.frozen import canonical_json, digest, thaw
 from wick._internal.prompt_text import to_one_line
 from wick._internal.worker_threads import run_in_thread
-from wick.capabilities.mcp.config import Server, read_servers
-from wick.capabilities.mcp.connections import Link, Links
+from wick.capabilities.mcp.config import McpServer, read_servers
+from wick.capabilities.mcp.connections import McpConnection, McpConnections
 from wick.capability import Capability
 from wick.decisions import Ask, Block
 from wick.errors import ConfigError, ToolError
@@ -31,14 +31,14 @@ from wick.tools import Tool, tool
 
 logger = logging.getLogger(__name__)
 
-PINS = "mcp_pins"  # the value of a thread: the definitions that it knows, as {server: {tool: hash}}
-ASKED = "mcp_asked"  # the value of a thread: which definition a question was about, as {use: hash}
+PINS = "mcp_pins"  # key of `thread.values`: pinned definitions, as {server: {tool: hash}}
+ASKED = "mcp_asked"  # key of `thread.values`: the definition of each question, as {use: hash}
 ASKED_KEPT = 20
 LARGE_CHARS = 5_000  # of a schema
-SAID_CHARS = 300  # of a description, in a question
-NAME_CHARS = 64  # the longest name that every provider takes
+DESCRIPTION_CHARS = 300  # of a description, in a question
+NAME_CHARS = 64  # the longest tool name that every provider accepts
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-WAITS = "Its definition has changed since it was agreed to, so the user is asked before it is used."
+PENDING_DESCRIPTION = "Its definition has changed since it was agreed to, so the user is asked before it is used."
 _ODD, _PLAIN = re.compile(r"[^A-Za-z0-9_-]"), re.compile(r"[\w.-]{1,64}")
 _TYPES = ("string", "number", "integer", "boolean", "array", "object")
 
@@ -46,11 +46,11 @@ Pins = Mapping[str, Mapping[str, str]]
 
 
 class MCP(Capability):
-    """Gives an agent what MCP servers have: programs (`command`, `args`, `env`) and services (`url`, `headers`).
+    """Adds the tools of MCP servers: programs (`command`, `args`, `env`) and services (`url`, `headers`).
 
-    A tool is named `mcp__server__tool`. What it is defined as is pinned when a server is first seen: in the file
-    `pins`, or with the thread; or only what a mapping of `pins` says is known. A tool that is defined otherwise is
-    used only if the user agrees. Servers are connected to when a run first needs them, and until `close`.
+    A tool is named `mcp__server__tool`. Tool definitions are pinned when a server is first seen: in the file `pins`, or
+    with the thread. A mapping as `pins` pins exactly its definitions. A tool with a changed definition needs the user's
+    approval. Connections open when a run first needs them, and stay open until `close`.
     """
 
     name = "mcp"
@@ -64,100 +64,103 @@ class MCP(Capability):
     ) -> None:
         if type(max_output) is not int or max_output < 1:
             raise ConfigError(f"MCP(max_output={max_output!r}): say how many characters, from 1 up")
-        self.servers, self.pins, self.max_output = read_servers(servers), _Pins.of(pins), max_output
-        self._links = Links()
+        self.servers, self.pins, self.max_output = read_servers(servers), _PinStore.from_option(pins), max_output
+        self._connections = McpConnections()
 
     def foreign_tools(self) -> Iterable[str]:
-        """All that begins with `mcp__server__`, and the servers' own names: any, where `tools` does not list them."""
+        """Yield the patterns `mcp__server__*`, and the tool names of each server, or `*` if it has no `tools`."""
         for server in self.servers:
             yield f"mcp__{server.name}__*"
             yield from ("*",) if server.tools is None else server.tools
 
     async def close(self) -> None:
-        """End the connections of this event loop, and the programs behind them."""
-        await self._links.close()
+        """Close the connections of this event loop, and stop their programs."""
+        await self._connections.close()
 
     async def definitions(self) -> dict[str, dict[str, str]]:
-        """What the servers' tools are defined as now, to be given as `pins`."""
-        links = [await self._links.to(server) for server in self.servers]
-        return {link.server.name: {made.name: _hash(made) for made in await link.tools(fresh=True)} for link in links}
+        """Return the hashes of the current tool definitions, in the form of `pins`."""
+        links = [await self._connections.connect(server) for server in self.servers]
+        return {
+            link.server.name: {made.name: _hash_definition(made) for made in await link.tools(fresh=True)}
+            for link in links
+        }
 
     @before(Run)
     async def connect(self, run: Run) -> None:
-        for link in await asyncio.gather(*(self._reach(run, server) for server in self.servers)):
-            for remote in await self._offers(run, link) if link is not None else ():
-                await self._add(run, remote)
+        for link in await asyncio.gather(*(self._connect_server(run, server) for server in self.servers)):
+            for remote in await self._list_remote_tools(run, link) if link is not None else ():
+                await self._add_tool(run, remote)
 
-    @guard(ToolUse, match=lambda use: _remote(use) is not None)
+    @guard(ToolUse, match=lambda use: _find_remote(use) is not None)
     async def ask_about_changes(self, use: ToolUse) -> Ask | Block | None:
-        remote = _remote(use)
+        remote = _find_remote(use)
         if remote is None or remote.pins is not self.pins or not remote.hash:
             return None
-        known = await self.pins.known(use.run, remote.server.name)
+        known = await self.pins.load_hashes(use.run, remote.server.name)
         if known.get(remote.tool) == remote.hash:
             return None
-        if _asked(use, remote.hash) != remote.hash:  # a paused run was taken up, and the answer is about something else
+        if _record_asked_hash(use, remote.hash) != remote.hash:  # the definition changed while the run was paused
             return Block(
                 f"{remote.server.name} has changed {remote.label} again since the user was asked; try once more"
             )
         what = "has changed its tool" if remote.tool in known else "has a new tool,"
-        says = to_one_line(remote.description, SAID_CHARS) or "nothing."
+        says = to_one_line(remote.description, DESCRIPTION_CHARS) or "nothing."
         return Ask(f"The MCP server {remote.server.name} {what} {remote.label}. It says: {says} May it be used?")
 
-    async def _reach(self, run: Run, server: Server) -> Link | None:
-        """A connection that knows what the server has; that there is none is no reason not to run."""
+    async def _connect_server(self, run: Run, server: McpServer) -> McpConnection | None:
+        """Return a connection with a fresh tool list; None if the server is unreachable: the run continues."""
         try:
-            await self._links.ask(server, lambda link: link.tools(fresh=True))
-            return await self._links.to(server)
+            await self._connections.request(server, lambda link: link.tools(fresh=True))
+            return await self._connections.connect(server)
         except ToolError as error:
             logger.warning("%s", error)
             run.record("mcp_unreachable", server=server.name, error=str(error))
             return None
 
-    async def _offers(self, run: Run, link: Link) -> list[_Remote]:
-        """What a server has that this agent may use."""
+    async def _list_remote_tools(self, run: Run, link: McpConnection) -> list[_RemoteTool]:
+        """Return the tools of a server that this agent may use."""
         server, definitions = link.server, await link.tools()
-        await self.pins.meet(run, server.name, {made.name: _hash(made) for made in definitions})
-        known = await self.pins.known(run, server.name)
+        await self.pins.pin_new_server(run, server.name, {made.name: _hash_definition(made) for made in definitions})
+        known = await self.pins.load_hashes(run, server.name)
         tools = [
-            _Remote(server, self._links, self.pins, made.name, made, hash, known.get(made.name) == hash)
+            _RemoteTool(server, self._connections, self.pins, made.name, made, hash, known.get(made.name) == hash)
             for made in definitions
             if server.tools is None or made.name in server.tools
-            for hash in [_hash(made)]
+            for hash in [_hash_definition(made)]
         ]
-        return [*tools, *self._others(server, link)]
+        return [*tools, *self._list_extra_tools(server, link)]
 
-    def _others(self, server: Server, link: Link) -> list[_Remote]:
-        """Tools of ours that reach a server's resources and prompts."""
+    def _list_extra_tools(self, server: McpServer, link: McpConnection) -> list[_RemoteTool]:
+        """Return tools for the resources and prompts of a server."""
         there = (("resources", link.abilities.resources), ("prompts", link.abilities.prompts))
         return [
-            _Remote(server, self._links, self.pins, name)
+            _RemoteTool(server, self._connections, self.pins, name)
             for ability, has in there
-            for name in (_OTHERS[ability] if has else ())
+            for name in (_EXTRA_NAMES[ability] if has else ())
             if server.tools is None or name in server.tools
         ]
 
-    async def _add(self, run: Run, remote: _Remote) -> None:
-        name = _free(f"mcp__{remote.server.name}__{_ODD.sub('_', remote.tool)}", remote.tool, run.tools)
+    async def _add_tool(self, run: Run, remote: _RemoteTool) -> None:
+        name = _choose_name(f"mcp__{remote.server.name}__{_ODD.sub('_', remote.tool)}", remote.tool, run.tools)
         try:
-            made = remote.made(name, self.max_output)
+            made = remote.build_tool(name, self.max_output)
             if remote.is_large:  # reading such a schema would block the event loop
                 await run_in_thread(lambda: made.schema, "a definition")
             if len(canonical_json(made.schema)) > constants.MCP_DEFINITION_BYTES:
                 raise ConfigError(f"its definition has more than {constants.MCP_DEFINITION_BYTES:,} bytes")
-        except ConfigError as error:  # what cannot be described is found out here
+        except ConfigError as error:  # raised for a schema that cannot be converted
             run.record("mcp_tool_refused", server=remote.server.name, tool=remote.label, error=str(error))
             return
         run.tools[name] = made
 
 
-def _remote(use: ToolUse) -> _Remote | None:
+def _find_remote(use: ToolUse) -> _RemoteTool | None:
     owner = getattr(use.tool and use.tool.fn, "__self__", None)
-    return owner if isinstance(owner, _Remote) else None
+    return owner if isinstance(owner, _RemoteTool) else None
 
 
-def _asked(use: ToolUse, hash: str) -> str:
-    """The definition that the user is, or was, asked about for this use."""
+def _record_asked_hash(use: ToolUse, hash: str) -> str:
+    """Return the hash that the user was asked about for this use; store this one if it is the first."""
     values = use.run.root.thread.values
     asked = dict(values.get(ASKED, {}))
     if use.key not in asked:
@@ -165,36 +168,36 @@ def _asked(use: ToolUse, hash: str) -> str:
     return str(values[ASKED][use.key])
 
 
-def _free(name: str, origin: str, taken: Iterable[str]) -> str:
-    """A name that every provider takes, and that nobody has."""
+def _choose_name(name: str, origin: str, taken: Iterable[str]) -> str:
+    """Return a unique name that every provider accepts."""
     if len(name) <= NAME_CHARS and name not in taken:
         return name
     return f"{name[: NAME_CHARS - 9]}_{digest(origin.encode())[-8:]}"
 
 
-def _hash(definition: Any) -> str:
+def _hash_definition(definition: Any) -> str:
     fields = definition.model_dump(mode="json", by_alias=True, exclude_none=True)
     return digest(canonical_json({key: value for key, value in fields.items() if key not in ("_meta", "icons")}))
 
 
-# -- what can be used -------------------------------------------------------------------------------------------------
+# -- remote tools -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(eq=False, slots=True)
-class _Remote:
-    """One thing that a server can be asked for."""
+class _RemoteTool:
+    """A tool, resource or prompt of a server."""
 
-    server: Server
-    links: Links
-    pins: _Pins
-    tool: str  # the name it has there
+    server: McpServer
+    connections: McpConnections
+    pins: _PinStore
+    tool: str  # its name on the server
     definition: Any = None  # None: a resource or a prompt
     hash: str = ""
-    agreed: bool = True
+    is_approved: bool = True
 
     @property
     def label(self) -> str:
-        """Its name, as people may be shown it."""
+        """Return its name as one short line, safe to show to users."""
         return to_one_line(self.tool, NAME_CHARS)
 
     @property
@@ -206,45 +209,47 @@ class _Remote:
         """Return True if reading the definition takes milliseconds."""
         return self.definition is not None and len(str(self.definition.input_schema)) > LARGE_CHARS
 
-    def made(self, name: str, max_output: int) -> Tool:
-        """A tool that asks for it. Nothing that a server says of itself is believed unless it is trusted."""
+    def build_tool(self, name: str, max_output: int) -> Tool:
+        """Return the tool that calls the server. Its annotations count only if the server is trusted."""
         options: dict[str, Any] = {"name": name, "kind": "mcp", "max_output": max_output, "aliases": (), "renames": {}}
         options["timeout"] = self.server.seconds
         if self.definition is None:
-            made = tool(partial(_OTHERS_BY_NAME[self.tool], self), description=_ABOUT[self.tool], **options)
+            made = tool(partial(_EXTRA_TOOLS[self.tool], self), description=_EXTRA_DESCRIPTIONS[self.tool], **options)
             return replace(made, origin=self.tool, read_only=self.server.trust, idempotent=self.server.trust)
         hints = self.definition.annotations if self.server.trust else None
         about, schema = self.description[: constants.MCP_DESCRIPTION_CHARS], self.definition.input_schema
-        if not self.agreed:  # what nobody has agreed to does not reach the model, either
-            about, schema = WAITS, _bare(schema)
+        if not self.is_approved:  # unapproved text does not reach the model
+            about, schema = PENDING_DESCRIPTION, _strip_schema(schema)
         made = tool(self.call, description=about or name, parameters=schema, **options)
         read_only = bool(hints and hints.read_only_hint)
         idempotent = read_only or bool(hints and hints.idempotent_hint)
         return replace(made, origin=self.tool, read_only=read_only, idempotent=idempotent)
 
     async def call(self, /, _tool_use: ToolUse, **args: Any) -> ToolResult:
-        link = await self.links.to(self.server)
-        if self.hash not in {_hash(made) for made in await link.tools() if made.name == self.tool}:
+        link = await self.connections.connect(self.server)
+        if self.hash not in {_hash_definition(made) for made in await link.tools() if made.name == self.tool}:
             raise ToolError(f"{self.server.name} has changed {self.label} meanwhile; it can be used in the next run")
-        if self.hash != (await self.pins.known(_tool_use.run, self.server.name)).get(self.tool):
-            await self.pins.agree(_tool_use.run, self.server.name, self.tool, self.hash)  # the gate has asked
+        if self.hash != (await self.pins.load_hashes(_tool_use.run, self.server.name)).get(self.tool):
+            await self.pins.pin_tool(
+                _tool_use.run, self.server.name, self.tool, self.hash
+            )  # the gate has asked the user
 
         async def show(progress: float, total: float | None, message: str | None) -> None:
             if message:
                 _tool_use.stream(message + "\n")
 
         changes = not _tool_use.bound.read_only
-        answer = await link.ask(
+        answer = await link.request(
             lambda client: client.call_tool(self.tool, args, progress_callback=show), changes=changes
         )
-        return _result(self.label, answer)
+        return _build_result(self.label, answer)
 
-    async def read(self, question: Callable[[Any], Awaitable[Any]]) -> Any:
-        return await self.links.ask(self.server, lambda link: link.ask(question, changes=False))
+    async def request(self, question: Callable[[Any], Awaitable[Any]]) -> Any:
+        return await self.connections.request(self.server, lambda link: link.request(question, changes=False))
 
 
-def _bare(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """What the arguments are called and of what type they are, and nothing that a model could take for words."""
+def _strip_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema with only argument names and types, without text for the model."""
     given = schema.get("properties")
     plain = {name: about for name, about in given.items() if _PLAIN.fullmatch(name)} if isinstance(given, dict) else {}
     kinds = {name: about.get("type") if isinstance(about, dict) else None for name, about in plain.items()}
@@ -255,41 +260,41 @@ def _bare(schema: Mapping[str, Any]) -> dict[str, Any]:
 # -- resources and prompts --------------------------------------------------------------------------------------------
 
 
-async def _list_resources(remote: _Remote) -> Any:
-    found = await remote.links.ask(remote.server, Link.resources)
-    return [_told(row, "uri", "name", "description", "mime_type", "size") for row in found]
+async def _list_resources(remote: _RemoteTool) -> Any:
+    found = await remote.connections.request(remote.server, McpConnection.resources)
+    return [_pick_fields(row, "uri", "name", "description", "mime_type", "size") for row in found]
 
 
-async def _read_resource(remote: _Remote, uri: str) -> ToolResult:
-    answer = await remote.read(lambda client: client.read_resource(uri))
-    return _shown(answer.contents)
+async def _read_resource(remote: _RemoteTool, uri: str) -> ToolResult:
+    answer = await remote.request(lambda client: client.read_resource(uri))
+    return _convert_blocks(answer.contents)
 
 
-async def _list_prompts(remote: _Remote) -> Any:
+async def _list_prompts(remote: _RemoteTool) -> Any:
     return [
-        _told(row, "name", "description")
-        | {"arguments": [_told(argument, "name", "description", "required") for argument in row.arguments or ()]}
-        for row in await remote.links.ask(remote.server, Link.prompts)
+        _pick_fields(row, "name", "description")
+        | {"arguments": [_pick_fields(argument, "name", "description", "required") for argument in row.arguments or ()]}
+        for row in await remote.connections.request(remote.server, McpConnection.prompts)
     ]
 
 
-async def _get_prompt(remote: _Remote, name: str, arguments: dict[str, str] | None = None) -> ToolResult:
-    answer = await remote.read(lambda client: client.get_prompt(name, arguments or {}))
-    return _shown([message.content for message in answer.messages])
+async def _get_prompt(remote: _RemoteTool, name: str, arguments: dict[str, str] | None = None) -> ToolResult:
+    answer = await remote.request(lambda client: client.get_prompt(name, arguments or {}))
+    return _convert_blocks([message.content for message in answer.messages])
 
 
-def _told(row: Any, *fields: str) -> dict[str, Any]:
+def _pick_fields(row: Any, *fields: str) -> dict[str, Any]:
     return {name: value for name in fields if (value := getattr(row, name, None)) is not None}
 
 
-_OTHERS_BY_NAME: dict[str, Callable[..., Awaitable[Any]]] = {
+_EXTRA_TOOLS: dict[str, Callable[..., Awaitable[Any]]] = {
     "list_resources": _list_resources,
     "read_resource": _read_resource,
     "list_prompts": _list_prompts,
     "get_prompt": _get_prompt,
 }
-_OTHERS = {"resources": ("list_resources", "read_resource"), "prompts": ("list_prompts", "get_prompt")}
-_ABOUT = {
+_EXTRA_NAMES = {"resources": ("list_resources", "read_resource"), "prompts": ("list_prompts", "get_prompt")}
+_EXTRA_DESCRIPTIONS = {
     "list_resources": "List the resources that this server has, each with its URI.",
     "read_resource": "Read a resource of this server by its URI.",
     "list_prompts": "List the prompts that this server has, each with its arguments.",
@@ -300,8 +305,8 @@ _ABOUT = {
 # -- answers ----------------------------------------------------------------------------------------------------------
 
 
-def _result(name: str, answer: Any) -> ToolResult:
-    shown = _shown(answer.content)
+def _build_result(name: str, answer: Any) -> ToolResult:
+    shown = _convert_blocks(answer.content)
     if answer.is_error:
         raise ToolError(shown.output or f"{name} failed, and its server did not say why")
     data = answer.structured_content
@@ -309,8 +314,8 @@ def _result(name: str, answer: Any) -> ToolResult:
     return ToolResult(output, data=data, parts=shown.parts)
 
 
-def _shown(blocks: Iterable[Any]) -> ToolResult:
-    """Texts as they are, pictures as parts; of what a model cannot take, that it was there."""
+def _convert_blocks(blocks: Iterable[Any]) -> ToolResult:
+    """Return texts as output and images as parts; other blocks become a placeholder."""
     texts, parts, room = list[str](), list[Part](), constants.MCP_MEDIA_CHARS
     for block in blocks:
         block = getattr(block, "resource", block)
@@ -332,14 +337,14 @@ def _shown(blocks: Iterable[Any]) -> ToolResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _Pins:
-    """The definitions that somebody has agreed to: in a file, with the thread, or as they were given."""
+class _PinStore:
+    """The approved definitions: in a file, with the thread, or given as a mapping."""
 
     path: Path | None = None
     given: Pins | None = None
 
     @classmethod
-    def of(cls, pins: Any) -> _Pins:
+    def from_option(cls, pins: Any) -> _PinStore:
         if pins is None:
             return cls()
         if isinstance(pins, str | Path) and str(pins):
@@ -348,20 +353,20 @@ class _Pins:
             raise ConfigError('MCP(pins=…) takes a file, or {"server": {"tool": "hash"}} as `definitions()` gives it')
         return cls(given=pins)
 
-    async def known(self, run: Run, server: str) -> dict[str, str]:
-        """What is known of a server's tools."""
-        kept = (await self._all(run)).get(server, {})
-        return {**(self.given.get(server, {}) if self.given is not None else {}), **kept}
+    async def load_hashes(self, run: Run, server: str) -> dict[str, str]:
+        """Return the pinned hashes of a server's tools."""
+        stored = (await self._load_all(run)).get(server, {})
+        return {**(self.given.get(server, {}) if self.given is not None else {}), **stored}
 
-    async def meet(self, run: Run, server: str, hashes: dict[str, str]) -> None:
-        """Take a server that is seen for the first time as it is, unless what is known was given."""
-        if self.given is None and server not in await self._all(run):
+    async def pin_new_server(self, run: Run, server: str, hashes: dict[str, str]) -> None:
+        """Pin all tools of a server that is seen for the first time, unless the pins were given."""
+        if self.given is None and server not in await self._load_all(run):
             await self._write(run, server, hashes)
 
-    async def agree(self, run: Run, server: str, tool: str, hash: str) -> None:
+    async def pin_tool(self, run: Run, server: str, tool: str, hash: str) -> None:
         await self._write(run, server, {tool: hash})
 
-    async def _all(self, run: Run) -> dict[str, dict[str, str]]:
+    async def _load_all(self, run: Run) -> dict[str, dict[str, str]]:
         if self.path is None:
             return thaw(run.root.thread.values.get(PINS, {}))  # type: ignore[no-any-return]
         return await run_in_thread(partial(_read_pins, self.path), "reading pins")
@@ -370,8 +375,8 @@ class _Pins:
         if self.path is not None:
             await run_in_thread(partial(_write_pins, self.path, server, hashes), "writing pins")
             return
-        kept = thaw(run.root.thread.values.get(PINS, {}))
-        run.root.thread.values[PINS] = {**kept, server: {**kept.get(server, {}), **hashes}}
+        stored = thaw(run.root.thread.values.get(PINS, {}))
+        run.root.thread.values[PINS] = {**stored, server: {**stored.get(server, {}), **hashes}}
 
 
 def _are_pins(value: Any) -> bool:
@@ -384,7 +389,7 @@ def _are_pins(value: Any) -> bool:
 
 
 def _read_pins(path: Path) -> dict[str, dict[str, str]]:
-    """What a file says; one that cannot be read stops the run, for it may be all that is in somebody's way."""
+    """Return the pins in a file; raise a ConfigError if it is unreadable: ignoring it would unpin all tools."""
     try:
         with path.open("rb") as file:
             pins = json.loads(file.read(constants.MCP_PINS_BYTES))
@@ -400,7 +405,7 @@ def _read_pins(path: Path) -> dict[str, dict[str, str]]:
 def _write_pins(path: Path, server: str, hashes: dict[str, str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_name(f".{path.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed
+        fcntl.flock(lock, fcntl.LOCK_EX)  # released when the file is closed
         pins = _read_pins(path)
         pins[server] = {**pins.get(server, {}), **hashes}
         with NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""Where MCP servers are, and what they are trusted with."""
+"""Configuration of MCP servers."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _OF_A_PROGRAM, _OF_A_SERVICE = {"command", "args", "env", "cwd"}, {"url", "heade
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
-    """Where a server is, and what it is trusted with."""
+class McpServer:
+    """The address, allowed tools and trust of an MCP server."""
 
     name: str
     command: str = ""
@@ -28,21 +28,21 @@ class Server:
     cwd: str | None = None
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    tools: frozenset[str] | None = None  # None: all that it has
-    trust: bool = False  # what it says of its tools, that they change nothing, is believed
+    tools: frozenset[str] | None = None  # None: all of its tools
+    trust: bool = False  # use its annotations, such as read-only
     seconds: float = constants.MCP_SECONDS
 
 
-def read_servers(servers: Any) -> tuple[Server, ...]:
-    """The servers of a configuration; a ConfigError says what is wrong with one."""
+def read_servers(servers: Any) -> tuple[McpServer, ...]:
+    """Return the servers of a configuration; raise a ConfigError for an invalid one."""
     if not isinstance(servers, Mapping) or not servers:
         raise ConfigError('MCP(servers=…) takes servers by name: {"files": {"command": "mcp-files", "args": ["."]}}')
     if find_spec("mcp") is None:
         raise MissingExtra("mcp", "mcp", "a connection to an MCP server")
-    return tuple(_read(name, given) for name, given in servers.items())
+    return tuple(_read_server(name, given) for name, given in servers.items())
 
 
-def _read(name: Any, given: Any) -> Server:
+def _read_server(name: Any, given: Any) -> McpServer:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ConfigError(f"{name!r} is no name for an MCP server: take letters, digits, - and single _, at most 31")
     if not isinstance(given, Mapping):
@@ -55,19 +55,19 @@ def _read(name: Any, given: Any) -> Server:
     options = {key: value for key, value in given.items() if key != "type"}
     for key, value in options.items():
         if not _CHECKS[key](value):
-            raise ConfigError(f"the MCP server {name} has {key}={value!r}; it must be {_WORDS[key]}")
+            raise ConfigError(f"the MCP server {name} has {key}={value!r}; it must be {_EXPECTED[key]}")
     for key, kind in (("args", tuple), ("tools", frozenset), ("env", dict), ("headers", dict)):
         if key in options:
             options[key] = kind(options[key])
-    return Server(name, **options)
+    return McpServer(name, **options)
 
 
-def _texts(value: Any) -> bool:
+def _are_texts(value: Any) -> bool:
     return isinstance(value, list | tuple | set | frozenset) and all(isinstance(item, str) for item in value)
 
 
-def _text_map(value: Any) -> bool:
-    return isinstance(value, Mapping) and _texts([*value, *value.values()])
+def _is_text_map(value: Any) -> bool:
+    return isinstance(value, Mapping) and _are_texts([*value, *value.values()])
 
 
 def _is_text(value: Any) -> bool:
@@ -87,16 +87,16 @@ def _is_seconds(value: Any) -> bool:
 
 _CHECKS: dict[str, Callable[[Any], bool]] = {
     "command": _is_text,
-    "args": _texts,
-    "env": _text_map,
+    "args": _are_texts,
+    "env": _is_text_map,
     "cwd": _is_text,
     "url": _is_url,
-    "headers": _text_map,
-    "tools": _texts,
+    "headers": _is_text_map,
+    "tools": _are_texts,
     "trust": lambda value: isinstance(value, bool),
     "seconds": _is_seconds,
 }
-_WORDS = {
+_EXPECTED = {
     "command": "the name or the path of a program",
     "args": "a list of texts",
     "env": "texts by name",

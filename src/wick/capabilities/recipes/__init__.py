@@ -1,4 +1,4 @@
-"""Recipes: what a run is to do stands in a Markdown file, with the names of built-in functions that look on."""
+"""Recipes: prompts in Markdown files, with hooks that name handlers of the program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from wick._internal.frozen import thaw
 from wick._internal.worker_threads import run_in_thread
 from wick.capabilities._child_agents.runs import OWN_ANSWER
-from wick.capabilities.recipes.files import EVENTS, Recipe, Watcher, find
+from wick.capabilities.recipes.files import EVENTS, Recipe, RecipeHook, find_recipe
 from wick.capability import Capability
 from wick.decisions import Block, Continue, Decision
 from wick.errors import ConfigError, HookError
@@ -25,19 +25,19 @@ from wick.threads import Thread
 from wick.tools import Tool
 
 DIRS = (".wick/recipes",)
-KEY = "recipe"  # of thread.values: the recipe of the run that is going on, or was interrupted
-FIRST = 90.0  # outside of programs on the way in: they see what the recipe made of the input
-LAST_IN = -90.0  # inside of programs on the way in, and outside of them on the way out: handlers come after programs
+KEY = "recipe"  # of `thread.values`: the recipe of the current or interrupted run
+FIRST = 90.0  # outside of hook programs: they see the rendered input
+LAST_IN = -90.0  # handlers run after hook programs: inside on the way in, outside on the way out
 LAST_OUT = 90.0
-_TURNS = object()  # of run.scratch: the answers of the run so far
+_TURNS = object()  # key of `run.scratch`: the answers of the run so far
 
 
 class Recipes(Capability):
-    """Lets a run begin with a recipe: `agent.run("…", recipe="review")` answers the text of `review.md`.
+    """Starts runs from a recipe: `agent.run("…", recipe="review")` sends the text of `review.md`.
 
-    The first of `dirs` that has the file wins. `handlers` are functions that a recipe's hooks may name, beside
-    `swap_context`: an object with a method for each event that it is for, a map of events to functions, or one
-    function for all. Each gets the event's payload and the run. A file names handlers and cannot bring any.
+    The first of `dirs` with the file wins. `handlers` can be named by hooks of a recipe, in addition to `swap_context`.
+    A handler is an object with a method per event, a map of events to functions, or one function for all events. It
+    gets the event's payload and the run. A file can only name handlers, not define them.
     """
 
     def __init__(
@@ -47,57 +47,57 @@ class Recipes(Capability):
         self.dirs = tuple(Path(folder).expanduser().absolute() for folder in given)
         self.handlers = {"swap_context": SwapContext(), **(handlers or {})}
         for name, handler in self.handlers.items():
-            if not any(_function(handler, event) for event in EVENTS):
+            if not any(_find_function(handler, event) for event in EVENTS):
                 raise ConfigError(f"Recipes: the handler {name!r} has no method for any of {', '.join(EVENTS)}")
 
     # -- the text --
 
     @before(Run, priority=FIRST)
     async def fill(self, run: Run) -> None:
-        """A run with a recipe answers its text; one that is taken up stays under the recipe that it began with."""
-        kept = run.thread.values.get(KEY, "")
-        if run.resumed and run.recipe not in ("", kept):
-            raise ConfigError(f"run {run.id} was begun with the recipe {kept!r}; take it up without recipe=")
-        name = kept if run.resumed else run.recipe
+        """Render the recipe into the input. A resumed run keeps the recipe that it started with."""
+        stored = run.thread.values.get(KEY, "")
+        if run.resumed and run.recipe not in ("", stored):
+            raise ConfigError(f"run {run.id} was begun with the recipe {stored!r}; take it up without recipe=")
+        name = stored if run.resumed else run.recipe
         if name:
-            await self._begin(run, name)
-        if name != kept and not run.thread.busy:
+            await self._start_recipe(run, name)
+        if name != stored and not run.thread.busy:
             run.thread.values[KEY] = name
 
-    async def _begin(self, run: Run, name: str) -> None:
-        recipe = await run_in_thread(lambda: find(name, self.dirs), "recipe")
+    async def _start_recipe(self, run: Run, name: str) -> None:
+        recipe = await run_in_thread(lambda: find_recipe(name, self.dirs), "recipe")
         for event, watcher in recipe.hooks.items():
-            self._handler(recipe, event, watcher)
+            self._check_handler(recipe, event, watcher)
         run.scratch[self], run.scratch[kodelet.RECIPE] = recipe, name
-        if run.input or not run.resumed:  # one that is taken up has heard it, unless it never began
-            run.input = _filled(recipe, run.input)
+        if run.input or not run.resumed:  # a resumed run has the text already, unless it never started
+            run.input = _fill_input(recipe, run.input)
 
-    # -- what was swapped --
+    # -- compaction --
 
     @before(ModelCall, priority=FIRST)
     def shorten(self, call: ModelCall) -> None:
-        """The model reads a summary in the place of what it stands for."""
+        """Replace compacted messages of the request by their summary."""
         if not call.purpose and call.run.thread.compacted is not None:
-            call.messages = _shortened(call.run.thread, call.messages)
+            call.messages = _insert_summary(call.run.thread, call.messages)
 
     # -- the tools --
 
     @before(ModelCall, priority=LAST_IN, inherit=True)
     def offer_allowed(self, call: ModelCall) -> None:
-        """Offer the model only the tools that the recipe allows, whoever added them."""
-        if (allowed := self._allowed(call)) is not None:
-            call.tools = [tool for tool in call.tools if _may_use(tool, allowed)]
+        """Remove tools from the request that the recipe does not allow."""
+        if (allowed := self._find_allowed_tools(call)) is not None:
+            call.tools = [tool for tool in call.tools if _is_allowed(tool, allowed)]
 
     @guard(ToolUse)
     def use_allowed(self, use: ToolUse) -> Block | None:
-        """Refuse a tool that the recipe does not allow; children are under the recipe of the run at the top."""
-        allowed = self._allowed(use)
-        if allowed is None or (use.tool is not None and _may_use(use.tool, allowed)):
+        """Block a tool that the recipe of the root run does not allow; this includes children."""
+        allowed = self._find_allowed_tools(use)
+        if allowed is None or (use.tool is not None and _is_allowed(use.tool, allowed)):
             return None
         names = ", ".join(sorted(allowed)) or "none"
         return Block(f"the recipe {use.run.root.scratch[self].name!r} allows no {use.call.name}; its tools are {names}")
 
-    def _allowed(self, op: Operation[Any]) -> frozenset[str] | None:
+    def _find_allowed_tools(self, op: Operation[Any]) -> frozenset[str] | None:
         recipe = op.run.root.scratch.get(self)
         return None if recipe is None or recipe.tools is None else frozenset(recipe.tools)
 
@@ -105,9 +105,9 @@ class Recipes(Capability):
 
     @before(Run, priority=LAST_IN)
     async def user_message_send(self, run: Run) -> Block | None:
-        if self._watcher(run, "user_message_send") is None:
+        if self._find_hook(run, "user_message_send") is None:
             return None
-        screen_messages(run, self, self.name, lambda message: self._welcomes(run, message))
+        screen_messages(run, self, self.name, lambda message: self._screen_message(run, message))
         verdict = await self._decide(run, "user_message_send")
         if verdict is None:
             record_agreement(run, self)
@@ -115,22 +115,22 @@ class Recipes(Capability):
 
     @guard(Run)
     async def user_message_send_again(self, run: Run) -> Block | None:
-        """What was changed since it was looked at is looked at again."""
-        if self._watcher(run, "user_message_send") is None or has_agreed(run, self):
+        """Call the handler again if the input changed after it."""
+        if self._find_hook(run, "user_message_send") is None or has_agreed(run, self):
             return None
         return await self._decide(run, "user_message_send")
 
     @before(ToolUse, priority=LAST_IN, inherit=True)
     async def before_tool_call(self, use: ToolUse) -> Block | None:
         verdict = await self._decide(use, "before_tool_call")
-        if verdict is None and self._watcher(use, "before_tool_call") is not None:
+        if verdict is None and self._find_hook(use, "before_tool_call") is not None:
             record_agreement(use, self)
         return verdict
 
     @guard(ToolUse)
     async def before_tool_call_again(self, use: ToolUse) -> Block | None:
-        """A verdict holds for the call that it was about; if that was changed since, the handler looks again."""
-        if self._watcher(use, "before_tool_call") is None or has_agreed(use, self):
+        """Call the handler again if the call changed after it."""
+        if self._find_hook(use, "before_tool_call") is None or has_agreed(use, self):
             return None
         copy = use.fork()
         verdict = await self._decide(copy, "before_tool_call")
@@ -140,100 +140,100 @@ class Recipes(Capability):
 
     @after(ToolUse, priority=LAST_OUT, inherit=True, on_error="log")
     async def after_tool_call(self, use: ToolUse) -> None:
-        await self._tell(use, "after_tool_call")
+        await self._call_handler(use, "after_tool_call")
 
     @after(Step, priority=LAST_OUT, on_error="log")
     async def turn_end(self, step: Step) -> None:
-        await self._tell(step, "turn_end")
+        await self._call_handler(step, "turn_end")
 
     @after(Step, priority=LAST_OUT + 1, on_error="log")
     async def agent_stop(self, step: Step) -> Continue | None:
-        verdict = await self._tell(step, "agent_stop")
+        verdict = await self._call_handler(step, "agent_stop")
         return verdict if isinstance(verdict, Continue) else None
 
-    async def _welcomes(self, run: Run, message: Message) -> Block | None:
-        """What is said while a run goes on is looked at as its input was."""
+    async def _screen_message(self, run: Run, message: Message) -> Block | None:
+        """Call the handler for a user message that arrives during the run."""
         return await self._decide(run.fork(input=[message]), "user_message_send")
 
     # -- handlers --
 
     async def _decide(self, op: Operation[Any], event: str) -> Block | None:
-        """What a handler says that decides; one that fails has not agreed."""
+        """Return the handler's Block; a failing handler also blocks."""
         try:
-            verdict = await self._tell(op, event)
+            verdict = await self._call_handler(op, event)
         except Exception as error:
             return Block(f"a handler of the recipe failed, so it has not agreed: {type(error).__name__}: {error}")
         return verdict if isinstance(verdict, Block) else None
 
-    async def _tell(self, op: Operation[Any], event: str) -> Decision | None:
-        """Tell a handler of an event, and do what it answers."""
-        watcher, language = self._watcher(op, event), kodelet.KodeletEvent(event)
+    async def _call_handler(self, op: Operation[Any], event: str) -> Decision | None:
+        """Call the handler of an event, and apply its answer."""
+        watcher, language = self._find_hook(op, event), kodelet.KodeletEvent(event)
         if watcher is None or not language.matches(op):
             return None
-        answer = self._function_of(watcher.handler, event)(language.build_payload(op, str(Path.cwd())), op.run)
+        answer = self._get_function(watcher.handler, event)(language.build_payload(op, str(Path.cwd())), op.run)
         answer = await answer if isawaitable(answer) else answer
         if answer is not None and not isinstance(answer, Mapping):
             raise HookError(f"the handler {watcher.handler} answers a dict or nothing, not {answer!r}")
         return language.apply_answer(dict(answer or {}), op)
 
-    def _watcher(self, op: Operation[Any], event: str) -> Watcher | None:
-        """Which handler the recipe of a run has for an event, on this turn; its tools are watched in children, too."""
+    def _find_hook(self, op: Operation[Any], event: str) -> RecipeHook | None:
+        """Return the recipe's hook for an event on this turn, or None; tool events of children are included."""
         recipe = (op.run.root if isinstance(op, ToolUse) else op.run).scratch.get(self)
         watcher = recipe.hooks.get(event) if recipe is not None else None
-        return None if watcher is None or (watcher.once and self._turn(op) > 1) else watcher
+        return None if watcher is None or (watcher.once and self._count_turn(op) > 1) else watcher
 
-    def _turn(self, op: Operation[Any]) -> int:
-        """Return the number of the answer of this run that the operation leads to or is, from 1."""
+    def _count_turn(self, op: Operation[Any]) -> int:
+        """Return the number of the answer that the operation belongs to, from 1."""
         run, thread = op.run.root, op.run.root.thread
         if thread.open_run is None or thread.open_run["run"] != run.id:
             return 1  # the run has not started
-        turns: _Turns = run.scratch.setdefault(_TURNS, _Turns(thread.output_from))
+        turns: _TurnCounter = run.scratch.setdefault(_TURNS, _TurnCounter(thread.output_from))
         return turns.count(thread.messages) + (0 if isinstance(op, Step) else 1)
 
-    def _handler(self, recipe: Recipe, event: str, watcher: Watcher) -> None:
-        """Refuse a recipe that names a handler that is not there, or is not for this event."""
+    def _check_handler(self, recipe: Recipe, event: str, watcher: RecipeHook) -> None:
+        """Raise a ConfigError if the handler is unknown or does not support this event."""
         name = watcher.handler
         if name not in self.handlers:
             close = get_close_matches(name, self.handlers, n=1)
             hint = f"did you mean {close[0]}?" if close else f"the handlers are {', '.join(self.handlers)}"
             raise ConfigError(f"the recipe {recipe.name!r} names the handler {name!r}, which is not there; {hint}")
-        if _function(self.handlers[name], event) is None:
+        if _find_function(self.handlers[name], event) is None:
             raise ConfigError(f"the recipe {recipe.name!r} names {name!r} for {event}, which it is not for")
 
-    def _function_of(self, name: str, event: str) -> Callable[..., Any]:
-        found = _function(self.handlers[name], event)
-        assert found is not None  # the recipe was refused otherwise
+    def _get_function(self, name: str, event: str) -> Callable[..., Any]:
+        found = _find_function(self.handlers[name], event)
+        assert found is not None  # `_check_handler` has refused such a recipe
         return found
 
 
 class SwapContext:
-    """The handler `swap_context`: what the model has just said takes the place of the conversation so far."""
+    """The handler `swap_context`: compacts the conversation to the model's last reply."""
 
     def turn_end(self, payload: Mapping[str, Any], run: Run) -> None:
         thread = run.thread
-        told = f"What came of the conversation so far, in place of its messages:\n\n{payload['response']}"
+        text = f"What came of the conversation so far, in place of its messages:\n\n{payload['response']}"
         since = 0 if thread.compacted is None else thread.compacted["replaces"]
-        stands = {"replaces": len(thread.messages), "from": since, "run": run.id}
-        thread.append("compaction", {**stands, "summary": Message("user", told, name=Recipes.name).to_json()})
+        entry = {"replaces": len(thread.messages), "from": since, "run": run.id}
+        thread.append("compaction", {**entry, "summary": Message("user", text, name=Recipes.name).to_json()})
         run.record("swapped", messages=len(thread.messages) - since)
 
 
-def _function(handler: Any, event: str) -> Callable[..., Any] | None:
-    """What a handler has for an event."""
+def _find_function(handler: Any, event: str) -> Callable[..., Any] | None:
+    """Return the handler's function for an event, or None."""
     if isinstance(handler, Mapping):
         return handler.get(event)
     method = getattr(handler, event, None)
     return method if callable(method) else handler if callable(handler) else None
 
 
-def _may_use(tool: Tool, allowed: frozenset[str]) -> bool:
-    """Return True if a recipe allows a tool; the tool by which an agent gives its answer is always allowed."""
+def _is_allowed(tool: Tool, allowed: frozenset[str]) -> bool:
+    """Return True if a recipe allows a tool; tools that accept the final answer are always allowed."""
     return tool.kind == OWN_ANSWER or not allowed.isdisjoint(tool.names)
 
 
 @dataclass(slots=True)
-class _Turns:
-    """The answers of one run, counted as messages are added."""
+class _TurnCounter:
+    """An incremental count of the answers of one run."""
 
     read: int
     answers: int = 0
@@ -245,22 +245,22 @@ class _Turns:
         return self.answers
 
 
-def _filled(recipe: Recipe, input: Sequence[Message]) -> list[Message]:
-    """The input of a run with its last words put into the recipe's text; pictures and files stay with them."""
+def _fill_input(recipe: Recipe, input: Sequence[Message]) -> list[Message]:
+    """Return the input with its last user message rendered into the recipe; images and files are kept."""
     if not input or input[-1].role != "user":
-        return [*input, user(recipe.text(""))]
-    said = input[-1]
-    text = recipe.text(said.text)
-    media = () if isinstance(said.content, str) else tuple(p for p in said.content if not isinstance(p, TextPart))
-    return [*input[:-1], replace(said, content=(TextPart(text), *media) if media else text)]
+        return [*input, user(recipe.render(""))]
+    last = input[-1]
+    text = recipe.render(last.text)
+    media = () if isinstance(last.content, str) else tuple(p for p in last.content if not isinstance(p, TextPart))
+    return [*input[:-1], replace(last, content=(TextPart(text), *media) if media else text)]
 
 
-def _shortened(thread: Thread, messages: list[Message]) -> list[Message]:
-    """The messages with the thread's summary in the place of what it stands for; as they are, if they are others."""
+def _insert_summary(thread: Thread, messages: list[Message]) -> list[Message]:
+    """Return the messages with the compacted ones replaced by their summary, unless other hooks changed them."""
     if thread.compacted is None:
         return messages
     count = thread.compacted["replaces"]
     if [id(message) for message in messages[:count]] != [id(message) for message in thread.messages[:count]]:
         return messages
-    told = [message for message in messages[:count] if message.role == "system"]
-    return [*told, Message.from_json(thaw(thread.compacted["summary"])), *messages[count:]]
+    system = [message for message in messages[:count] if message.role == "system"]
+    return [*system, Message.from_json(thaw(thread.compacted["summary"])), *messages[count:]]

@@ -1,4 +1,4 @@
-"""A recipe: a Markdown file that says what a run is to do, and which built-in functions look on.
+"""Recipe files: Markdown prompts with arguments, allowed tools and hooks.
 
     ---
     description: Reviews a branch
@@ -9,8 +9,8 @@
     ---
     Review the branch {{branch}}. {{input}}
 
-Recipes are data. What stands in a run's input is put into the text as it is, and is not looked at again. The hooks name
-functions that the program brings; a file cannot bring any.
+Recipes are data. The input is inserted verbatim and not expanded again. Hooks name handlers of the program; a file
+cannot define code.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from wick.errors import ConfigError
 EVENTS = ("before_tool_call", "after_tool_call", "user_message_send", "agent_stop", "turn_end")
 INPUT = "input"  # the placeholder for all of the input
 _NAME = re.compile(r"\w[\w.-]{0,99}")
-_PLACE = re.compile(r"\{\{\s*(\w[\w-]*)\s*\}\}")
-_GIVEN = re.compile(r"""\s*(\w[\w-]*)=("[^"]*"|'[^']*'|\S*)(?=\s|$)""")
+_PLACEHOLDER = re.compile(r"\{\{\s*(\w[\w-]*)\s*\}\}")
+_ARGUMENT = re.compile(r"""\s*(\w[\w-]*)=("[^"]*"|'[^']*'|\S*)(?=\s|$)""")
 
 
 @dataclass(frozen=True, slots=True)
-class Watcher:
-    """Which built-in function looks at an event; with `once`, only on the first turn of a run."""
+class RecipeHook:
+    """The handler of an event; with `once`, only on the first turn of a run."""
 
     handler: str
     once: bool = False
@@ -44,74 +44,76 @@ class Watcher:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What a run is to do, under a name. `arguments` are the names that its text has places for, with what stands
-    there if the input does not say `name=value` in front. `tools` are the only tools that the run may use: none, if it
-    is empty, and all that the agent has, if it is None."""
+    """A named prompt with placeholders.
+
+    `arguments` maps placeholder names to defaults; the input overrides them by a leading `name=value`. `tools` are the
+    allowed tools: empty for none, None for all tools of the agent.
+    """
 
     name: str
     body: str
     description: str = ""
     arguments: Mapping[str, str] = field(default_factory=dict)
-    hooks: Mapping[str, Watcher] = field(default_factory=dict)
+    hooks: Mapping[str, RecipeHook] = field(default_factory=dict)
     tools: tuple[str, ...] | None = None
     path: Path | None = field(default=None, compare=False)
 
-    def text(self, input: str) -> str:
-        """The recipe's text with an input in it; where there is no place for the input, it stands below."""
-        values, rest = self._given(input)
+    def render(self, input: str) -> str:
+        """Return the text with the input filled in; without a placeholder, the input is appended."""
+        values, rest = self._split_arguments(input)
         values[INPUT] = rest
-        filled = _PLACE.sub(lambda place: values.get(place[1], place[0]), self.body)
-        has_place = any(place[1] == INPUT for place in _PLACE.finditer(self.body))
+        filled = _PLACEHOLDER.sub(lambda place: values.get(place[1], place[0]), self.body)
+        has_place = any(place[1] == INPUT for place in _PLACEHOLDER.finditer(self.body))
         return filled if has_place or not rest else f"{filled}\n\n{rest}"
 
-    def _given(self, input: str) -> tuple[dict[str, str], str]:
-        """The arguments that stand in front of an input, and what follows them."""
+    def _split_arguments(self, input: str) -> tuple[dict[str, str], str]:
+        """Return the arguments at the start of an input, and the rest of it."""
         values, at = dict(self.arguments), 0
-        while (found := _GIVEN.match(input, at)) and found[1] in self.arguments:
+        while (found := _ARGUMENT.match(input, at)) and found[1] in self.arguments:
             quoted = found[2][:1] in ("'", '"')
             values[found[1]] = found[2][1:-1] if quoted else found[2]
             at = found.end()
         return values, input[at:].strip()
 
 
-def find(name: str, dirs: Iterable[Path]) -> Recipe:
-    """The recipe of this name in the first folder that has one."""
+def find_recipe(name: str, dirs: Iterable[Path]) -> Recipe:
+    """Return the recipe of this name from the first folder that has one; raise a ConfigError if none has."""
     if not _NAME.fullmatch(name):
         raise ConfigError(f"a recipe's name has letters, digits, `_`, `.` and `-`, not {name[:100]!r}")
     folders = [*dirs]
     for folder in folders:
         if (path := folder / f"{name}.md").is_file():
-            if not path.resolve().is_relative_to(folder.resolve()):  # its text goes to the model
+            if not path.resolve().is_relative_to(folder.resolve()):  # a link could leak another file to the model
                 raise ConfigError(f"the recipe in {path} is a link that leads out of its folder; put the file there")
-            return read(path)
-    names = sorted({path.stem for folder in folders for path in files(folder)})
+            return read_recipe(path)
+    names = sorted({path.stem for folder in folders for path in list_recipe_files(folder)})
     close = get_close_matches(name, names, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names) or 'none'}"
     raise ConfigError(f"there is no recipe {name!r} in {', '.join(map(str, folders)) or 'any folder'}; {hint}")
 
 
-def files(folder: Path) -> list[Path]:
-    """The files of a folder that should be recipes."""
+def list_recipe_files(folder: Path) -> list[Path]:
+    """Return the recipe files of a folder; [] if it cannot be read."""
     try:
         return sorted(path for path in folder.glob("*.md") if _NAME.fullmatch(path.stem) and path.is_file())[:RECIPES]
     except OSError:
         return []
 
 
-def read(path: Path) -> Recipe:
-    """The recipe in a file; its name is that of the file. A ConfigError says what is wrong with it."""
+def read_recipe(path: Path) -> Recipe:
+    """Return the recipe in a file, named after the file; raise a ConfigError if it is invalid."""
     try:
         with path.open("rb") as file:
             data = file.read(RECIPE_BYTES + 1)
         if len(data) > RECIPE_BYTES:
             raise ConfigError(f"it is longer than {RECIPE_BYTES:,} bytes")
-        return parsed(data.decode(), path.stem, path)
+        return parse_recipe(data.decode(), path.stem, path)
     except (ConfigError, OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the recipe in {path} cannot be read: {error}") from None
 
 
-def parsed(text: str, name: str, path: Path | None = None) -> Recipe:
-    """The recipe that a text is; front matter is not needed. Keys that only other programs know are left alone."""
+def parse_recipe(text: str, name: str, path: Path | None = None) -> Recipe:
+    """Return the recipe in a text. Front matter is optional; unknown keys are ignored."""
     has_front = text.removeprefix("\ufeff").startswith("---")
     meta, body = front_matter.split(text) if has_front else ({}, text)
     if not body.strip():
@@ -119,10 +121,18 @@ def parsed(text: str, name: str, path: Path | None = None) -> Recipe:
     description = meta.get("description") or ""
     if not isinstance(description, str):
         raise ConfigError(f"its description is a text, not {description!r}")
-    return Recipe(name, body.strip(), description.strip(), _arguments(meta), _hooks(meta), _tools(meta), path)
+    return Recipe(
+        name,
+        body.strip(),
+        description.strip(),
+        _parse_arguments(meta),
+        _parse_hooks(meta),
+        _parse_allowed_tools(meta),
+        path,
+    )
 
 
-def _arguments(meta: Mapping[str, Any]) -> dict[str, str]:
+def _parse_arguments(meta: Mapping[str, Any]) -> dict[str, str]:
     given = meta.get("arguments") or {}
     if isinstance(given, list):
         given = dict.fromkeys(map(str, given), "")
@@ -130,10 +140,10 @@ def _arguments(meta: Mapping[str, Any]) -> dict[str, str]:
         raise ConfigError("its arguments are a map of names to what stands there if nobody says anything else")
     if INPUT in given:
         raise ConfigError(f"an argument cannot be named {INPUT!r}: that is the place for the whole input")
-    return {name: _default(name, value) for name, value in given.items()}
+    return {name: _format_default(name, value) for name, value in given.items()}
 
 
-def _default(name: str, value: Any) -> str:
+def _format_default(name: str, value: Any) -> str:
     if isinstance(value, dict):  # {description: …, default: …}
         value = value.get("default")
     if isinstance(value, bool):
@@ -143,15 +153,15 @@ def _default(name: str, value: Any) -> str:
     raise ConfigError(f"what stands for the argument {name!r} is a text, not {value!r}")
 
 
-def _hooks(meta: Mapping[str, Any]) -> dict[str, Watcher]:
+def _parse_hooks(meta: Mapping[str, Any]) -> dict[str, RecipeHook]:
     given = meta.get("hooks") or {}
     if not isinstance(given, dict):
         raise ConfigError("its hooks are a map of events, such as `turn_end: {handler: swap_context}`")
-    return {_event(event): _watcher(event, options) for event, options in given.items()}
+    return {_check_event(event): _parse_hook(event, options) for event, options in given.items()}
 
 
-def _tools(meta: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the names in `allowed_tools`; a restriction that cannot be applied is refused, never ignored."""
+def _parse_allowed_tools(meta: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Return the names in `allowed_tools`; raise a ConfigError for a restriction that wick cannot apply."""
     if "allowed_commands" in meta:
         raise ConfigError("it has allowed_commands, which wick does not read; say it as a rule of the permissions")
     if "allowed_tools" not in meta:
@@ -165,7 +175,7 @@ def _tools(meta: Mapping[str, Any]) -> tuple[str, ...] | None:
     return tuple(map(resolve_tool_name, names))
 
 
-def _event(name: str) -> str:
+def _check_event(name: str) -> str:
     if name in EVENTS:
         return name
     close = get_close_matches(name, EVENTS, n=1)
@@ -173,7 +183,7 @@ def _event(name: str) -> str:
     raise ConfigError(f"its hooks name an event {name!r} that there is not; {hint}")
 
 
-def _watcher(event: str, given: Any) -> Watcher:
+def _parse_hook(event: str, given: Any) -> RecipeHook:
     if isinstance(given, str):
         given = {"handler": given}
     if not isinstance(given, dict) or not isinstance(given.get("handler"), str) or not given["handler"]:
@@ -183,4 +193,4 @@ def _watcher(event: str, given: Any) -> Watcher:
     once = given.get("once", False)
     if not isinstance(once, bool):
         raise ConfigError(f"once of its hook {event} is true or false, not {once!r}")
-    return Watcher(given["handler"], once)
+    return RecipeHook(given["handler"], once)

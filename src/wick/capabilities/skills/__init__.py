@@ -1,4 +1,4 @@
-"""Instructions for particular tasks: the model sees what there is, and reads what it needs when it needs it."""
+"""Skills: instructions for particular tasks, listed in the system prompt and loaded on demand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,17 @@ from typing import Annotated, Any
 from wick._internal.prompt_text import fence_text, to_one_line
 from wick._internal.worker_threads import run_in_thread
 from wick.backends.files import HostFolder, files_for_thread, read_bytes
-from wick.capabilities.skills.catalog import FILE, Catalogue, Place, Problem, Skill, names_of, read_of, slug, unpacked
+from wick.capabilities.skills.catalog import (
+    FILE,
+    Catalogue,
+    Skill,
+    SkillFolder,
+    SkillProblem,
+    list_skill_files,
+    read_skill_file,
+    slugify,
+    unpack_skill,
+)
 from wick.capability import Capability
 from wick.constants import FILE_READ_BYTES, SKILLS
 from wick.errors import BackendError, ConfigError, ToolError
@@ -24,7 +34,7 @@ from wick.threads import Thread
 from wick.tools import tool
 
 SHIPPED = Path(__file__).parents[2] / "skills"
-KEY = "skills"  # in thread.values: which ones are switched on or off for a conversation
+KEY = "skills"  # in `thread.values`: skills that are switched on or off for a conversation
 USAGE = """\
 These are skills: instructions for particular tasks. When a task fits one, read its instructions before you begin, \
 with load_skill(name) or by reading its file; then follow them. Paths in them are relative to the folder they stand in.\
@@ -32,12 +42,11 @@ with load_skill(name) or by reading its file; then follow them. Paths in them ar
 
 
 class Skills(Capability):
-    """Finds SKILL.md files, puts a catalogue of them into the system prompt, and gives the model `load_skill`.
+    """Finds SKILL.md files, lists them in the system prompt, and adds the tool `load_skill`.
 
-    `paths` are folders of the `backend`; without one, of this machine. `host` are folders of this machine beside those
-    of a backend, `shipped` adds the six skills that come with wick. A skill of this machine is copied into the
-    workspace, to `.skills/`, when the model reads it. Of two skills with the same name the first counts: `paths` before
-    `host` before what is shipped.
+    `paths` are folders of the `backend`; without a backend, of this machine. `host` adds folders of this machine to
+    those of a backend; `shipped` adds the six skills of wick. A skill of this machine is copied to `.skills/` in the
+    workspace when the model reads it. The first skill of a name wins, in the order `paths`, `host`, shipped.
     """
 
     def __init__(
@@ -50,9 +59,9 @@ class Skills(Capability):
         enabled: Sequence[str] | None = None,
         disabled: Sequence[str] = (),
     ) -> None:
-        self.paths, self.host = _texts("paths", paths), _texts("host", host)
-        self.only = None if enabled is None else _keys("enabled", enabled)
-        self.without = _keys("disabled", disabled)
+        self.paths, self.host = _check_texts("paths", paths), _check_texts("host", host)
+        self.only = None if enabled is None else _parse_names("enabled", enabled)
+        self.without = _parse_names("disabled", disabled)
         if not (self.paths or self.host or shipped):
             raise ConfigError("Skills: name a folder that has skills in it, or say shipped=True")
         if backend is not None and (isinstance(backend, type) or not callable(getattr(backend, "glob", None))):
@@ -69,7 +78,7 @@ class Skills(Capability):
 
     @before(ModelCall)
     def show(self, call: ModelCall) -> None:
-        skills = self._found(call.run).enabled
+        skills = self._get_catalogue(call.run).enabled
         if skills and not call.purpose:
             catalogue = fence_text("available_skills", "\n".join(skill.line for skill in skills))
             call.system = "\n\n".join(filter(None, (call.system, catalogue, USAGE)))
@@ -79,13 +88,13 @@ class Skills(Capability):
         self, name: str, run: Run, file: Annotated[str, "another file of the skill, such as reference.md"] = ""
     ) -> str:
         """Read the full instructions of a skill, or another file that belongs to it."""
-        skill = self._found(run).named(name)
+        skill = self._get_catalogue(run).find(name)
         if skill is None:
-            raise ToolError(_no_skill(name, self._found(run).enabled))
+            raise ToolError(_format_unknown_skill(name, self._get_catalogue(run).enabled))
         try:
-            await self._bring(skill, run.thread)
-            text, more = await read_of(skill, file or FILE)
-            others = "" if file else _listed(await names_of(skill))
+            await self._copy_skill(skill, run.thread)
+            text, more = await read_skill_file(skill, file or FILE)
+            others = "" if file else _format_file_list(await list_skill_files(skill))
         except BackendError as error:
             raise ToolError(f"the skill {skill.name} cannot be read: {error}") from None
         folder = posixpath.dirname(skill.path)
@@ -93,97 +102,99 @@ class Skills(Capability):
 
     @wrap(ToolUse, match="read_file")
     async def bring(self, use: ToolUse, next: Next[ToolResult]) -> ToolResult:
-        """A skill of this machine is put into the workspace when its file is first read there."""
+        """Copy a skill of this machine into the workspace when its file is first read there."""
         result = await next(use)
-        skill = self._read_by(use)
+        skill = self._find_read_skill(use)
         if skill is None or not result.error or use.state.prevented:
             return result
         try:
-            await self._bring(skill, use.run.thread)
+            await self._copy_skill(skill, use.run.thread)
         except BackendError as error:
             use.run.record("skill_skipped", path=skill.path, reason=to_one_line(str(error), 500))
             return result
         return await next(use)
 
-    def _found(self, run: Run) -> Catalogue:
+    def _get_catalogue(self, run: Run) -> Catalogue:
         found: Catalogue = run.scratch.get(self, Catalogue())
         return found
 
-    def _read_by(self, use: ToolUse) -> Skill | None:
+    def _find_read_skill(self, use: ToolUse) -> Skill | None:
         path = use.args.get("path")
         if self.backend is None or not isinstance(path, str):
             return None
         path = posixpath.normpath(path.removeprefix(f"{self.backend.workdir}/"))
-        skills = (skill for skill in self._found(use.run).enabled if skill.borrowed)
+        skills = (skill for skill in self._get_catalogue(use.run).enabled if skill.borrowed)
         return next((skill for skill in skills if path.startswith(f"{posixpath.dirname(skill.path)}/")), None)
 
-    async def _bring(self, skill: Skill, thread: Thread) -> None:
+    async def _copy_skill(self, skill: Skill, thread: Thread) -> None:
         if not skill.borrowed or self.backend is None:
             return
         files, folder = files_for_thread(self.backend, thread), posixpath.dirname(skill.path)
-        for name in await names_of(skill):
+        for name in await list_skill_files(skill):
             data, size = await read_bytes(skill.files, f"{skill.folder}/{name}", FILE_READ_BYTES)
             if size > len(data):
                 raise BackendError(f"{name} is too large to be copied", "too_large")
             await files.write(f"{folder}/{name}", data)
 
-    # -- what there is ------------------------------------------------------------------------------------------------
+    # -- discovery ----------------------------------------------------------------------------------------------------
 
     async def discover(self, thread: Thread | None = None) -> Catalogue:
-        """Look for skills now; those that are broken or come second are among the problems."""
+        """Return the current skills; invalid and duplicate skills are listed as problems."""
         skills: dict[str, Skill] = {}
-        problems: list[Problem] = []
-        for place in self._places(thread):
-            for found in await place.look():
-                if isinstance(found, Problem):
+        problems: list[SkillProblem] = []
+        for folder in self._list_folders(thread):
+            for found in await folder.list_skills():
+                if isinstance(found, SkillProblem):
                     problems.append(found)
                 elif (first := skills.get(found.key)) is not None:
-                    problems.append(Problem(found.path, f"there is a skill {first.name} already, in {first.path}"))
+                    problems.append(SkillProblem(found.path, f"there is a skill {first.name} already, in {first.path}"))
                 elif len(skills) < SKILLS:
                     skills[found.key] = found
                 else:
-                    problems.append(Problem(found.path, f"there are {SKILLS} skills already"))
+                    problems.append(SkillProblem(found.path, f"there are {SKILLS} skills already"))
         named = {**(self.only or {}), **self.without}
-        problems += [Problem("", f"there is no skill named {named[key]!r}") for key in named if key not in skills]
+        problems += [SkillProblem("", f"there is no skill named {named[key]!r}") for key in named if key not in skills]
         switched: Mapping[str, bool] = thread.values.get(KEY, {}) if thread is not None else {}
-        return Catalogue(tuple(self._switched(skill, switched) for skill in skills.values()), tuple(problems))
+        return Catalogue(tuple(self._apply_switch(skill, switched) for skill in skills.values()), tuple(problems))
 
     def switch(self, thread: Thread, name: str, on: bool) -> None:
         """Switch a skill on or off for one conversation, from its next run on."""
-        thread.values.put(KEY, slug(name).casefold(), on)
+        thread.values.put(KEY, slugify(name).casefold(), on)
 
-    def _switched(self, skill: Skill, switched: Mapping[str, bool]) -> Skill:
+    def _apply_switch(self, skill: Skill, switched: Mapping[str, bool]) -> Skill:
         on = (self.only is None or skill.key in self.only) and skill.key not in self.without
         return replace(skill, enabled=bool(switched.get(skill.key, on)))
 
-    def _places(self, thread: Thread | None) -> list[Place]:
+    def _list_folders(self, thread: Thread | None) -> list[SkillFolder]:
         folders = [*self.host, *([str(SHIPPED)] if self.shipped else [])]
         if self.backend is None:
-            return [Place(HostFolder(path), ".") for path in (*self.paths, *folders)]
+            return [SkillFolder(HostFolder(path), ".") for path in (*self.paths, *folders)]
         files = files_for_thread(self.backend, thread)
-        return [Place(files, path) for path in self.paths] + [Place(HostFolder(path), ".", True) for path in folders]
+        return [SkillFolder(files, path) for path in self.paths] + [
+            SkillFolder(HostFolder(path), ".", True) for path in folders
+        ]
 
-    # -- another one --------------------------------------------------------------------------------------------------
+    # -- uploads ------------------------------------------------------------------------------------------------------
 
     async def upload(self, data: bytes, *, thread: Thread | None = None, replace: bool = False) -> Skill:
-        """Put a skill into the first of the paths: the bytes of a SKILL.md, or of a zip archive that has one."""
+        """Install a skill in the first of `paths`: the bytes of a SKILL.md, or of a zip archive with one."""
         if not self.paths:
             raise ConfigError("there is no folder for skills that are uploaded; give Skills one in paths")
-        name, contents = await run_in_thread(lambda: unpacked(data), "upload")
-        place = self._places(thread)[0]
-        target = posixpath.join(place.path, slug(name))
-        await place.put(target, contents, replace=replace)
-        skill = await place.skill(posixpath.join(target, FILE))
-        return self._switched(skill, thread.values.get(KEY, {}) if thread is not None else {})
+        name, contents = await run_in_thread(lambda: unpack_skill(data), "upload")
+        folder = self._list_folders(thread)[0]
+        target = posixpath.join(folder.path, slugify(name))
+        await folder.write_skill(target, contents, replace=replace)
+        skill = await folder.read_skill(posixpath.join(target, FILE))
+        return self._apply_switch(skill, thread.values.get(KEY, {}) if thread is not None else {})
 
 
-def _listed(names: Sequence[str]) -> str:
+def _format_file_list(names: Sequence[str]) -> str:
     others = [to_one_line(name, 200) for name in names if name != FILE]
     shown = ", ".join(others[:50]) + (f" and {len(others) - 50} more" if len(others) > 50 else "")
     return f"\n\nOther files of this skill: {shown}" if others else ""
 
 
-def _no_skill(name: str, skills: Sequence[Skill]) -> str:
+def _format_unknown_skill(name: str, skills: Sequence[Skill]) -> str:
     name, names = name[:100], [skill.name for skill in skills]
     close = get_close_matches(name, names, n=1)
     hint = f"; did you mean {close[0]}?" if close else ""
@@ -193,12 +204,12 @@ def _no_skill(name: str, skills: Sequence[Skill]) -> str:
 # -- options --------------------------------------------------------------------------------------------------------
 
 
-def _texts(option: str, given: Any) -> tuple[str, ...]:
+def _check_texts(option: str, given: Any) -> tuple[str, ...]:
     texts = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Sequence) else (None,)
     if not all(isinstance(text, str) and text.strip() and "\0" not in text for text in texts):
         raise ConfigError(f"Skills({option}={given!r}): give a list of texts")
     return texts
 
 
-def _keys(option: str, names: Any) -> dict[str, str]:
-    return {slug(name).casefold(): name for name in _texts(option, names)}
+def _parse_names(option: str, names: Any) -> dict[str, str]:
+    return {slugify(name).casefold(): name for name in _check_texts(option, names)}

@@ -1,6 +1,6 @@
-"""A skill: a folder with a SKILL.md, found in a place, read from it, or put there.
+"""Skills on disk: folders with a SKILL.md, and reading and writing them.
 
-for found in await Place(Folder("~/.wick/skills"), ".").look():    Skill, or the Problem with what should be one
+for found in await SkillFolder(Folder("~/.wick/skills"), ".").list_skills():    a Skill or a SkillProblem
 """
 
 from __future__ import annotations
@@ -29,36 +29,36 @@ from wick.constants import (
 from wick.errors import BackendError, ConfigError
 
 FILE = "SKILL.md"
-BROUGHT = ".skills"  # where skills of this machine are put in a workspace, once they are read
+COPIES = ".skills"  # workspace folder for copies of skills of this machine
 
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """A folder with a SKILL.md. `meta` is all of its front matter, `path` where the model reads it."""
+    """A folder with a SKILL.md. `meta` is its front matter, `path` is the path shown to the model."""
 
     name: str
     description: str
     path: str
     meta: Mapping[str, Any]
-    files: WorkspaceFiles  # where it is
-    folder: str  # there
-    borrowed: bool = False  # it is on this machine, and `path` in the workspace, where it is put when it is read
+    files: WorkspaceFiles  # the file system that has it
+    folder: str  # its path in `files`
+    borrowed: bool = False  # on this machine; copied to `path` in the workspace when it is read
     enabled: bool = True
 
     @property
     def key(self) -> str:
-        """Two skills that have the same one are the same skill."""
-        return slug(self.name).casefold()
+        """Return the normalized name, which identifies a skill."""
+        return slugify(self.name).casefold()
 
     @property
     def line(self) -> str:
-        """Its line in the catalogue."""
+        """Return the line for the system prompt."""
         return f"[{self.name}] {self.description} → Read {self.path} for full instructions"
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """Why something that was found is not among the skills."""
+class SkillProblem:
+    """The reason why a SKILL.md was skipped."""
 
     path: str
     reason: str
@@ -66,69 +66,71 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """The skills that were found, the first of each name, and what was wrong with others."""
+    """The skills that were found, the first of each name, and the problems with others."""
 
     skills: tuple[Skill, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[SkillProblem, ...] = ()
 
     @property
     def enabled(self) -> tuple[Skill, ...]:
         return tuple(skill for skill in self.skills if skill.enabled)
 
-    def named(self, name: str) -> Skill | None:
-        return next((skill for skill in self.enabled if skill.key == slug(name).casefold()), None)
+    def find(self, name: str) -> Skill | None:
+        return next((skill for skill in self.enabled if skill.key == slugify(name).casefold()), None)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A folder with skills in it."""
+class SkillFolder:
+    """A folder that contains skills."""
 
     files: WorkspaceFiles
     path: str
     borrowed: bool = False
 
-    async def look(self) -> list[Skill | Problem]:
+    async def list_skills(self) -> list[Skill | SkillProblem]:
         try:
             found = await self.files.glob(f"**/{FILE}", self.path, everything=True)
         except BackendError as error:
-            return [self._problem(self.path, error)]
-        files, looked = _outermost(sorted(found["files"])), list[Skill | Problem]()
+            return [self._build_problem(self.path, error)]
+        files, looked = _drop_nested(sorted(found["files"])), list[Skill | SkillProblem]()
         for file in files[:SKILLS]:
             try:
-                looked.append(await self.skill(file))
+                looked.append(await self.read_skill(file))
             except (BackendError, ConfigError) as error:
-                looked.append(self._problem(file, error))
+                looked.append(self._build_problem(file, error))
         if len(files) > SKILLS:
-            looked.append(self._problem(self.path, f"of the {len(files):,} skills there, {SKILLS} were looked at"))
+            looked.append(
+                self._build_problem(self.path, f"of the {len(files):,} skills there, {SKILLS} were looked at")
+            )
         return looked
 
-    def _problem(self, path: str, reason: object) -> Problem:
-        """For the log, which takes no name that is no text."""
-        return Problem(to_one_line(self._shown(path), 500), to_one_line(str(reason), 500))
+    def _build_problem(self, path: str, reason: object) -> SkillProblem:
+        """Return a problem with printable one-line texts, as the log requires."""
+        return SkillProblem(to_one_line(self._display_path(path), 500), to_one_line(str(reason), 500))
 
-    async def skill(self, file: str) -> Skill:
+    async def read_skill(self, file: str) -> Skill:
         data, _ = await read_bytes(self.files, file, FRONT_MATTER_BYTES + 100)
-        name, description, meta = await run_in_thread(lambda: described(data.decode(errors="replace")), "skill")
-        path = f"{BROUGHT}/{slug(name)}/{FILE}" if self.borrowed else self._shown(file)
+        name, description, meta = await run_in_thread(lambda: parse_skill(data.decode(errors="replace")), "skill")
+        path = f"{COPIES}/{slugify(name)}/{FILE}" if self.borrowed else self._display_path(file)
         if to_one_line(path, len(path)) != path:
             raise ConfigError("its path has signs in it that cannot be shown on a line")
-        return Skill(name, description, path, meta, self.files, self._folder_of(file), self.borrowed)
+        return Skill(name, description, path, meta, self.files, self._find_folder(file), self.borrowed)
 
-    def _folder_of(self, file: str) -> str:
-        """As seen from the workspace, as the files that `glob` finds are."""
+    def _find_folder(self, file: str) -> str:
+        """Return the folder of a file, relative to the workspace like the results of `glob`."""
         return posixpath.dirname(posixpath.normpath(file.removeprefix(f"{self.files.workdir}/"))) or "."
 
-    def _shown(self, file: str) -> str:
-        """A path as the operator writes them: in full, or as seen from the workspace."""
+    def _display_path(self, file: str) -> str:
+        """Return a path in the form the operator uses: absolute, or relative to the workspace."""
         full = isinstance(self.files, HostFolder) or self.path.startswith("/")
         return posixpath.normpath(posixpath.join(self.files.workdir, file) if full else file)
 
-    async def put(self, target: str, contents: Mapping[str, bytes], *, replace: bool) -> None:
-        """All of the files or none, in a folder of their own."""
-        there = await self._has(target)
+    async def write_skill(self, target: str, contents: Mapping[str, bytes], *, replace: bool) -> None:
+        """Write all files of a skill atomically: upload to a temporary folder, then rename it."""
+        there = await self._has_files(target)
         if there and not replace:
             raise ConfigError(
-                f"there is a skill in {self._shown(target)} already; say replace=True to put another there"
+                f"there is a skill in {self._display_path(target)} already; say replace=True to put another there"
             )
         meanwhile = posixpath.join(self.path, f".upload-{uuid4().hex}")
         try:
@@ -142,7 +144,7 @@ class Place:
                 await self.files.delete(meanwhile, recursive=True)
             raise
 
-    async def _has(self, folder: str) -> bool:
+    async def _has_files(self, folder: str) -> bool:
         try:
             return bool((await self.files.glob("**", folder, everything=True))["files"])
         except BackendError as error:
@@ -154,16 +156,16 @@ class Place:
 # -- SKILL.md -------------------------------------------------------------------------------------------------------
 
 
-def described(text: str) -> tuple[str, str, dict[str, Any]]:
-    """The name, the description and all the rest of a skill's front matter."""
+def parse_skill(text: str) -> tuple[str, str, dict[str, Any]]:
+    """Return the name, the description and the whole front matter of a skill."""
     meta, _ = front_matter.split(text)
-    name, description = (_said(meta, key) for key in ("name", "description"))
+    name, description = (_require_text(meta, key) for key in ("name", "description"))
     if len(name) > SKILL_NAME_CHARS or re.search(r"[\[\]<>/\\]", name) or to_one_line(name, len(name)) != name:
         raise ConfigError(f"its name is not a short one on one line, without brackets and slashes: {name[:100]!r}")
     return name, to_one_line(description, SKILL_DESCRIPTION_CHARS), meta
 
 
-def _said(meta: Mapping[str, Any], key: str) -> str:
+def _require_text(meta: Mapping[str, Any], key: str) -> str:
     value = meta.get(key)
     text = value.strip() if isinstance(value, str) else str(value) if type(value) in (int, float) else ""
     if not text:
@@ -171,19 +173,19 @@ def _said(meta: Mapping[str, Any], key: str) -> str:
     return text
 
 
-def slug(name: str) -> str:
-    """A name as that of a folder."""
+def slugify(name: str) -> str:
+    """Return a name as a folder name."""
     return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "skill"
 
 
-def _outermost(files: Sequence[str]) -> list[str]:
-    """Without those that are just being uploaded, and those that belong to a skill further out."""
+def _drop_nested(files: Sequence[str]) -> list[str]:
+    """Return the files without uploads in progress and without skills nested in another skill."""
     shown = [file for file in files if not re.search(r"(?:^|/)\.upload-[^/]*/", file)]
     folders = {posixpath.dirname(file) for file in shown}
-    return [file for file in shown if not _within(posixpath.dirname(file), folders)]
+    return [file for file in shown if not _is_within(posixpath.dirname(file), folders)]
 
 
-def _within(folder: str, folders: set[str]) -> bool:
+def _is_within(folder: str, folders: set[str]) -> bool:
     while folder:
         folder = posixpath.dirname(folder)
         if folder in folders:
@@ -191,8 +193,8 @@ def _within(folder: str, folders: set[str]) -> bool:
     return False
 
 
-async def names_of(skill: Skill) -> list[str]:
-    """The files of a skill, seen from its folder; without what Python makes of them when it is installed."""
+async def list_skill_files(skill: Skill) -> list[str]:
+    """Return the files of a skill, relative to its folder, without `__pycache__`."""
     found = await skill.files.glob("**", skill.folder, everything=True)
     if found["truncated"] or len(found["files"]) > ARCHIVE_ENTRIES:
         raise BackendError(f"it has more than {ARCHIVE_ENTRIES:,} files", "too_large")
@@ -200,8 +202,8 @@ async def names_of(skill: Skill) -> list[str]:
     return [name for name in names if "__pycache__" not in name.split("/")]
 
 
-async def read_of(skill: Skill, name: str) -> tuple[str, str]:
-    """A file of a skill, and a note if there is more of it."""
+async def read_skill_file(skill: Skill, name: str) -> tuple[str, str]:
+    """Return the text of a skill's file, and a note if it was truncated."""
     if name.startswith("/") or ".." in name.split("/"):
         raise BackendError(f"{name!r} is not one of its files; name one as seen from its folder", "invalid")
     data, size = await read_bytes(skill.files, posixpath.join(skill.folder, name), SKILL_BYTES)
@@ -209,17 +211,17 @@ async def read_of(skill: Skill, name: str) -> tuple[str, str]:
     return data.decode(errors="replace").removeprefix("\ufeff").strip(), more
 
 
-def unpacked(data: bytes) -> tuple[str, dict[str, bytes]]:
-    """The name of an uploaded skill, and its files, seen from its folder."""
-    files = _beside(unpack(data)) if data.startswith(b"PK") else {FILE: data}
+def unpack_skill(data: bytes) -> tuple[str, dict[str, bytes]]:
+    """Return the name of an uploaded skill, and its files relative to its folder."""
+    files = _select_skill_files(unpack(data)) if data.startswith(b"PK") else {FILE: data}
     size = len(files[FILE])
     if size > SKILL_BYTES:
         raise ConfigError(f"the {FILE} has {size:,} bytes; the most is {SKILL_BYTES:,}")
-    return described(files[FILE].decode(errors="replace"))[0], files
+    return parse_skill(files[FILE].decode(errors="replace"))[0], files
 
 
-def _beside(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The SKILL.md of an archive, and all that is in its folder."""
+def _select_skill_files(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the files in the folder of an archive's SKILL.md."""
     found = sorted((name for name in files if posixpath.basename(name) == FILE), key=lambda name: name.count("/"))
     if not found:
         raise ConfigError(f"the archive has no {FILE} in it")

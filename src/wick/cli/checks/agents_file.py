@@ -103,7 +103,7 @@ def _built(path: Path, source: YamlSource) -> Config:
             if model != "auto":  # which says by itself what it chose, to those who run it
                 resolve(model)
         except WickError as error:
-            raise part.wrong("model", error) from None
+            raise part.build_error("model", error) from None
         part.agent()
     return config
 

@@ -16,13 +16,13 @@ from urllib.parse import urlsplit
 import click
 
 from wick._internal.prompt_text import to_one_line
-from wick.capabilities.mcp.config import Server, read_servers
+from wick.capabilities.mcp.config import McpServer, read_servers
 from wick.cli.host.agent_options import FOLDER
 from wick.cli.host.open import PLACE, Place, opened
 from wick.cli.root_command import DONE, FAILED, INTERRUPTED
 from wick.cli.terminal.output import JSON, counted, print_json, print_table, working
 from wick.config import Config, load
-from wick.config.options_schema import nearest
+from wick.config.options_schema import suggest_key
 from wick.errors import ConfigError, MissingExtra, WickError
 
 SHOWN_CHARS = 120
@@ -81,9 +81,9 @@ def _config(config: str | None, folder: str) -> Config:
     return load(config if config is not None else Path(folder) / "agents.yaml")
 
 
-def _servers(config: Config) -> Iterator[tuple[Server, list[str]]]:
+def _servers(config: Config) -> Iterator[tuple[McpServer, list[str]]]:
     """Each server once, with the agents that have it."""
-    whose: dict[str, tuple[Server, list[str]]] = {}
+    whose: dict[str, tuple[McpServer, list[str]]] = {}
     for id, part in config.agents.items():
         given = part.options.get("mcp")
         for server in read_servers(given["servers"]) if isinstance(given, Mapping) and given.get("servers") else ():
@@ -91,7 +91,7 @@ def _servers(config: Config) -> Iterator[tuple[Server, list[str]]]:
     yield from whose.values()
 
 
-def _where(server: Server) -> str:
+def _where(server: McpServer) -> str:
     """The program or the address, without what may be secret."""
     if server.command:
         return to_one_line(" ".join((server.command, *server.args)), SHOWN_CHARS)
@@ -135,10 +135,10 @@ def test(name: str, config: str | None, folder: str, as_json: bool) -> None:
     sys.exit(DONE if all(row.works for row in rows) else FAILED)
 
 
-def _wanted(config: Config, name: str) -> list[Server]:
+def _wanted(config: Config, name: str) -> list[McpServer]:
     found = {server.name: server for server, _ in _servers(config)}
     if name and name not in found:
-        raise ConfigError(f"{config.path} has no MCP server {name!r}; {nearest(name, found, 'there are')}")
+        raise ConfigError(f"{config.path} has no MCP server {name!r}; {suggest_key(name, found, 'there are')}")
     return [found[name]] if name else [*found.values()]
 
 
@@ -149,14 +149,14 @@ def _told(row: Tried) -> str:
     return f"{', '.join(counted(number, what) for what, number in has.items())}, within {row.seconds:.1f} s"
 
 
-async def _tools(servers: list[Server]) -> list[dict[str, Any]]:
-    from wick.capabilities.mcp.connections import Links
+async def _tools(servers: list[McpServer]) -> list[dict[str, Any]]:
+    from wick.capabilities.mcp.connections import McpConnections
 
-    links, rows = Links(), list[dict[str, Any]]()
+    links, rows = McpConnections(), list[dict[str, Any]]()
     try:
         for server in servers:
             with working(f"connecting to {server.name}"):
-                listed = await (await links.to(server)).tools()
+                listed = await (await links.connect(server)).tools()
             chosen = [made for made in listed if server.tools is None or made.name in server.tools]
             rows += [_tool(server, made) for made in chosen]
     finally:
@@ -164,15 +164,15 @@ async def _tools(servers: list[Server]) -> list[dict[str, Any]]:
     return rows
 
 
-def _tool(server: Server, made: Any) -> dict[str, Any]:
+def _tool(server: McpServer, made: Any) -> dict[str, Any]:
     about = {"tool": made.name, "description": made.description or ""}
     return {"server": server.name, **about, "parameters": made.input_schema}
 
 
-async def _tried(servers: list[Server]) -> list[Tried]:
-    from wick.capabilities.mcp.connections import Links
+async def _tried(servers: list[McpServer]) -> list[Tried]:
+    from wick.capabilities.mcp.connections import McpConnections
 
-    links = Links()
+    links = McpConnections()
     try:
         with working(f"connecting to {', '.join(server.name for server in servers)}"):
             return await asyncio.gather(*(_try(links, server) for server in servers))
@@ -180,10 +180,10 @@ async def _tried(servers: list[Server]) -> list[Tried]:
         await links.close()
 
 
-async def _try(links: Any, server: Server) -> Tried:
+async def _try(links: Any, server: McpServer) -> Tried:
     start = time.perf_counter()
     try:
-        link = await links.to(server)
+        link = await links.connect(server)
         tools = len(await link.tools())
         resources = len(await link.resources()) if link.abilities.resources else 0
         prompts = len(await link.prompts()) if link.abilities.prompts else 0

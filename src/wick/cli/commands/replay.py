@@ -17,7 +17,7 @@ from wick.cli.host.open import PLACE, Place, opened
 from wick.cli.host.protocol import Changed, Replayed
 from wick.cli.root_command import DONE, STOPPED
 from wick.cli.terminal.output import JSON, counted, plain, print_json, print_table, working
-from wick.config.builder import of_python
+from wick.config.builder import load_python_name
 from wick.errors import ConfigError
 from wick.hooks import Hook
 
@@ -66,7 +66,7 @@ def _rules(given: tuple[str, ...]) -> dict[Type, list[str]]:
 
 
 def _guards(given: tuple[str, ...], folder: Path) -> list[Hook]:
-    return [hook for name in given for hook in _guards_of(name, of_python(name, folder))]
+    return [hook for name in given for hook in _guards_of(name, load_python_name(name, folder))]
 
 
 def _guards_of(name: str, found: Any) -> list[Hook]:

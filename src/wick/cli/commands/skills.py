@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from wick.capabilities.skills.catalog import FILE, described, slug
+from wick.capabilities.skills.catalog import FILE, parse_skill, slugify
 from wick.cli.host.agent_options import FOLDER
 from wick.cli.host.open import PLACE, Place, opened
 from wick.cli.host.protocol import SkillInfo
@@ -78,11 +78,11 @@ async def _shipped() -> list[SkillInfo]:
 @FOLDER
 def new(name: str, description: str, folder: str) -> None:
     """Write a skill to begin with, in .wick/skills of this folder, and print where it is."""
-    if slug(name) != name:
+    if slugify(name) != name:
         raise ConfigError(f"a skill's name has letters, digits, `_`, `.` and `-`, not {name!r}")
     title = name.replace("-", " ").replace("_", " ").capitalize()
     text = SKILL.format(name=json.dumps(name), description=json.dumps(description, ensure_ascii=False), title=title)
-    described(text)  # what an agent would refuse is not written
+    parse_skill(text)  # what an agent would refuse is not written
     path = Path(folder) / PLACE_OF_SKILLS / name / FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     try:

@@ -17,7 +17,7 @@ from wick.capabilities.executables import Executables
 from wick.cli.completion import agent_specs
 from wick.config import DEFAULT, Config, load
 from wick.config.builder import AgentConfig
-from wick.config.options_schema import nearest
+from wick.config.options_schema import suggest_key
 from wick.errors import ConfigError
 from wick.hook_programs.trust import expand_home
 from wick.models import resolve
@@ -100,7 +100,7 @@ class Chosen:
     @property
     def executables(self) -> list[Executables]:
         """The programs among its hooks, once it is built."""
-        return [part for part in self.part.begun if isinstance(part, Executables)]
+        return [part for part in self.part.resources if isinstance(part, Executables)]
 
     async def close(self) -> None:
         await self.config.close()
@@ -150,7 +150,7 @@ def _part(config: Config, id: str) -> AgentConfig:
         raise ConfigError(
             f"{config.path} has several agents; say which, as in {config.path}:{next(iter(config.agents))}"
         )
-    raise ConfigError(f"{config.path} has no agent {id!r}; {nearest(id, config.agents, 'its agents are')}")
+    raise ConfigError(f"{config.path} has no agent {id!r}; {suggest_key(id, config.agents, 'its agents are')}")
 
 
 def _map(value: Any) -> dict[str, Any]:

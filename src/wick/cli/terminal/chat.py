@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from wick._internal.prompt_text import to_one_line
-from wick.capabilities.skills.catalog import slug
+from wick.capabilities.skills.catalog import slugify
 from wick.cli.host.protocol import AgentDetail, Desk, Talk, ThreadDetail
 from wick.cli.terminal.follow_run import Reply, follow
 from wick.cli.terminal.output import plain
@@ -50,7 +50,7 @@ class Chat:
         """Find out what there is to talk to."""
         self.agent = await self.desk.agent()
         self.warnings = await self.desk.warnings()
-        self.skills = {slug(skill.name).lower(): skill.name for skill in await self.desk.skills() if skill.enabled}
+        self.skills = {slugify(skill.name).lower(): skill.name for skill in await self.desk.skills() if skill.enabled}
 
     async def open(self, thread: str) -> None:
         """Say what this is, and go on with a thread if one is named."""

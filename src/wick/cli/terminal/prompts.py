@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from wick._internal.visible_text import make_visible
-from wick.capabilities.ask_user import Inquiry, shown, typed
+from wick.capabilities.ask_user import Inquiry, format_inquiry, parse_line
 from wick.cli.host.protocol import Choice
 from wick.cli.terminal.follow_run import Interrupted, Reply
 from wick.cli.terminal.output import plain
@@ -121,12 +121,12 @@ class Terminal:
         about = asked.about
         inquiry = Inquiry(about["kind"], asked.question, tuple(about.get("options") or ()), about.get("default"))
         while True:
-            *above, last = plain(shown(inquiry)).rstrip().split("\n")
+            *above, last = plain(format_inquiry(inquiry)).rstrip().split("\n")
             for line in above:
                 self._console.print(Text(line, style="bold cyan"))
             said = (await self._line(f"{last} ")).strip()
             try:
-                return Reply("allow", args={"answer": inquiry.read(typed(inquiry, said))})
+                return Reply("allow", args={"answer": inquiry.read(parse_line(inquiry, said))})
             except ValueError as problem:
                 self._console.print(Text(plain(str(problem)), style="red"))
 

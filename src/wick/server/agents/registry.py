@@ -26,7 +26,7 @@ from wick._internal.worker_threads import run_in_thread
 from wick.agent import Agent
 from wick.config import Config
 from wick.config.process_files import ProcessFiles
-from wick.config.secrets import secrets_in
+from wick.config.secrets import find_secrets
 from wick.errors import ConfigError
 from wick.protocols import Store
 from wick.server.agents.builder import Building, Instance
@@ -95,7 +95,7 @@ class Registry:
     def register_agent(self, id: str, given: Mapping[str, Any] | Agent | Make) -> None:
         """Add an agent: options as in agents.yaml, an Agent, or a function that makes one for a user."""
         self._code[id] = of_code(id, given, self.settings.data.absolute())
-        self.secrets.learn(secrets_in(self._code[id].options))
+        self.secrets.learn(find_secrets(self._code[id].options))
 
     def register_tool(self, given: Tool | Callable[..., Any]) -> None:
         """Add a tool that agents may name."""
@@ -158,7 +158,7 @@ class Registry:
     def _of_file(self, config: Config) -> dict[str, Template]:
         """The agents of the file; its keys are secrets from now on."""
         found = of_file(config)
-        self.secrets.learn(secret for template in found.values() for secret in secrets_in(template.options))
+        self.secrets.learn(secret for template in found.values() for secret in find_secrets(template.options))
         return found
 
     def _reloaded(self, config: Config) -> None:
@@ -362,7 +362,7 @@ class Registry:
         async with AsyncExitStack() as ending:  # one that fails keeps no other from ending
             if instance.place is not None:
                 ending.push_async_callback(self.places.close, instance.place)
-            for part in instance.config.begun if instance.config is not None else ():
+            for part in instance.config.resources if instance.config is not None else ():
                 if end := getattr(part, "close", None) or getattr(part, "stop", None):
                     ending.push_async_callback(end)
 

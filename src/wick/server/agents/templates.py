@@ -15,8 +15,8 @@ from wick.agent import Agent
 from wick.capabilities.sessions import Sessions
 from wick.capability import Capability
 from wick.config import RINGS, Config
-from wick.config.builder import AgentConfig, File
-from wick.config.keys import Ring
+from wick.config.builder import AgentConfig, AgentsFile
+from wick.config.keys import CapabilityRing
 from wick.errors import ConfigError
 from wick.hooks import Hook
 from wick.protocols import Model
@@ -126,12 +126,12 @@ def rebuilt(
 ) -> AgentConfig:
     """The same agent with other options, its rings in another order, and `given` capabilities among or around them."""
     rings, known = in_order(order), {ring.key for ring in RINGS}
-    outside = [Ring(key, shared=True) for key in given if key not in known]
-    file = File(config.file.source, config.file.folder, (*outside, *rings), None, dict(given))
+    outside = [CapabilityRing(key, shared=True) for key in given if key not in known]
+    file = AgentsFile(config.file.source, config.file.folder, (*outside, *rings), None, dict(given))
     return AgentConfig(file, config.id, options, ((),))
 
 
-def in_order(order: Sequence[str]) -> list[Ring]:
+def in_order(order: Sequence[str]) -> list[CapabilityRing]:
     """The rings, those that are named in the order in which they are; the others stay where they were."""
     named = iter([next(ring for ring in RINGS if ring.key == key) for key in order])
     return [next(named) if ring.key in order else ring for ring in RINGS]

@@ -23,7 +23,7 @@ from wick._internal.frozen import canonical_json, digest
 from wick._internal.worker_threads import run_in_thread
 from wick.backends.local import Local
 from wick.backends.state import State
-from wick.config.files import named_files, pin_volumes
+from wick.config.files import find_named_files, pin_volumes
 from wick.config.process_files import ProcessFiles, guard_editable, pin_files
 from wick.errors import BackendError, ConfigError
 from wick.protocols import Backend, Status
@@ -218,7 +218,7 @@ class Places:
 
 def _named(template: Template, workspace: str) -> ProcessFiles:
     options = {**template.options, "sessions": False}  # the server has a store of its own
-    return named_files(options, template.folder, None, workspace)
+    return find_named_files(options, template.folder, None, workspace)
 
 
 def private_files(data: Path, *others: tuple[Path | None, str]) -> ProcessFiles:

@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from wick.backends.files import HostFolder
 from wick.capabilities.skills import Skills
-from wick.capabilities.skills.catalog import BROUGHT, FILE, Catalogue, Skill, slug
+from wick.capabilities.skills.catalog import COPIES, FILE, Catalogue, Skill, slugify
 from wick.constants import ARCHIVE_BYTES
 from wick.server.agents.builder import Instance
 from wick.server.dependencies import Caller, Wick
@@ -107,7 +107,7 @@ def _skills(instance: Instance) -> Skills:
 
 
 def _key(name: str) -> str:
-    return slug(name).casefold()
+    return slugify(name).casefold()
 
 
 def _listed(found: Catalogue) -> SkillList:
@@ -117,5 +117,5 @@ def _listed(found: Catalogue) -> SkillList:
 
 def _info(skill: Skill) -> SkillInfo:
     here = isinstance(skill.files, HostFolder)  # on this machine, whose folders are nobody's business
-    path = f"{BROUGHT}/{slug(skill.name)}/{FILE}" if here else skill.path
+    path = f"{COPIES}/{slugify(skill.name)}/{FILE}" if here else skill.path
     return SkillInfo(name=skill.name, description=skill.description, path=path, enabled=skill.enabled)

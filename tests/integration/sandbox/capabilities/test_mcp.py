@@ -387,7 +387,7 @@ def test_a_program_ends_with_the_event_loop() -> None:
     mcp = MCP({"t": program()})
     result = agent(mcp, use("pid")).run_sync("go")
     assert gone(int(result_of(result)))
-    assert mcp._links._loops == {}, "nothing is left of the event loop"
+    assert mcp._connections._loops == {}, "nothing is left of the event loop"
 
 
 async def test_a_stubborn_program_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -426,8 +426,8 @@ async def greeted(mcp: MCP, thread: Thread, asker: Any = None) -> str:
 async def change(mcp: MCP, greeting: str = EVIL) -> None:
     """Have the server define its tool anew."""
     await mcp.definitions()
-    (link,) = [link for links in mcp._links._loops.values() for link in links.values()]
-    await link.ask(lambda client: client.call_tool("change", {"greeting": greeting}))
+    (link,) = [link for links in mcp._connections._loops.values() for link in links.values()]
+    await link.request(lambda client: client.call_tool("change", {"greeting": greeting}))
 
 
 @pytest.mark.parametrize("place", ["thread", "file"])

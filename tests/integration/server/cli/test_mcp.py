@@ -17,7 +17,7 @@ from cli.command import COMMAND, ROOT, Wick
 from cli.places import Somewhere
 from cli.ready import Quick
 from wick.capabilities.mcp.config import read_servers
-from wick.capabilities.mcp.connections import Link, Links
+from wick.capabilities.mcp.connections import McpConnection, McpConnections
 from wick.errors import ToolError
 
 SERVER = str(ROOT / "tests" / "support" / "mcp_server.py")
@@ -73,7 +73,7 @@ def test_mistakes_are_sentences(here: Somewhere) -> None:
 
 
 @pytest.fixture
-async def link(place: Somewhere) -> AsyncIterator[Link]:
+async def link(place: Somewhere) -> AsyncIterator[McpConnection]:
     """A client of `wick mcp serve`: wick's own."""
     environment = place.wick.environment | place.environment
     where = ["--folder", str(place.wick.folder)]
@@ -82,8 +82,8 @@ async def link(place: Somewhere) -> AsyncIterator[Link]:
         where += ["--agent", str(place.wick.folder / "agents.yaml")]
     words = [*COMMAND[1:], "mcp", "serve", *where]
     (server,) = read_servers({"agent": {"command": COMMAND[0], "args": words, "env": environment}})
-    links = Links()
-    yield await links.to(server)
+    links = McpConnections()
+    yield await links.connect(server)
     await links.close()
 
 
@@ -95,11 +95,11 @@ AGENT = {
 }
 
 
-async def ask(link: Link, **args: Any) -> Any:
-    return await link.ask(lambda client: client.call_tool("ask", args))
+async def ask(link: McpConnection, **args: Any) -> Any:
+    return await link.request(lambda client: client.call_tool("ask", args))
 
 
-async def test_an_agent_answers_by_mcp(place: Somewhere, link: Link) -> None:
+async def test_an_agent_answers_by_mcp(place: Somewhere, link: McpConnection) -> None:
     (tool,) = await link.tools()
     assert tool.name == "ask" and set(tool.input_schema["required"]) == {"prompt"}
     answer = (await ask(link, prompt="What is in this folder?")).structured_content
@@ -110,7 +110,7 @@ async def test_an_agent_answers_by_mcp(place: Somewhere, link: Link) -> None:
 
 
 @pytest.mark.parametrize("place", ["here"], indirect=True)
-async def test_what_it_asks_waits_for_its_user(place: Somewhere, link: Link) -> None:
+async def test_what_it_asks_waits_for_its_user(place: Somewhere, link: McpConnection) -> None:
     answer = (await ask(link, prompt="Write 'milk' to list.txt")).structured_content
     assert answer["outcome"] == "interrupted" and "wick approvals" in answer["text"]
     (asked,) = place.json("approvals")
@@ -123,9 +123,9 @@ async def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
     wick = Wick(tmp_path)
     words = [*COMMAND[1:], "mcp", "serve", "--agent", "nowhere.yaml", "--folder", str(wick.folder)]
     (server,) = read_servers({"agent": {"command": COMMAND[0], "args": words, "env": wick.environment}})
-    links = Links()
+    links = McpConnections()
     with pytest.raises(ToolError, match="there is no file nowhere.yaml"):
-        await links.to(server)
+        await links.connect(server)
     await links.close()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from kit import echo, execute
 from wick import tool
-from wick.capabilities._child_agents.definitions import Subagent, definitions
+from wick.capabilities._child_agents.definitions import Subagent, load_definitions
 from wick.constants import SUBAGENT_BYTES
 from wick.errors import ConfigError
 
@@ -41,7 +41,7 @@ You plan.
 
 def read(tmp_path: Path, text: str, name: str = "agent.md") -> Subagent:
     (tmp_path / name).write_text(text, encoding="utf-8")
-    (found,) = definitions([tmp_path / name]).values()
+    (found,) = load_definitions([tmp_path / name]).values()
     return found
 
 
@@ -65,7 +65,7 @@ def test_so_will_a_star_for_every_tool(tmp_path: Path) -> None:
 
 def test_windows_and_a_byte_order_mark(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_bytes(b"\xef\xbb\xbf" + REVIEWER.replace("\n", "\r\n").encode())
-    (found,) = definitions(tmp_path / "a.md").values()
+    (found,) = load_definitions(tmp_path / "a.md").values()
     assert found.name == "code-reviewer" and found.wanted == {"read_file", "grep", "glob", "execute"}
 
 
@@ -73,31 +73,31 @@ def test_tools_may_be_a_list_or_taken_away(tmp_path: Path) -> None:
     text = "---\ndescription: D.\ntools: [Read, Bash]\ndisallowedTools: Bash\n---\nP."
     found = read(tmp_path, text, "worker.md")
     assert found.name == "worker", "the name of the file, where it has no other"
-    assert found.wanted == {"read_file", "execute"} and not found.wants(execute)
+    assert found.wanted == {"read_file", "execute"} and not found.can_use(execute)
 
 
 def test_a_folder_is_all_of_its_files(tmp_path: Path) -> None:
     (tmp_path / "b.md").write_text(UNQUOTED, encoding="utf-8")
     (tmp_path / "a.md").write_text(REVIEWER, encoding="utf-8")
     (tmp_path / "notes.txt").write_text("nothing", encoding="utf-8")
-    assert [*definitions(str(tmp_path))] == ["code-reviewer", "planner"]
+    assert [*load_definitions(str(tmp_path))] == ["code-reviewer", "planner"]
 
 
 def test_dicts_and_maps() -> None:
     data = {"description": "D.", "system_prompt": "P.", "tools": "Read", "model": None}
-    (one,) = definitions([{"name": "a", **data}]).values()
-    (other,) = definitions({"a": data}).values()
+    (one,) = load_definitions([{"name": "a", **data}]).values()
+    (other,) = load_definitions({"a": data}).values()
     assert (one.name, one.prompt, one.wanted, one.model) == ("a", "P.", {"read_file"}, None)
     assert (other.name, other.prompt) == ("a", "P.")
 
 
 def test_which_tools_it_wants() -> None:
-    assert Subagent("a", "A.").wants(echo)
-    assert Subagent("a", "A.", tools="*").wants(echo)
-    assert not Subagent("a", "A.", tools=[]).wants(echo)
-    assert Subagent("a", "A.", tools=["Bash"]).wants(execute.renamed("run"))
-    assert not Subagent("a", "A.", tools=["Bash"]).wants(echo)
-    assert not Subagent("a", "A.", without=["bash"]).wants(execute)
+    assert Subagent("a", "A.").can_use(echo)
+    assert Subagent("a", "A.", tools="*").can_use(echo)
+    assert not Subagent("a", "A.", tools=[]).can_use(echo)
+    assert Subagent("a", "A.", tools=["Bash"]).can_use(execute.renamed("run"))
+    assert not Subagent("a", "A.", tools=["Bash"]).can_use(echo)
+    assert not Subagent("a", "A.", without=["bash"]).can_use(execute)
     own = tool(lambda: "", name="own", description="Mine.")
     assert Subagent("a", "A.", tools=["echo", own]).own == (own,)
 
@@ -112,14 +112,14 @@ def test_which_tools_it_wants() -> None:
         (lambda: Subagent("a", "A.", tools=["Bash(git *)"]), "say only its name"),
         (lambda: Subagent("a", "A.", without=[echo]), "say only its name"),  # type: ignore[list-item]
         (lambda: Subagent("a", "A.", tools=[7]), "a tool is a function"),
-        (lambda: definitions([7]), "a Subagent, a dict or the path"),
-        (lambda: definitions({"a": "text"}), "is defined by a dict"),
-        (lambda: definitions([{"description": "D."}]), "has no name"),
-        (lambda: definitions([{"name": "a"}]), "the subagent 'a' has no description"),
-        (lambda: definitions([{"name": "a", "description": "D.", "promt": ""}]), "did you mean prompt?"),
-        (lambda: definitions([{"name": "a", "description": "D.", "zzz": ""}]), "the keys are name"),
-        (lambda: definitions("/nowhere/a.md"), "cannot be read"),
-        (lambda: definitions([]), "there is no subagent"),
+        (lambda: load_definitions([7]), "a Subagent, a dict or the path"),
+        (lambda: load_definitions({"a": "text"}), "is defined by a dict"),
+        (lambda: load_definitions([{"description": "D."}]), "has no name"),
+        (lambda: load_definitions([{"name": "a"}]), "the subagent 'a' has no description"),
+        (lambda: load_definitions([{"name": "a", "description": "D.", "promt": ""}]), "did you mean prompt?"),
+        (lambda: load_definitions([{"name": "a", "description": "D.", "zzz": ""}]), "the keys are name"),
+        (lambda: load_definitions("/nowhere/a.md"), "cannot be read"),
+        (lambda: load_definitions([]), "there is no subagent"),
     ],
 )
 def test_what_is_wrong_is_a_sentence(make: Callable[[], Any], words: str) -> None:
@@ -143,5 +143,5 @@ def test_what_is_wrong_is_a_sentence(make: Callable[[], Any], words: str) -> Non
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, text: bytes, words: str) -> None:
     (tmp_path / "odd.md").write_bytes(text)
     with pytest.raises(ConfigError, match=words) as caught:
-        definitions(tmp_path)
+        load_definitions(tmp_path)
     assert "odd.md" in str(caught.value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wick.backends.state import State
-from wick.capabilities.filesystem.tracked_files import Place
+from wick.capabilities.filesystem.tracked_files import TrackedWorkspace
 from wick.constants import STATE_BYTES, STATE_FILE_BYTES
 from wick.threads import Thread
 
@@ -23,12 +23,12 @@ from wick.threads import Thread
     ],
 )
 def test_a_file_has_one_name(path: str, key: str) -> None:
-    assert Place(State({}), Thread()).key(path) == key
+    assert TrackedWorkspace(State({}), Thread()).normalize_path(path) == key
 
 
 def test_a_file_is_kept_as_it_is_now() -> None:
     thread = Thread()
-    place = Place(State({}), thread)
+    place = TrackedWorkspace(State({}), thread)
     place.track("a.txt", 3, "one")
     place.track("./a.txt", 3, "two")
     place.track("a.txt", 3, "two")
@@ -41,17 +41,17 @@ def test_a_file_is_kept_as_it_is_now() -> None:
 @pytest.mark.parametrize("path", [".env", "a/.env.local", ".git/hooks/x", ".wick/a", "/workspace/.claude/x", ".ENV"])
 def test_protected_files_are_never_kept(path: str) -> None:
     thread = Thread()
-    Place(State({}), thread).track(path, 6, "secret")
+    TrackedWorkspace(State({}), thread).track(path, 6, "secret")
     assert not thread.entries
 
 
 def test_what_the_log_has_counts_and_a_later_run_goes_on_counting() -> None:
     thread = Thread()
-    first = Place(State({}), thread)
+    first = TrackedWorkspace(State({}), thread)
     for number in range(STATE_BYTES // STATE_FILE_BYTES - 1):
         first.track("a.txt", STATE_FILE_BYTES, f"{number}" * STATE_FILE_BYTES)
     thread.values["other"] = {"a.txt": "x" * 1_000}  # no file
-    second = Place(State({}), Thread.from_json(thread.to_json()))
+    second = TrackedWorkspace(State({}), Thread.from_json(thread.to_json()))
     second.track("b.txt", STATE_FILE_BYTES, "ü" * (STATE_FILE_BYTES // 2))
     second.track("c.txt", 1, "x")
     assert second.thread.values["files"]["b.txt"] == "ü" * (STATE_FILE_BYTES // 2)
@@ -60,7 +60,7 @@ def test_what_the_log_has_counts_and_a_later_run_goes_on_counting() -> None:
 
 async def test_an_edited_file_is_read_again_unless_it_is_gone() -> None:
     thread, backend = Thread(), State({"a.txt": "new", "b.bin": {"content": "/w==", "encoding": "base64"}})
-    place = Place(backend, thread)
+    place = TrackedWorkspace(backend, thread)
     for path in ("a.txt", "b.bin", "gone.txt"):
         await place.track_edited(path, 3)
     await place.track_edited("a.txt", STATE_FILE_BYTES + 1)
@@ -72,7 +72,10 @@ async def test_an_edited_file_is_read_again_unless_it_is_gone() -> None:
 
 
 async def test_nothing_is_kept_twice_or_against_the_operators_will() -> None:
-    for place in (Place(State({}), Thread(), in_thread=True), Place(State({}), Thread(), tracks=False)):
+    for place in (
+        TrackedWorkspace(State({}), Thread(), in_thread=True),
+        TrackedWorkspace(State({}), Thread(), is_tracking=False),
+    ):
         place.track("a.txt", 1, "x")
         await place.track_edited("a.txt", 1)
         assert not place.thread.entries

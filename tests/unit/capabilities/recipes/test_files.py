@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wick.capabilities.recipes.files import EVENTS, Recipe, Watcher, files, find, parsed, read
+from wick.capabilities.recipes.files import (
+    EVENTS,
+    Recipe,
+    RecipeHook,
+    find_recipe,
+    list_recipe_files,
+    parse_recipe,
+    read_recipe,
+)
 from wick.constants import RECIPE_BYTES
 from wick.errors import ConfigError
 
@@ -25,14 +33,14 @@ Review {{branch}} to a depth of {{ depth }}.
 
 
 def test_a_recipe_is_its_front_matter_and_its_text() -> None:
-    recipe = parsed(REVIEW, "review")
+    recipe = parse_recipe(REVIEW, "review")
     assert (recipe.name, recipe.description) == ("review", "Reviews a branch")
     assert recipe.arguments == {"branch": "main", "depth": "2"}
-    assert recipe.hooks == {"turn_end": Watcher("swap_context", True), "agent_stop": Watcher("check_links")}
+    assert recipe.hooks == {"turn_end": RecipeHook("swap_context", True), "agent_stop": RecipeHook("check_links")}
 
 
 def test_front_matter_is_not_needed() -> None:
-    assert parsed("Tidy up.\n", "tidy") == Recipe("tidy", "Tidy up.")
+    assert parse_recipe("Tidy up.\n", "tidy") == Recipe("tidy", "Tidy up.")
 
 
 @pytest.mark.parametrize(
@@ -48,22 +56,22 @@ def test_front_matter_is_not_needed() -> None:
     ],
 )
 def test_the_input_goes_into_the_text(input: str, text: str) -> None:
-    assert parsed(REVIEW, "review").text(input) == text
+    assert parse_recipe(REVIEW, "review").render(input) == text
 
 
 def test_the_input_has_a_place_of_its_own() -> None:
-    assert parsed("Say {{input}}, twice: {{input}}.", "say").text("hi") == "Say hi, twice: hi."
-    assert parsed("Say {{input}}.", "say").text("{{input}}") == "Say {{input}}."
+    assert parse_recipe("Say {{input}}, twice: {{input}}.", "say").render("hi") == "Say hi, twice: hi."
+    assert parse_recipe("Say {{input}}.", "say").render("{{input}}") == "Say {{input}}."
 
 
 def test_a_place_that_nobody_knows_stays_as_it_is() -> None:
-    assert parsed("Use {{ value }} in the template.", "t").text("") == "Use {{ value }} in the template."
+    assert parse_recipe("Use {{ value }} in the template.", "t").render("") == "Use {{ value }} in the template."
 
 
 @given(st.text())
 def test_an_input_is_data_whatever_it_says(input: str) -> None:
     """Nothing in the input is expanded, and nothing of it is lost."""
-    assert parsed("<{{input}}> {{branch}}", "t").text(input) == f"<{input.strip()}> {{{{branch}}}}"
+    assert parse_recipe("<{{input}}> {{branch}}", "t").render(input) == f"<{input.strip()}> {{{{branch}}}}"
 
 
 WRONG = {
@@ -86,18 +94,18 @@ WRONG = {
 @pytest.mark.parametrize("text", WRONG)
 def test_what_is_wrong_is_said_in_a_sentence(text: str) -> None:
     with pytest.raises(ConfigError, match=WRONG[text].replace("?", r"\?")):
-        parsed(text, "t")
+        parse_recipe(text, "t")
 
 
 @pytest.mark.parametrize("event", EVENTS)
 def test_every_event_can_have_a_handler(event: str) -> None:
-    assert parsed(f"---\nhooks: {{{event}: {{handler: h}}}}\n---\nx", "t").hooks == {event: Watcher("h")}
+    assert parse_recipe(f"---\nhooks: {{{event}: {{handler: h}}}}\n---\nx", "t").hooks == {event: RecipeHook("h")}
 
 
 def test_arguments_may_be_names_alone_or_described() -> None:
     text = "---\narguments: {}\n---\n{{{{a}}}}|{{{{b}}}}"
-    assert parsed(text.format("[a, b]"), "t").text("a=1") == "1|"
-    assert parsed(text.format("{a: {description: x, default: 5}, b: true}"), "t").text("") == "5|true"
+    assert parse_recipe(text.format("[a, b]"), "t").render("a=1") == "1|"
+    assert parse_recipe(text.format("{a: {description: x, default: 5}, b: true}"), "t").render("") == "5|true"
 
 
 # -- files ----------------------------------------------------------------------------------------------------------
@@ -109,24 +117,26 @@ def test_the_first_folder_that_has_it_wins(tmp_path: Path) -> None:
         folder.mkdir()
         (folder / "both.md").write_text(f"{folder.name} both")
     (far / "only.md").write_text("only")
-    assert find("both", [near, far]).body == "near both"
-    assert find("only", [near, far]).body == "only"
-    assert [path.stem for path in files(far)] == ["both", "only"] and files(tmp_path / "gone") == []
+    assert find_recipe("both", [near, far]).body == "near both"
+    assert find_recipe("only", [near, far]).body == "only"
+    assert [path.stem for path in list_recipe_files(far)] == ["both", "only"] and list_recipe_files(
+        tmp_path / "gone"
+    ) == []
 
 
 def test_an_unknown_recipe_names_the_nearest(tmp_path: Path) -> None:
     (tmp_path / "review.md").write_text("x")
     with pytest.raises(ConfigError, match="there is no recipe 'reviw' in .*; did you mean 'review'\\?"):
-        find("reviw", [tmp_path])
+        find_recipe("reviw", [tmp_path])
     with pytest.raises(ConfigError, match="there are review"):
-        find("zzzz", [tmp_path])
+        find_recipe("zzzz", [tmp_path])
 
 
 @pytest.mark.parametrize("name", ["../secret", "a/b", ".hidden", "", "x" * 200])
 def test_a_name_is_not_a_path(name: str, tmp_path: Path) -> None:
     (tmp_path / "secret.md").write_text("x")
     with pytest.raises(ConfigError, match="a recipe's name has letters"):
-        find(name, [tmp_path / "recipes"])
+        find_recipe(name, [tmp_path / "recipes"])
 
 
 def test_a_link_does_not_lead_out_of_the_folder(tmp_path: Path) -> None:
@@ -135,20 +145,20 @@ def test_a_link_does_not_lead_out_of_the_folder(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "nice.md").symlink_to(tmp_path / "key")
     with pytest.raises(ConfigError, match="leads out of its folder"):
-        find("nice", [folder])
+        find_recipe("nice", [folder])
 
 
 def test_a_file_that_is_too_long_or_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "long.md").write_bytes(b"x" * (RECIPE_BYTES + 1))
     (tmp_path / "bytes.md").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="is longer than 200,000 bytes"):
-        read(tmp_path / "long.md")
+        read_recipe(tmp_path / "long.md")
     with pytest.raises(ConfigError, match="the recipe in .*bytes.md cannot be read"):
-        read(tmp_path / "bytes.md")
+        read_recipe(tmp_path / "bytes.md")
 
 
 def test_a_folder_that_is_named_like_a_recipe_is_none(tmp_path: Path) -> None:
     (tmp_path / "tidy.md").mkdir()
-    assert files(tmp_path) == []
+    assert list_recipe_files(tmp_path) == []
     with pytest.raises(ConfigError, match="there is no recipe 'tidy' in .*; there are none"):
-        find("tidy", [tmp_path])
+        find_recipe("tidy", [tmp_path])

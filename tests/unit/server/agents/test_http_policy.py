@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from wick.config import RINGS
-from wick.config.options_schema import hints
+from wick.config.options_schema import read_hints
 from wick.server.agents.http_policy import ADMINS, OPERATORS, USERS, check_agent, check_hook
 from wick.server.auth.identity import ROLES, Role, User
 from wick.server.errors import ApiError
@@ -121,13 +121,13 @@ def test_every_option_of_every_capability_is_on_one_list_or_refused_to_all() -> 
     for ring in RINGS:
         if not ring.kind:
             continue
-        for name in hints(ring.load()):
+        for name in read_hints(ring.load_class()):
             if (ring.key, name) not in listed:
                 assert all(refused({ring.key: {name: 1}}, role) for role in ROLES), f"{ring.key}.{name}"
 
 
 def test_the_lists_name_what_there_is() -> None:
-    known = {(ring.key, name) for ring in RINGS if ring.kind for name in hints(ring.load())}
+    known = {(ring.key, name) for ring in RINGS if ring.kind for name in read_hints(ring.load_class())}
     for table in (USERS, OPERATORS, ADMINS):
         assert {(key, name) for key, names in table.items() for name in names} <= known
 

@@ -16,7 +16,7 @@ from uvicorn.logging import AccessFormatter, DefaultFormatter
 from serving import events, hosted, talking
 from talkers import say
 from wick import Agent, FunctionModel, Scripted, ToolCall, assistant, tool
-from wick.config.secrets import secrets_in
+from wick.config.secrets import find_secrets
 from wick.errors import ModelError
 from wick.events import Event, ToolEnd, ToolStream
 from wick.messages import ImagePart, TextPart, ToolResult
@@ -108,8 +108,8 @@ def test_credentials_in_addresses_of_options_are_secrets() -> None:
         "mcp": [{"url": "https://h/x?api_key=of-the-query-1234&page=2"}],
         "base_url": "http://u:p%40ss-1234567@h",
     }
-    assert {*secrets_in(options)} == {"of-the-query-1234", "p%40ss-1234567", "p@ss-1234567"}
-    assert [*secrets_in({"url": "http://[bad"})] == []
+    assert {*find_secrets(options)} == {"of-the-query-1234", "p%40ss-1234567", "p@ss-1234567"}
+    assert [*find_secrets({"url": "http://[bad"})] == []
 
 
 def test_a_secret_of_several_lines_or_of_many_characters_is_redacted_too() -> None:
