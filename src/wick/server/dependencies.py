@@ -12,7 +12,7 @@ from wick.server.errors import ApiError
 from wick.server.service import Service
 
 
-async def caller(connection: HTTPConnection) -> User:
+async def get_caller(connection: HTTPConnection) -> User:
     """Whoever the auth layer has let in."""
     user = connection.scope.get("wick.user")
     if not isinstance(user, User):  # a public route has no business with a user
@@ -20,11 +20,11 @@ async def caller(connection: HTTPConnection) -> User:
     return user
 
 
-async def service(connection: HTTPConnection) -> Service:
+async def get_service(connection: HTTPConnection) -> Service:
     found = connection.app.state.service
     assert isinstance(found, Service)
     return found
 
 
-Caller = Annotated[User, Depends(caller)]
-Wick = Annotated[Service, Depends(service)]
+Caller = Annotated[User, Depends(get_caller)]
+Wick = Annotated[Service, Depends(get_service)]

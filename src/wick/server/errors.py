@@ -60,7 +60,7 @@ def not_found(what: str) -> ApiError:
 
 
 # The status of each code that a store or a workspace has.
-STATUS = {
+STATUS_CODES = {
     "not_found": 404,
     "conflict": 409,
     "exists": 409,
@@ -92,8 +92,8 @@ STATUS = {
     "no_space": 507,
 }
 DAMAGED = ("corrupt", "incompatible")  # codes of a store that its operator must replace or restore
-RETRY = {503: {"Retry-After": "1"}, 504: {"Retry-After": "1"}}
-FRAMEWORK = {404: "not_found", 405: "method_not_allowed", 400: "invalid", 408: "too_slow", 413: "too_large"}
+RETRY_HEADERS = {503: {"Retry-After": "1"}, 504: {"Retry-After": "1"}}
+FRAMEWORK_CODES = {404: "not_found", 405: "method_not_allowed", 400: "invalid", 408: "too_slow", 413: "too_large"}
 
 
 def as_api_error(error: Exception) -> ApiError | None:
@@ -101,11 +101,11 @@ def as_api_error(error: Exception) -> ApiError | None:
     if isinstance(error, ApiError):
         return error
     if isinstance(error, BackendError):  # what a workspace could not do and has no word for is the workspace's trouble
-        status = STATUS.get(error.code, 502)
-        return ApiError(status, error.code, str(error), RETRY.get(status))
+        status = STATUS_CODES.get(error.code, 502)
+        return ApiError(status, error.code, str(error), RETRY_HEADERS.get(status))
     if isinstance(error, StoreError):
-        status = STATUS.get(error.code, 0)
-        return ApiError(status, error.code, public_text(error), RETRY.get(status)) if status else None
+        status = STATUS_CODES.get(error.code, 0)
+        return ApiError(status, error.code, public_text(error), RETRY_HEADERS.get(status)) if status else None
     if isinstance(error, MissingExtra):
         return ApiError(501, "missing_extra", str(error))
     if isinstance(error, ConfigError | MessageError):
@@ -115,16 +115,16 @@ def as_api_error(error: Exception) -> ApiError | None:
     return None
 
 
-async def on_error(request: Request, error: Exception) -> Response:
+async def handle_error(request: Request, error: Exception) -> Response:
     """Answer an error: what is known with its sentence, what is not with the request's id alone."""
     service = request.app.state.service
-    service.runs.performing.note_damage(error)
-    told = explained(error, request.scope)
-    told.message = service.secrets.without(told.message)
+    service.runs.executor.record_damage(error)
+    told = resolve_error(error, request.scope)
+    told.message = service.secrets.redact_text(told.message)
     return told.response()
 
 
-def explained(error: Exception, scope: Scope) -> ApiError:
+def resolve_error(error: Exception, scope: Scope) -> ApiError:
     """What to answer to an error; one that nobody knows is logged under the request's id."""
     known, id = as_api_error(error), scope.get("wick.request_id", "")
     if known is not None:
@@ -137,7 +137,7 @@ def explained(error: Exception, scope: Scope) -> ApiError:
     return ApiError(500, "internal", f"something went wrong inside the server; its log has more under {id}")
 
 
-async def on_invalid(request: Request, error: Exception) -> Response:
+async def handle_invalid(request: Request, error: Exception) -> Response:
     """A body or a parameter that does not fit is told in one sentence."""
     assert isinstance(error, RequestValidationError)
     told = ApiError(422, "invalid", validation_message(error.errors()))
@@ -149,19 +149,19 @@ def validation_message(errors: Any) -> str:
     if errors and errors[0].get("type") == "json_invalid":
         why, place = errors[0].get("ctx", {}).get("error", "unreadable"), errors[0]["loc"][-1]
         return f"the body is not JSON ({why}, at character {place}); /docs shows what it may be"[:2000]
-    parts = [f"{_place(each['loc'])}: {each['msg']}" for each in errors[:5]]
+    parts = [f"{_format_location(each['loc'])}: {each['msg']}" for each in errors[:5]]
     more = f"; and {len(errors) - 5} more" if len(errors) > 5 else ""
     return f"the request does not fit: {'; '.join(parts)}{more}"[:2000]
 
 
-def _place(loc: Any) -> str:
+def _format_location(loc: Any) -> str:
     return ".".join(str(part) for part in loc) or "body"
 
 
-async def on_http(request: Request, error: Exception) -> Response:
+async def handle_http(request: Request, error: Exception) -> Response:
     """What the framework itself refuses: no such path, no such method, a body that cannot be read."""
     assert isinstance(error, HTTPException)
-    code = FRAMEWORK.get(error.status_code, "refused")
+    code = FRAMEWORK_CODES.get(error.status_code, "refused")
     message = {
         404: f"there is nothing at {request.url.path[:200]}",
         405: f"{request.url.path[:200]} does not take {request.method}",

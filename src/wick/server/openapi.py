@@ -19,7 +19,7 @@ SCHEMES = {
 }
 
 
-def document(api: FastAPI) -> dict[str, Any]:
+def build_document(api: FastAPI) -> dict[str, Any]:
     """The OpenAPI document of the routes."""
     made = get_openapi(title=api.title, version=api.version, summary=api.summary, routes=api.routes)
     schemas = made.setdefault("components", {}).setdefault("schemas", {})
@@ -32,17 +32,17 @@ def document(api: FastAPI) -> dict[str, Any]:
     who = {(method, path): access for method, path, access in ACCESS}
     for path, methods in made["paths"].items():
         for method, operation in methods.items():
-            _complete(operation, who.get((method.upper(), path), "user"))
+            _complete_operation(operation, who.get((method.upper(), path), "user"))
     return made
 
 
-def _complete(operation: dict[str, Any], access: str) -> None:
+def _complete_operation(operation: dict[str, Any], access: str) -> None:
     """What every operation has: its refusals, and who may use it."""
     operation["responses"].pop("422", None)
     for answer in operation["responses"].values():
         stream = answer.get("content", {}).get("text/event-stream", {})
         if "$ref" in stream.get("schema", {}):
-            stream |= {"itemSchema": _frame(stream["schema"]["$ref"]), "schema": {"type": "string"}}
+            stream |= {"itemSchema": _frame_schema(stream["schema"]["$ref"]), "schema": {"type": "string"}}
     for status, description in REFUSALS.items():
         content = {"application/json": {"schema": {"$ref": f"{REF}ErrorBody"}}}
         operation["responses"].setdefault(status, {"description": description, "content": content})
@@ -50,7 +50,7 @@ def _complete(operation: dict[str, Any], access: str) -> None:
     operation["x-role"] = access
 
 
-def _frame(ref: str) -> dict[str, Any]:
+def _frame_schema(ref: str) -> dict[str, Any]:
     """A frame of a stream, whose data is JSON of that shape."""
     data = {"type": "string", "contentMediaType": "application/json", "contentSchema": {"$ref": ref}}
     text = {"type": "string"}

@@ -33,22 +33,26 @@ from wick.errors import ConfigError
 from wick.server.app import create_app
 from wick.server.auth.identity import User
 from wick.server.ops.files_limit import raise_files_limit
-from wick.server.ops.redaction import keep_out_of_logs, named_secrets, weak_names
+from wick.server.ops.redaction import named_secrets, redact_logs, weak_names
 from wick.server.service import Service
 from wick.server.settings import Settings, load_settings
-from wick.server.startup_message import announcement
-from wick.server.uvicorn_protocol import SocketWire, Wire
+from wick.server.startup_message import startup_lines
+from wick.server.uvicorn_protocol import HttpProtocol, WebSocketProtocol
 from wick.tools import Tool, tool
 
 CLOSE_SECONDS = 5  # for connections to end when the server stops
 BACKLOG = 4096
 M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8  # of mallopt, in malloc.h
 LARGE_BLOCK, ARENAS = 262_144, 2  # what is larger has pages of its own; how many heaps share the rest
-COLLECT = (5_000, 5, 100)  # how many new objects make Python look for garbage, and how often it looks at older ones
+GC_THRESHOLDS = (
+    5_000,
+    5,
+    100,
+)  # how many new objects make Python look for garbage, and how often it looks at older ones
 SWITCH_SECONDS = 0.0002  # for which a Python thread that has much to do goes on before the event loop has its turn
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     print(line, flush=True)  # also where it goes to a file, which somebody reads to sign in
 
 
@@ -91,13 +95,13 @@ class Server:
 
     def register_agent(self, id: str, agent: Mapping[str, Any] | Agent | Callable[[User], Agent]) -> Server:
         """Offer an agent: options as in agents.yaml, an Agent, or a function that makes one for a user."""
-        self._before_start()
+        self._check_not_started()
         self._agents[id] = agent
         return self
 
     def register_tool(self, given: Tool | Callable[..., object]) -> Server:
         """Offer a tool, which agents have by naming it in their `tools`."""
-        self._before_start()
+        self._check_not_started()
         self._tools.append(given if isinstance(given, Tool) else tool(given))
         return self
 
@@ -112,21 +116,25 @@ class Server:
         """What stands behind the app, for those who start and stop it by themselves."""
         return Service(self.settings, agents=self._agents, tools=self._tools)
 
-    def start(self, *, tell: Callable[[str], None] | None = _say) -> None:
+    def start(self, *, tell: Callable[[str], None] | None = _print_line) -> None:
         """Serve until a signal or `shutdown` ends it. `tell` is told where, once it can be reached."""
-        _give_back_what_is_large()
+        _configure_malloc()
         self.app()
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner, _collecting_rarely(), _loop_first():
+        with (
+            asyncio.Runner(loop_factory=_loop_factory()) as runner,
+            _rare_garbage_collection(),
+            _short_switch_interval(),
+        ):
             runner.run(self.serve(tell=tell))
 
     async def serve(self, *, tell: Callable[[str], None] | None = None) -> None:
         """The same in an event loop that is there already."""
-        notes, app = [*raise_files_limit(), *_weak_note(self.settings)], self.app()
-        bound = bound_socket(self.settings.host, self.settings.port)
+        notes, app = [*raise_files_limit(), *_warn_weak_secrets(self.settings)], self.app()
+        bound = bind_socket(self.settings.host, self.settings.port)
         config = uvicorn.Config(
             app,
-            http=Wire,
-            ws=SocketWire,
+            http=HttpProtocol,
+            ws=WebSocketProtocol,
             lifespan="off",
             log_level="warning",
             access_log=False,
@@ -136,7 +144,7 @@ class Server:
             ws_max_size=1_000_000,
             ws_per_message_deflate=False,
         )
-        keep_out_of_logs(self.service.secrets)  # after uvicorn has made its handlers
+        redact_logs(self.service.secrets)  # after uvicorn has made its handlers
         self._running = _Uvicorn(config, self.service, tell, notes)
         try:
             await self.service.start()
@@ -151,7 +159,7 @@ class Server:
         if self._running is not None:
             self._running.should_exit = True
 
-    def _before_start(self) -> None:
+    def _check_not_started(self) -> None:
         if self._app is not None:
             raise ConfigError("register agents and tools before the server is started")
 
@@ -182,17 +190,17 @@ class _Uvicorn(uvicorn.Server):
         await super().startup(sockets)
         if self.started and self._tell is not None:
             host, port = self.servers[0].sockets[0].getsockname()[:2]
-            for line in await announcement(self._service, host, port, self._notes):
+            for line in await startup_lines(self._service, host, port, self._notes):
                 self._tell(line)
         if self.started:
-            self._warming = asyncio.create_task(in_thread(_warm, "warming up"))
+            self._warming = asyncio.create_task(in_thread(_warm_up, "warming up"))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._service.drain()
         await super().shutdown(sockets)
 
 
-def _weak_note(settings: Settings) -> list[str]:
+def _warn_weak_secrets(settings: Settings) -> list[str]:
     """Name the secrets that are not redacted where users see it, since redaction would let users guess them."""
     names = weak_names(named_secrets(settings))
     if not names:
@@ -200,12 +208,12 @@ def _weak_note(settings: Settings) -> list[str]:
     return [f"weak secrets, shown if a tool prints them: {', '.join(names)}; use {SECRET_CHARS} characters or more"]
 
 
-def _warm() -> None:
+def _warm_up() -> None:
     """Load, beside the event loop, what FastAPI would load for the first who comes."""
-    APIRoute("/", _warm, response_model=int)
+    APIRoute("/", _warm_up, response_model=int)
 
 
-def bound_socket(host: str, port: int) -> socket.socket:
+def bind_socket(host: str, port: int) -> socket.socket:
     """A socket that listens there; a ConfigError, if somebody else does."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -226,7 +234,7 @@ def bound_socket(host: str, port: int) -> socket.socket:
 
 
 @contextmanager
-def _collecting_rarely() -> Iterator[None]:
+def _rare_garbage_collection() -> Iterator[None]:
     """Look for garbage less often: with thousands of runs a look at everything holds up all of them.
 
     What is there before the first request stays until the end, and is not looked at again.
@@ -234,7 +242,7 @@ def _collecting_rarely() -> Iterator[None]:
     usual = gc.get_threshold()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*COLLECT)
+    gc.set_threshold(*GC_THRESHOLDS)
     try:
         yield
     finally:
@@ -243,7 +251,7 @@ def _collecting_rarely() -> Iterator[None]:
 
 
 @contextmanager
-def _loop_first() -> Iterator[None]:
+def _short_switch_interval() -> Iterator[None]:
     """Whoever is waited for comes soon after whoever computes."""
     usual = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -253,7 +261,7 @@ def _loop_first() -> Iterator[None]:
         sys.setswitchinterval(usual)
 
 
-def _give_back_what_is_large() -> None:
+def _configure_malloc() -> None:
     """Have glibc return large blocks at once: it would keep what was freed, for each thread that had some."""
     with suppress(OSError, AttributeError):  # another C library has its own ways
         library = ctypes.CDLL(None)

@@ -29,11 +29,11 @@ LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 FILE = "server.yaml"  # in the data folder
 
 
-class _Part(BaseModel):
+class _SettingsModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
 
-class StaticToken(_Part):
+class StaticToken(_SettingsModel):
     """Somebody's token, known by its SHA-256 only."""
 
     name: str = Field(min_length=1, max_length=200)
@@ -41,7 +41,7 @@ class StaticToken(_Part):
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$", repr=False)
 
 
-class Jwt(_Part):
+class Jwt(_SettingsModel):
     """Signed tokens of somebody else's sign-in: whose keys, and which claims count."""
 
     jwks: str  # a file, or an https address
@@ -52,7 +52,7 @@ class Jwt(_Part):
     role_claim: str = "role"
 
 
-class Quotas(_Part):
+class Quotas(_SettingsModel):
     """What one user may have at a time, and how often they may ask; 0 is no limit."""
 
     runs: int = Field(default=20, ge=0)  # at once
@@ -66,7 +66,7 @@ class Quotas(_Part):
     burst: int = Field(default=200, ge=0)
 
 
-def _seconds(given: Any) -> Any:
+def _parse_seconds(given: Any) -> Any:
     """Read a time such as 30d, 12h, 90m or 45s; 0 is none."""
     if given is None or given is False or (type(given) in (int, float) and given == 0):
         return 0.0
@@ -76,13 +76,13 @@ def _seconds(given: Any) -> Any:
     return float(int(found[1]) * UNITS[found[2]])
 
 
-class Retention(_Part):
+class Retention(_SettingsModel):
     """How long things are kept that nobody uses; 0 is for good. In memory, threads are kept for an hour then."""
 
-    threads: Annotated[float, BeforeValidator(_seconds)] = 0.0
+    threads: Annotated[float, BeforeValidator(_parse_seconds)] = 0.0
 
 
-class Settings(_Part):
+class Settings(_SettingsModel):
     """All that can be said about a server."""
 
     host: str = "127.0.0.1"
@@ -121,10 +121,10 @@ class Settings(_Part):
     @property
     def allowed_hosts(self) -> tuple[str, ...]:
         """The names under which the server answers; one without a port stands for every port."""
-        bound = () if self.host in ("0.0.0.0", "::", "") else (host_name(self.host),)
+        bound = () if self.host in ("0.0.0.0", "::", "") else (url_host(self.host),)
         return (*LOOPBACK_NAMES, *bound, *self.hosts)
 
-    def checked(self) -> Settings:
+    def check(self) -> Settings:
         """These settings, if a server may be started with them."""
         if not is_loopback(self.host) and not self.has_provider:
             raise ConfigError(
@@ -147,7 +147,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def host_name(host: str) -> str:
+def url_host(host: str) -> str:
     """A host as it stands in an address: IPv6 in brackets."""
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
@@ -162,14 +162,14 @@ def load_settings(
     source = _file(file, Path(said.get("data") or default_data()), environment)
     given = (source.data if source else {}) | said
     try:
-        made = Settings(**given).checked()
-        made._file = _path(file, said)
+        made = Settings(**given).check()
+        made._file = _settings_path(file, said)
         return made
     except ValidationError as error:
-        raise _wrong(error, source, said) from None
+        raise _settings_error(error, source, said) from None
 
 
-def _path(file: str | Path | None, said: Mapping[str, Any]) -> Path:
+def _settings_path(file: str | Path | None, said: Mapping[str, Any]) -> Path:
     return Path(file) if file is not None else Path(said.get("data") or default_data()) / FILE
 
 
@@ -180,7 +180,7 @@ def _file(file: str | Path | None, data: Path, environment: Mapping[str, str]) -
     return read(path, environment) if path.is_file() else None
 
 
-def _wrong(error: ValidationError, source: Source | None, said: Mapping[str, Any]) -> ConfigError:
+def _settings_error(error: ValidationError, source: Source | None, said: Mapping[str, Any]) -> ConfigError:
     first = error.errors(include_input=False)[0]
     place = (*first["loc"],)
     key = ".".join(map(str, place)) or "the settings"

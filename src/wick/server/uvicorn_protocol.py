@@ -12,11 +12,11 @@ from wick.constants import HEAD_BYTES, HEAD_SECONDS
 
 TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 HEADER_SIGNS = 4  # of a header: a colon, a blank and the end of its line
-NO_TEXT = 1007  # why a WebSocket is closed
+INVALID_TEXT = 1007  # why a WebSocket is closed
 UNREADABLE = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
-class Wire(HttpToolsProtocol):
+class HttpProtocol(HttpToolsProtocol):
     """A connection. Whoever says nothing for long, or headers without end, holds it no longer.
 
     A body comes to the app in pieces, which looks after its size and pace; what is left are heads and trailers.
@@ -35,7 +35,7 @@ class Wire(HttpToolsProtocol):
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._head_is_here()
+        self._head_received()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -67,7 +67,7 @@ class Wire(HttpToolsProtocol):
         if self._refused or self._head > HEAD_BYTES:
             self._refuse()
             return
-        self._head_is_here()
+        self._head_received()
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -99,14 +99,14 @@ class Wire(HttpToolsProtocol):
         if self._late is None:
             self._late = self.loop.call_later(HEAD_SECONDS, self.transport.close)
 
-    def _head_is_here(self) -> None:
+    def _head_received(self) -> None:
         self._heading, self._unread = False, 0
         if self._late is not None:
             self._late.cancel()
             self._late = None
 
 
-class SocketWire(WebSocketsSansIOProtocol):
+class WebSocketProtocol(WebSocketsSansIOProtocol):
     """A WebSocket. A head that it does not take, such as one with a long line, is refused and not waited for."""
 
     def data_received(self, data: bytes) -> None:
@@ -117,10 +117,10 @@ class SocketWire(WebSocketsSansIOProtocol):
 
     def send_receive_event_to_app(self) -> None:
         """What is said as text and is none ends it, as the protocol has it: the client's fault, and no error here."""
-        if self.curr_msg_data_type == "text" and not self.close_sent and not _is_text(b"".join(self.frames)):
+        if self.curr_msg_data_type == "text" and not self.close_sent and not _is_utf8(b"".join(self.frames)):
             self.frames = []
             if self.conn.close_sent is None:  # else it was closed at once
-                self.conn.send_close(NO_TEXT)
+                self.conn.send_close(INVALID_TEXT)
                 self.handle_parser_exception()
             return
         super().send_receive_event_to_app()
@@ -131,7 +131,7 @@ class SocketWire(WebSocketsSansIOProtocol):
             self.handshake_complete = True  # a refusal is an answer, too, and nothing to be logged as an error
 
 
-def _is_text(data: bytes) -> bool:
+def _is_utf8(data: bytes) -> bool:
     try:
         data.decode()
     except UnicodeDecodeError:

@@ -13,22 +13,22 @@ from wick.errors import ConfigError
 
 logger = logging.getLogger("wick.server")
 
-LOOK_SECONDS = 1.0
-Stamp = tuple[int, int, int] | None
+POLL_SECONDS = 1.0
+FileStamp = tuple[int, int, int] | None
 
 
-class Watched:
+class ConfigWatcher:
     """A config file that may change at any time."""
 
     def __init__(self, path: Path, check: Callable[[Config], bool] = lambda config: False) -> None:
         self.path = Path(path)
         self._check = check  # raises a ConfigError, or returns True if the file lies in a workspace
-        self._stamp: Stamp = None
+        self._stamp: FileStamp = None
         self._pinned = 0  # the inode that the mounts of a workspace protect
 
     async def read(self) -> Config:
         """What it says now; a ConfigError if that cannot be used."""
-        self._stamp = await in_thread(self._look, "config")
+        self._stamp = await in_thread(self._stat, "config")
         self._check_inode()
         config = await in_thread(lambda: load(self.path), "config")
         if await in_thread(lambda: self._check(config), "config") and self._stamp is not None:
@@ -43,11 +43,11 @@ class Watched:
                 "look at it, and start the server again, or keep it outside of the workspace"
             )
 
-    async def follow(self, took: Callable[[Config], None], broken: Callable[[str], None]) -> None:
+    async def watch(self, took: Callable[[Config], None], broken: Callable[[str], None]) -> None:
         """Read it again whenever it has changed."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            if await in_thread(self._look, "config") == self._stamp:
+            await asyncio.sleep(POLL_SECONDS)
+            if await in_thread(self._stat, "config") == self._stamp:
                 continue
             try:
                 took(await self.read())
@@ -59,7 +59,7 @@ class Watched:
                 logger.exception("the agents stay as they were, as %s cannot be used", self.path)
                 broken("the config was changed and cannot be used; the server's log has more")
 
-    def _look(self) -> Stamp:
+    def _stat(self) -> FileStamp:
         try:
             found = self.path.stat()
         except OSError:

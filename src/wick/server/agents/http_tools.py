@@ -22,8 +22,10 @@ from wick.server.records import Records
 from wick.tools import HttpTool, Tool, tool
 
 KIND = "tool"
-MOST = 500  # tools behind HTTP
-OWN = frozenset((*BUILTIN, *ARGUMENTS, "write_todos", "update_todo", "load_skill", "ls", "ask_user", "execute"))
+MAX_TOOLS = 500  # tools behind HTTP
+RESERVED_NAMES = frozenset(
+    (*BUILTIN, *ARGUMENTS, "write_todos", "update_todo", "load_skill", "ls", "ask_user", "execute")
+)
 
 
 class Registered(Capability):
@@ -37,22 +39,22 @@ class Registered(Capability):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class RegisteredTool:
     """A tool behind HTTP, as it was registered."""
 
     name: str
     owner: str
     data: Mapping[str, Any]
 
-    def made(self) -> Tool:
+    def create_tool(self) -> Tool:
         told = {key: self.data[key] for key in ("description", "parameters", "callback_url", "timeout", "headers")}
         return HttpTool(self.name, **told, read_only=self.data.get("read_only", False))
 
-    def is_for(self, agent: str) -> bool:
+    def is_assigned_to(self, agent: str) -> bool:
         return not {agent, "*"}.isdisjoint(self.data.get("agents", ()))
 
 
-class Toolbox:
+class ToolRegistry:
     """The tools of a server."""
 
     def __init__(self, records: Records) -> None:
@@ -66,39 +68,41 @@ class Toolbox:
             raise ConfigError(f"there is a tool named {made.name!r} already; give this one another name")
         self.native[made.name] = made
 
-    async def kept(self, user: User) -> list[Kept]:
+    async def list_registered(self, user: User) -> list[RegisteredTool]:
         """The tools behind HTTP that this user's agents may have."""
         rows = [*await self.records.list(KIND, EVERYONE), *await self.records.list(KIND, user.id)]
-        found = {row.id: Kept(row.id, row.owner, row.data) for row in rows}
+        found = {row.id: RegisteredTool(row.id, row.owner, row.data) for row in rows}
         return [*found.values()]
 
-    async def names(self, user: User) -> set[str]:
+    async def list_names(self, user: User) -> set[str]:
         """Every name that this user's agents may have in their `tools`."""
-        return {*self.native, *(kept.name for kept in await self.kept(user))}
+        return {*self.native, *(kept.name for kept in await self.list_registered(user))}
 
-    async def add(self, user: User, name: str, data: Mapping[str, Any], *, shared: bool) -> Kept:
+    async def add(self, user: User, name: str, data: Mapping[str, Any], *, shared: bool) -> RegisteredTool:
         """Register a tool behind HTTP, in place of one that this user registered before."""
-        if tool_name(name) in OWN or name in self.native:
+        if tool_name(name) in RESERVED_NAMES or name in self.native:
             raise ApiError(409, "conflict", f"there is a tool named {name!r} already; choose another name")
         owner = EVERYONE if shared else user.id
-        kept = Kept(name, owner, data)
-        await in_thread(lambda: kept.made().schema, "schema")  # a wrong one is refused now, not in the middle of a run
-        there = {one.name: one for one in await self.kept(user)}
+        kept = RegisteredTool(name, owner, data)
+        await in_thread(
+            lambda: kept.create_tool().schema, "schema"
+        )  # a wrong one is refused now, not in the middle of a run
+        there = {one.name: one for one in await self.list_registered(user)}
         if name in there and there[name].owner != owner:
             raise ApiError(409, "conflict", f"there is a tool named {name!r} already; deregister it first")
-        if name not in there and len(there) >= MOST:
-            raise ApiError(409, "conflict", f"there are {MOST} tools already; deregister one first")
+        if name not in there and len(there) >= MAX_TOOLS:
+            raise ApiError(409, "conflict", f"there are {MAX_TOOLS} tools already; deregister one first")
         await self.records.put(KIND, owner, name, data)
         return kept
 
-    async def remove(self, user: User, name: str) -> Kept:
-        for kept in await self.kept(user):
+    async def remove(self, user: User, name: str) -> RegisteredTool:
+        for kept in await self.list_registered(user):
             if kept.name == name:
                 await self.records.delete(KIND, kept.owner, name)
                 return kept
         raise ApiError(404, "not_found", f"there is no registered tool {name[:100]!r}")
 
-    def chosen(self, agent: str, named: Sequence[Any], kept: Iterable[Kept]) -> list[Tool]:
+    def select_tools(self, agent: str, named: Sequence[Any], kept: Iterable[RegisteredTool]) -> list[Tool]:
         """The tools of the server that an agent has."""
         native = [made for name, made in self.native.items() if name in named]
-        return native + [one.made() for one in kept if one.name in named or one.is_for(agent)]
+        return native + [one.create_tool() for one in kept if one.name in named or one.is_assigned_to(agent)]

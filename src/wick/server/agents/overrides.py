@@ -25,7 +25,7 @@ class Overrides:
     uploads: bool = False  # skills were uploaded
 
     @classmethod
-    def read(cls, data: Mapping[str, Any] | None) -> Overrides:
+    def from_json(cls, data: Mapping[str, Any] | None) -> Overrides:
         """As they are kept; what this version does not know is left out."""
         known = {one.name for one in fields(cls)}
         return cls(**{key: value for key, value in (data or {}).items() if key in known})
@@ -33,7 +33,7 @@ class Overrides:
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
-    def over(self, below: Overrides) -> Overrides:
+    def apply_over(self, below: Overrides) -> Overrides:
         """These laid over others: whoever says something last is heard."""
         chosen = self if self.mode is not None else below
         return Overrides(

@@ -28,8 +28,8 @@ from wick.config.process_files import ProcessFiles, guard_editable, pin_files
 from wick.errors import BackendError, ConfigError
 from wick.protocols import Backend, Status
 from wick.server.agents.overrides import Overrides
-from wick.server.agents.templates import Template
-from wick.server.auth.identity import LOCAL
+from wick.server.agents.templates import AgentTemplate
+from wick.server.auth.identity import LOCAL_USER
 from wick.server.records import Records
 from wick.server.settings import Quotas
 from wick.workspace.protected import PROTECTED
@@ -43,16 +43,16 @@ REALM = "realm"  # of the one that names those who share their records, and so t
 
 
 @dataclass(slots=True, eq=False)
-class Place:
+class WorkspaceMount:
     """A backend that is there, for as long as somebody uses it."""
 
     key: str
     backend: Backend
     uses: int = 0
-    seen: Status = Status("idle")  # as it was told last
+    reported: Status = Status("idle")  # as it was told last
 
 
-class Places:
+class Workspaces:
     """The folders and containers of everyone."""
 
     def __init__(
@@ -66,14 +66,14 @@ class Places:
         self._quotas = Quotas() if quotas is None else quotas
         self.data, self.records, self._config = data.absolute(), records, config
         self._private = private_files(self.data) if private is None else private
-        self.named = ProcessFiles()  # what the templates of this server name
+        self.named_files = ProcessFiles()  # what the templates of this server name
         self.server = self.realm = ""
-        self._open: dict[str, Place] = {}
+        self._open: dict[str, WorkspaceMount] = {}
         self._reaping = asyncio.Lock()  # what is being looked through is not added to
 
     async def start(self) -> None:
         """Remember who this server is, so that what it left behind can be told from what is somebody else's."""
-        self.server = await in_thread(lambda: _identity(self.data / "server-id"), "start")
+        self.server = await in_thread(lambda: _load_or_create_id(self.data / "server-id"), "start")
         await self.records.put(REALM, "", REALM, {"name": secrets.token_hex(8)}, new=True)
         found = await self.records.get(REALM, "", REALM)
         self.realm = str((found or {}).get("name", ""))
@@ -85,7 +85,7 @@ class Places:
                 await self._reap(row.data["engine"])
 
     async def _reap(self, engine: str) -> None:
-        docker = await in_thread(_docker, "containers")
+        docker = await in_thread(_import_docker, "containers")
         there = [place.backend for place in self._open.values()]
         keep = [backend.id for backend in there if isinstance(backend, docker.Docker)]
         try:
@@ -99,13 +99,13 @@ class Places:
     async def stop(self) -> None:
         """End everything that was started in any of them."""
         places, self._open = [*self._open.values()], {}
-        await asyncio.gather(*(_stopped(place.backend) for place in places))
+        await asyncio.gather(*(_stop_backend(place.backend) for place in places))
 
     def folder(self, user: str, agent: str) -> Path:
         """The workspace of a user's agent on this machine."""
         return self.data / "workspaces" / user / agent
 
-    def wanted(self, template: Template, said: Overrides, user: str) -> dict[str, Any] | None:
+    def backend_options(self, template: AgentTemplate, said: Overrides, user: str) -> dict[str, Any] | None:
         """What the place of a user's agent is made with; None, if the agent has none."""
         given = template.options.get("backend", False)
         options: dict[str, Any] = {} if given is False else {"type": given} if isinstance(given, str) else dict(given)
@@ -115,108 +115,116 @@ class Places:
         wanted = {"local": "local", "remote": "docker", None: kind}[said.mode]
         options = options if wanted == kind else {}
         if wanted == "local":
-            return self._local(template, options, user)
-        return self._docker(template, options, said, user) if wanted == "docker" else {"type": "state", **options}
+            return self._local_options(template, options, user)
+        return (
+            self._docker_options(template, options, said, user) if wanted == "docker" else {"type": "state", **options}
+        )
 
-    async def open(self, wanted: Mapping[str, Any] | None) -> Place | None:
+    async def open(self, wanted: Mapping[str, Any] | None) -> WorkspaceMount | None:
         """The place, which is made if it is not there; whoever is done with it says `close`."""
         if wanted is None:
             return None
         key = digest(canonical(wanted))
         if key not in self._open:
             if wanted["type"] == "docker":
-                await self._note(wanted.get("engine", ""))
-            made = await in_thread(lambda: _made(wanted), "workspace")
-            self._open.setdefault(key, Place(key, made))
+                await self._record_engine(wanted.get("engine", ""))
+            made = await in_thread(lambda: _create_backend(wanted), "workspace")
+            self._open.setdefault(key, WorkspaceMount(key, made))
         self._open[key].uses += 1
         return self._open[key]
 
-    async def _note(self, engine: str) -> None:
+    async def _record_engine(self, engine: str) -> None:
         """Remember where containers may be left; one that was left may be the one that is wanted, so it goes first."""
         async with self._reaping:
             await self.records.put(KIND, self.server, digest(engine.encode())[:32], {"engine": engine})
 
-    async def close(self, place: Place) -> None:
+    async def close(self, place: WorkspaceMount) -> None:
         """One user less; what nobody uses is ended."""
         place.uses -= 1
         if place.uses <= 0 and self._open.get(place.key) is place:
             del self._open[place.key]
-            await _stopped(place.backend)
+            await _stop_backend(place.backend)
 
-    async def forget(self, template: Template, user: str) -> None:
+    async def delete_files(self, template: AgentTemplate, user: str) -> None:
         """Delete the files of a user's agent: its folder, and its volume where it had a container."""
         folder = self.folder(user, template.id)
         await in_thread(lambda: rmtree(folder, ignore_errors=True), "delete")
         for row in await self.records.list(KIND, self.server):
             with suppress(BackendError, ConfigError):
-                engine = (await in_thread(_docker, "containers")).Engine(row.data["engine"])
+                engine = (await in_thread(_import_docker, "containers")).Engine(row.data["engine"])
                 try:
-                    await engine.ask("DELETE", f"/volumes/{self._volume(user, template.id)}")
+                    await engine.ask("DELETE", f"/volumes/{self._volume_name(user, template.id)}")
                 finally:
                     await engine.close()
 
     # -- what they are made with --------------------------------------------------------------------------------------
 
-    def _local(self, template: Template, options: dict[str, Any], user: str) -> dict[str, Any]:
+    def _local_options(self, template: AgentTemplate, options: dict[str, Any], user: str) -> dict[str, Any]:
         """A folder: the one that the template names is for whoever started the server, all others have their own."""
-        named = options.pop("workdir", None) if user in (LOCAL.id, template.owner) else None
+        named = options.pop("workdir", None) if user in (LOCAL_USER.id, template.owner) else None
         options.pop("workdir", None)
         folder = template.folder / Path(named).expanduser() if named else self.folder(user, template.id)
         readable = [str(template.folder / Path(one).expanduser()) for one in options.pop("readable", ())]
-        pinned = [*options.pop("pinned", ()), *self._pin(template, str(folder), protects=True)]
+        pinned = [*options.pop("pinned", ()), *self._find_pinned_files(template, str(folder), protects=True)]
         options |= guard_editable(folder, options.get("protect", PROTECTED))
         disk = 0 if named else self._quotas.disk  # the owner's own project has the size that it has
         quota = {"disk": disk, "reserve": self._quotas.reserve}
         return {"type": "local", "path": str(folder), "readable": readable, **quota, **options, "pinned": pinned}
 
-    def _pin(self, template: Template, workspace: str, *, protects: bool = False) -> list[str]:
+    def _find_pinned_files(self, template: AgentTemplate, workspace: str, *, protects: bool = False) -> list[str]:
         """Return the files of a workspace that configure this server; a ConfigError if its code is there."""
-        files = self._private | self.named | _named(template, workspace)
+        files = self._private | self.named_files | _template_files(template, workspace)
         config = {} if self._config is None else {str(self._config.absolute()): "the config of this server"}
         return pin_files(workspace, files | ProcessFiles(config=config), protects=protects)
 
-    def learn(self, templates: Iterable[Template]) -> None:
+    def collect_files(self, templates: Iterable[AgentTemplate]) -> None:
         """Note the files of all templates: the workspace of one may not hold the code of another."""
         found = ProcessFiles()
         for template in templates:
             backend = template.options.get("backend")
             workdir = str(backend.get("workdir", "")) if isinstance(backend, Mapping) else ""
-            found |= _named(template, str(template.folder / Path(workdir).expanduser()))
-        self.named = found
+            found |= _template_files(template, str(template.folder / Path(workdir).expanduser()))
+        self.named_files = found
 
-    def check(self, template: Template) -> bool:
+    def check(self, template: AgentTemplate) -> bool:
         """Raise a ConfigError if the workspace of an agent holds code of this server; return True if its config."""
-        wanted = self.wanted(template, Overrides(), LOCAL.id) or {}
+        wanted = self.backend_options(template, Overrides(), LOCAL_USER.id) or {}
         return bool(wanted.get("pinned")) or any(
-            source.startswith("/") and self._pin(template, source) for source in wanted.get("volumes", ())
+            source.startswith("/") and self._find_pinned_files(template, source) for source in wanted.get("volumes", ())
         )
 
-    def _docker(self, template: Template, options: dict[str, Any], said: Overrides, user: str) -> dict[str, Any]:
+    def _docker_options(
+        self, template: AgentTemplate, options: dict[str, Any], said: Overrides, user: str
+    ) -> dict[str, Any]:
         workdir = options.get("workdir", WORKDIR)
-        volumes = self._volumes(template, options.pop("volumes", {}), workdir, user)
+        volumes = self._mount_volumes(template, options.pop("volumes", {}), workdir, user)
         engine = said.sandbox_url if said.sandbox_url is not None else options.pop("engine", "")
         options.pop("engine", None)
         made = {"image": IMAGE, **options, "workdir": workdir, "volumes": volumes, "engine": engine, "owner": user}
-        id = options.pop("id", "") if user == LOCAL.id else ""
+        id = options.pop("id", "") if user == LOCAL_USER.id else ""
         made["id"] = id or digest(canonical([self.server, user, template.id, made]))[:24]
         return {"type": "docker", **made, "server": self.server}
 
-    def _volumes(self, template: Template, given: Mapping[str, str], workdir: str, user: str) -> dict[str, str]:
+    def _mount_volumes(
+        self, template: AgentTemplate, given: Mapping[str, str], workdir: str, user: str
+    ) -> dict[str, str]:
         """The mounts that the template names; those of whoever did not start the server can only be read."""
-        beside = {_beside(template.folder, source): target for source, target in given.items()}
-        if user == LOCAL.id:
-            beside = pin_volumes(beside, lambda source: self._pin(template, source))
-            covered = any(_covers(target, workdir) for target in beside.values())
-            return beside if covered else {**beside, self._volume(user, template.id): workdir}
-        shared = {source: _read_only(target) for source, target in beside.items() if not _covers(target, workdir)}
-        return {**shared, self._volume(user, template.id): workdir}
+        beside = {_resolve_source(template.folder, source): target for source, target in given.items()}
+        if user == LOCAL_USER.id:
+            beside = pin_volumes(beside, lambda source: self._find_pinned_files(template, source))
+            covered = any(_covers_workdir(target, workdir) for target in beside.values())
+            return beside if covered else {**beside, self._volume_name(user, template.id): workdir}
+        shared = {
+            source: _as_read_only(target) for source, target in beside.items() if not _covers_workdir(target, workdir)
+        }
+        return {**shared, self._volume_name(user, template.id): workdir}
 
-    def _volume(self, user: str, agent: str) -> str:
+    def _volume_name(self, user: str, agent: str) -> str:
         """The name of what outlives the container: the same on every server that has the same users."""
         return f"wick-{digest(canonical([self.realm, user, agent]))[:24]}"
 
 
-def _named(template: Template, workspace: str) -> ProcessFiles:
+def _template_files(template: AgentTemplate, workspace: str) -> ProcessFiles:
     options = {**template.options, "sessions": False}  # the server has a store of its own
     return named_files(options, template.folder, None, workspace)
 
@@ -227,44 +235,44 @@ def private_files(data: Path, *others: tuple[Path | None, str]) -> ProcessFiles:
     return ProcessFiles({**found, **{str(path): what for path, what in others if path is not None}})
 
 
-def _made(wanted: Mapping[str, Any]) -> Backend:
+def _create_backend(wanted: Mapping[str, Any]) -> Backend:
     options = dict(wanted)
     kind = options.pop("type")
     if kind == "local":
         return Local(options.pop("path"), **options)
-    return _docker().Docker(**options) if kind == "docker" else State(**options)
+    return _import_docker().Docker(**options) if kind == "docker" else State(**options)
 
 
-def _docker() -> ModuleType:
+def _import_docker() -> ModuleType:
     """What drives containers; it is loaded when there are any, for that takes a while, and beside the event loop."""
     from wick.backends import docker
 
     return docker
 
 
-def _beside(folder: Path, source: str) -> str:
+def _resolve_source(folder: Path, source: str) -> str:
     """A folder of this machine; a name alone is a volume of the engine's."""
     named = not source.startswith((".", "~")) and "/" not in source
     return source if named else str(folder / Path(source).expanduser())
 
 
-def _covers(target: str, workdir: str) -> bool:
+def _covers_workdir(target: str, workdir: str) -> bool:
     inside = posixpath.normpath(target.partition(":")[0])
     return workdir == inside or workdir.startswith(f"{inside.rstrip('/')}/")
 
 
-def _read_only(target: str) -> str:
+def _as_read_only(target: str) -> str:
     return f"{target.partition(':')[0]}:ro"
 
 
-async def _stopped(backend: Backend) -> None:
+async def _stop_backend(backend: Backend) -> None:
     try:
         await backend.stop()
     except BackendError as error:
         logger.warning("a workspace could not be stopped: %s", error)
 
 
-def _identity(path: Path) -> str:
+def _load_or_create_id(path: Path) -> str:
     """A name that this server keeps, in a file of its data."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):

@@ -87,7 +87,7 @@ ACCESS: tuple[tuple[str, str, Access], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class RouteAccess:
     """One route, and who may go through it."""
 
     pattern: re.Pattern[str]
@@ -96,23 +96,23 @@ class Door:
     access: Access
 
 
-class Doors:
+class AccessTable:
     """The doors of an app, in the order in which its router tries them."""
 
     def __init__(self, routes: Sequence[BaseRoute], table: Iterable[tuple[str, str, Access]] = ACCESS) -> None:
         known = {(method, path): access for method, path, access in table}
-        self.all = [_door(known, *place) for route in routes for place in places(route)]
+        self.all = [_find_access(known, *place) for route in routes for place in route_methods(route)]
         self._plain = {(door.method, door.path): door for door in self.all if "{" not in door.path}
         self._patterns = [door for door in self.all if "{" in door.path]
 
-    def of(self, method: str, path: str) -> Door | None:
+    def find(self, method: str, path: str) -> RouteAccess | None:
         """The door that a request comes to; None where there is a wall."""
         if found := self._plain.get((method, path)):
             return found
         return next((d for d in self._patterns if d.method == method and d.pattern.match(path)), None)
 
 
-def places(route: BaseRoute) -> list[tuple[str, str]]:
+def route_methods(route: BaseRoute) -> list[tuple[str, str]]:
     """The methods and the path of a route."""
     if isinstance(route, WebSocketRoute):
         return [("WS", route.path)]
@@ -123,18 +123,18 @@ def places(route: BaseRoute) -> list[tuple[str, str]]:
     raise ConfigError(f"{route!r} is no route that the server knows how to guard")
 
 
-def in_order(routes: Iterable[BaseRoute]) -> list[BaseRoute]:
+def sort_routes(routes: Iterable[BaseRoute]) -> list[BaseRoute]:
     """Routes with plain words before those with a variable in the same place, so that no id hides a word."""
-    return sorted(routes, key=lambda route: [part.startswith("{") for part in _path(route).split("/")])
+    return sorted(routes, key=lambda route: [part.startswith("{") for part in _route_path(route).split("/")])
 
 
-def _path(route: BaseRoute) -> str:
+def _route_path(route: BaseRoute) -> str:
     path: Any = getattr(route, "path", "")
     return str(path)
 
 
-def _door(known: dict[tuple[str, str], Access], method: str, path: str) -> Door:
+def _find_access(known: dict[tuple[str, str], Access], method: str, path: str) -> RouteAccess:
     access = known.get((method, path))
     if access is None:
         raise ConfigError(f"{method} {path} stands in no row of access.py; say there who may use it")
-    return Door(compile_path(path)[0], method, path, access)
+    return RouteAccess(compile_path(path)[0], method, path, access)

@@ -17,9 +17,9 @@ class User:
     name: str
     role: Role = "user"
 
-    def may(self, role: Role) -> bool:
+    def has_role(self, role: Role) -> bool:
         """Whether this user has that role, or a higher one."""
         return ROLES.index(self.role) >= ROLES.index(role)
 
 
-LOCAL = User("local", "local", "admin")  # whoever has the server's own token
+LOCAL_USER = User("local", "local", "admin")  # whoever has the server's own token

@@ -17,24 +17,24 @@ def new_secret() -> str:
     return secrets.token_urlsafe(32)
 
 
-def name_of(secret: str) -> str:
+def secret_id(secret: str) -> str:
     """Under which name a row about this secret is kept."""
     return _hash("name", secret).hex()
 
 
-def seal(secret: str, text: str) -> str:
-    return _box(secret).encrypt(text.encode()).decode()
+def encrypt(secret: str, text: str) -> str:
+    return _fernet(secret).encrypt(text.encode()).decode()
 
 
-def unseal(secret: str, sealed: str) -> str | None:
+def decrypt(secret: str, sealed: str) -> str | None:
     """What was sealed with this secret; None if it was another."""
     try:
-        return _box(secret).decrypt(sealed.encode()).decode()
+        return _fernet(secret).decrypt(sealed.encode()).decode()
     except InvalidToken:
         return None
 
 
-def _box(secret: str) -> Fernet:
+def _fernet(secret: str) -> Fernet:
     return Fernet(urlsafe_b64encode(_hash("key", secret)))
 
 

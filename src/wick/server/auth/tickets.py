@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from wick.server.auth.identity import User
-from wick.server.auth.signed_cookies import name_of, new_secret, seal, unseal
+from wick.server.auth.signed_cookies import decrypt, encrypt, new_secret, secret_id
 from wick.server.records import Records
 
 TICKET_SECONDS = 30.0
@@ -23,21 +23,21 @@ class Tickets:
         """A ticket that stands for this user, once."""
         ticket = new_secret()
         data = {"id": user.id, "name": user.name, "role": user.role}
-        await self._records.put("ticket", user.id, name_of(ticket), data, until=self._clock() + TICKET_SECONDS)
+        await self._records.put("ticket", user.id, secret_id(ticket), data, until=self._clock() + TICKET_SECONDS)
         return ticket
 
     async def redeem(self, ticket: str) -> User | None:
-        found = await self._records.take("ticket", name_of(ticket))
+        found = await self._records.take("ticket", secret_id(ticket))
         return None if found is None else User(**found[1])
 
     async def issue_sign_in(self, bearer: str) -> str:
         """A ticket to sign in with, in place of a token."""
         ticket = new_secret()
         until = self._clock() + SIGN_IN_SECONDS
-        await self._records.put("sign_in", "", name_of(ticket), {"bearer": seal(ticket, bearer)}, until=until)
+        await self._records.put("sign_in", "", secret_id(ticket), {"bearer": encrypt(ticket, bearer)}, until=until)
         return ticket
 
     async def redeem_sign_in(self, ticket: str) -> str | None:
         """The token that the ticket stands for."""
-        found = await self._records.take("sign_in", name_of(ticket))
-        return None if found is None else unseal(ticket, found[1]["bearer"])
+        found = await self._records.take("sign_in", secret_id(ticket))
+        return None if found is None else decrypt(ticket, found[1]["bearer"])

@@ -9,78 +9,78 @@ from pathlib import Path
 from typing import Protocol
 
 from wick.errors import ConfigError
-from wick.server.auth.identity import LOCAL, Role, User
+from wick.server.auth.identity import LOCAL_USER, Role, User
 from wick.server.auth.signed_cookies import new_secret
 from wick.server.auth.users import Users
 from wick.server.settings import Settings
 
 
-class Signing(Protocol):
+class TokenChecker(Protocol):
     """Somebody who knows whose a token is: a login and a role."""
 
-    async def claim(self, bearer: str) -> tuple[str, Role] | None: ...
+    async def verify_token(self, bearer: str) -> tuple[str, Role] | None: ...
 
 
-class Vouching(Signing, Protocol):
+class ClosableTokenChecker(TokenChecker, Protocol):
     """One of them who has to be let go of."""
 
     async def close(self) -> None: ...
 
 
-class Verifier:
+class TokenVerifier:
     """Asks each of those who may vouch for a token, in turn. Nobody is a user before one of them has."""
 
     def __init__(self, settings: Settings, users: Users) -> None:
-        self.local = settings.token or ("" if settings.has_provider else kept_token(settings.data))
-        self._local = _digest(self.local) if self.local else ""
+        self.local_token = settings.token or ("" if settings.has_provider else load_or_create_token(settings.data))
+        self._local_digest = _digest(self.local_token) if self.local_token else ""
         self._listed = settings.tokens
-        self._signed = _signed(settings)
-        self._gateway = _gateway(settings)
+        self._signed = _create_jwt_verifier(settings)
+        self._gateway = _create_gateway_verifier(settings)
         self._users = users
 
-    async def user(self, bearer: str) -> User | None:
+    async def authenticate(self, bearer: str) -> User | None:
         """The user a token belongs to; None if it is nobody's."""
         if not bearer:
             return None
         digest = _digest(bearer)
-        if self._local and compare_digest(digest, self._local):
-            return LOCAL
+        if self._local_digest and compare_digest(digest, self._local_digest):
+            return LOCAL_USER
         listed = [token for token in self._listed if compare_digest(digest, token.sha256)]  # all are looked at
         if listed:
-            return await self._users.user("token", listed[0].name, listed[0].role)
-        return await self._vouched(bearer)
+            return await self._users.get_or_create("token", listed[0].name, listed[0].role)
+        return await self._authenticate_external(bearer)
 
     async def close(self) -> None:
         if self._gateway is not None:
             await self._gateway.close()
 
-    async def _vouched(self, bearer: str) -> User | None:
-        if self._signed is not None and bearer.count(".") == 2 and (claim := await self._signed.claim(bearer)):
-            return await self._users.user("jwt", *claim)
-        if self._gateway is not None and (claim := await self._gateway.claim(bearer)):
-            return await self._users.user("gateway", *claim)
+    async def _authenticate_external(self, bearer: str) -> User | None:
+        if self._signed is not None and bearer.count(".") == 2 and (claim := await self._signed.verify_token(bearer)):
+            return await self._users.get_or_create("jwt", *claim)
+        if self._gateway is not None and (claim := await self._gateway.verify_token(bearer)):
+            return await self._users.get_or_create("gateway", *claim)
         return None
 
 
-def _signed(settings: Settings) -> Signing | None:
+def _create_jwt_verifier(settings: Settings) -> TokenChecker | None:
     """What checks signed tokens; it is loaded only where there are any, for that takes a while."""
     if not settings.jwt:
         return None
-    from wick.server.auth.jwt import Signed
+    from wick.server.auth.jwt import JwtVerifier
 
-    return Signed(settings.jwt)
+    return JwtVerifier(settings.jwt)
 
 
-def _gateway(settings: Settings) -> Vouching | None:
+def _create_gateway_verifier(settings: Settings) -> ClosableTokenChecker | None:
     """The same for tokens that a gateway knows."""
     if not settings.gateway:
         return None
-    from wick.server.auth.gateway import Gateway
+    from wick.server.auth.gateway import GatewayVerifier
 
-    return Gateway(settings.gateway)
+    return GatewayVerifier(settings.gateway)
 
 
-def kept_token(data: Path) -> str:
+def load_or_create_token(data: Path) -> str:
     """The token of this data folder, made when it is first needed; only its owner can read it."""
     path = data / "token"
     try:

@@ -8,7 +8,7 @@ from wick.server.auth.identity import Role, User
 from wick.server.records import Records
 
 KIND = "user"
-MOST_REMEMBERED = 10_000
+MAX_CACHED = 10_000
 
 
 class Users:
@@ -18,12 +18,12 @@ class Users:
         self._records = records
         self._ids: dict[tuple[str, str], str] = {}
 
-    async def user(self, provider: str, login: str, role: Role) -> User:
+    async def get_or_create(self, provider: str, login: str, role: Role) -> User:
         """The user behind a login that a provider has vouched for."""
         key = (provider, login)
         if key not in self._ids:
-            found = await self._kept(provider, login)
-            if len(self._ids) >= MOST_REMEMBERED:
+            found = await self._get_or_create_id(provider, login)
+            if len(self._ids) >= MAX_CACHED:
                 self._ids.clear()
             self._ids[key] = found
         return User(self._ids[key], login, role)
@@ -33,7 +33,7 @@ class Users:
         found = await self._records.get("user_name", "", id)
         return str(found["name"]) if found else id
 
-    async def _kept(self, provider: str, login: str) -> str:
+    async def _get_or_create_id(self, provider: str, login: str) -> str:
         id = f"u_{secrets.token_hex(8)}"
         if await self._records.put(KIND, provider, login, {"id": id}, new=True):
             await self._records.put("user_name", "", id, {"name": login, "provider": provider})

@@ -20,7 +20,7 @@ from wick.server.ops.metrics import Metrics
 
 logger = logging.getLogger("wick.server")
 
-HEADERS = {
+SECURITY_HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
         "font-src 'self'; connect-src 'self'; frame-src 'self' blob:; worker-src 'self' blob:; manifest-src 'self'; "
@@ -38,7 +38,7 @@ SMALL_BYTES = 8_000_000  # of a body that is JSON
 LARGE_BYTES = 48_000_000  # of one that is a file
 
 
-async def refuse(error: ApiError, scope: Scope, receive: Receive, send: Send) -> None:
+async def send_error(error: ApiError, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer with an error. A WebSocket is refused before it is accepted, with a status where the server can say it."""
     if scope["type"] == "http":
         await error.response()(scope, receive, send)
@@ -53,7 +53,7 @@ async def refuse(error: ApiError, scope: Scope, receive: Receive, send: Send) ->
     await send({"type": "websocket.http.response.body", "body": body})
 
 
-class Stamped:
+class RequestIdMiddleware:
     """Gives every request an id, every answer the headers that keep a browser safe, and counts them."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
@@ -68,30 +68,30 @@ class Stamped:
 
         async def signed(message: Message) -> None:
             if message["type"] in ("http.response.start", "websocket.http.response.start"):
-                _sign(message, id)
+                _add_headers(message, id)
                 self._count(scope, message["status"], time.perf_counter() - began)
             await send(message)
 
         await self._app(scope, receive, signed)
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
-        door = scope.get("wick.door")
+        door = scope.get("wick.route_access")
         path = door.path if door is not None else "(none)"
         method = scope.get("method", "WS")
         self._metrics.add("wick_requests_total", method=method, path=path, status=str(status))
         self._metrics.observe("wick_request_seconds", seconds, method=method)
 
 
-def _sign(message: Message, id: str) -> None:
+def _add_headers(message: Message, id: str) -> None:
     headers = MutableHeaders(raw=message.setdefault("headers", []))
-    for name, value in HEADERS.items():
+    for name, value in SECURITY_HEADERS.items():
         headers.setdefault(name, value)
     headers["X-Request-Id"] = id
     if "cache-control" not in headers:
         headers["Cache-Control"] = "no-store"
 
 
-class Caught:
+class ErrorMiddleware:
     """Ends a request whose route broke down, as far as it has not been answered. The log has what happened."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -105,15 +105,15 @@ class Caught:
                 raise
             if scope["type"] == "websocket":  # of an HTTP request, on_error has told
                 logger.error("connection %s to %s broke down", scope["wick.request_id"], scope["path"], exc_info=error)
-                await _closed(send)
+                await _close_websocket(send)
 
 
-async def _closed(send: Send) -> None:
+async def _close_websocket(send: Send) -> None:
     with suppress(Exception):  # it may be closed by now
         await send({"type": "websocket.close", "code": 1011})
 
 
-class Bounded:
+class BodyLimitMiddleware:
     """Reads no more of a body than is allowed, less of JSON than of a file, and waits for no one who dawdles."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -126,20 +126,20 @@ class Bounded:
         most = body_limit(scope)
         length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         if not length.isdigit() or int(length) > most:
-            await refuse(_too_large(most), scope, receive, send)
+            await send_error(_too_large(most), scope, receive, send)
             return
-        await self._app(scope, _counted(receive, most), send)
+        await self._app(scope, _limit_body(receive, most), send)
 
 
 def body_limit(scope: Scope) -> int:
-    door = scope.get("wick.door")
+    door = scope.get("wick.route_access")
     if door is not None and door.access == "public":
         return TINY_BYTES
     files = door is not None and door.path.endswith(("/files/upload", "/skills"))
     return LARGE_BYTES if files else SMALL_BYTES
 
 
-def _counted(receive: Receive, most: int) -> Receive:
+def _limit_body(receive: Receive, most: int) -> Receive:
     read, more, began = 0, True, 0.0
 
     async def bounded() -> Any:

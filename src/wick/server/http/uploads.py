@@ -37,7 +37,7 @@ UPLOAD: dict[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Uploaded:
+class Upload:
     """A file that is here, and what the form said about it."""
 
     file: UploadFile
@@ -48,7 +48,7 @@ class Uploaded:
         return self.file.filename or ""
 
     @property
-    def large(self) -> bool:
+    def is_large(self) -> bool:
         """Whether reading it takes memory that others may need."""
         return (self.file.size or 0) > SMALL_BYTES
 
@@ -57,30 +57,30 @@ class Uploaded:
 
 
 @asynccontextmanager
-async def uploaded(request: Request, most: int) -> AsyncIterator[Uploaded]:
+async def open_upload(request: Request, most: int) -> AsyncIterator[Upload]:
     """The file of a request, of at most so many bytes, for as long as this is open."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() == "multipart/form-data":
         async with request.form(max_files=1, max_fields=4, max_part_size=10_000) as form:
-            yield _of_form(form, most)
+            yield _upload_from_form(form, most)
         return
     with SpooledTemporaryFile(SMALL_BYTES) as spooled:
         file = UploadFile(spooled, size=0)  # type: ignore[arg-type]
         async for chunk in request.stream():
             await file.write(chunk)
-            _check(file, most)
+            _check_size(file, most)
         await file.seek(0)
-        yield Uploaded(file)
+        yield Upload(file)
 
 
-def _of_form(form: FormData, most: int) -> Uploaded:
+def _upload_from_form(form: FormData, most: int) -> Upload:
     file, path = form.get("file"), form.get("path", "")
     if not isinstance(file, UploadFile):
         raise ApiError(422, "invalid", "the form has no file in its field `file`")
-    _check(file, most)
-    return Uploaded(file, path if isinstance(path, str) else "")
+    _check_size(file, most)
+    return Upload(file, path if isinstance(path, str) else "")
 
 
-def _check(file: UploadFile, most: int) -> None:
+def _check_size(file: UploadFile, most: int) -> None:
     if (file.size or 0) > most:
         raise _too_large(most)
 

@@ -2,7 +2,7 @@
 
     bus.publish("agent_created", {"agent_id": "coder"}, owner=user.id)     to one user; without an owner to everyone
     with bus.subscribe(user.id) as reader:
-        for news in await reader.next(): ...
+        for news in await reader.receive(): ...
 
 Nothing is kept: a reader that is too slow is told to look for itself (`resync`).
 """
@@ -16,29 +16,29 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-MOST = 256  # news that wait for a reader
+MAX_PENDING = 256  # news that wait for a reader
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class BusEvent:
     """Something that has changed."""
 
     kind: str
     data: Mapping[str, Any]
 
 
-class Bus:
+class EventBus:
     """Brings news to those who listen at the moment. It belongs to one event loop."""
 
     def __init__(self) -> None:
-        self._readers: set[Reader] = set()
+        self._readers: set[BusSubscription] = set()
         self._closed = False
 
     def publish(self, kind: str, data: Mapping[str, Any], owner: str | None = None, *, operators: bool = False) -> None:
         """Tell it: to one user, or to all of them, or to all `operators`."""
         for reader in self._readers:
             if (owner is None or owner == reader.owner) and (reader.operator or not operators):
-                reader.put(News(kind, data))
+                reader.put(BusEvent(kind, data))
 
     def close(self) -> None:
         """End what is read: the server stops."""
@@ -47,9 +47,9 @@ class Bus:
             reader.close()
 
     @contextmanager
-    def subscribe(self, owner: str, *, operator: bool = False) -> Iterator[Reader]:
+    def subscribe(self, owner: str, *, operator: bool = False) -> Iterator[BusSubscription]:
         """A reader of what concerns this user, from now on."""
-        reader = Reader(owner, operator)
+        reader = BusSubscription(owner, operator)
         self._readers.add(reader)
         if self._closed:
             reader.close()
@@ -59,19 +59,19 @@ class Bus:
             self._readers.discard(reader)
 
 
-class Reader:
+class BusSubscription:
     """What waits for one who listens."""
 
     def __init__(self, owner: str, operator: bool) -> None:
         self.owner, self.operator = owner, operator
-        self._waiting: deque[News] = deque()
+        self._waiting: deque[BusEvent] = deque()
         self._some = asyncio.Event()
         self._closed = False
 
-    def put(self, news: News) -> None:
-        if len(self._waiting) >= MOST:
+    def put(self, news: BusEvent) -> None:
+        if len(self._waiting) >= MAX_PENDING:
             self._waiting.clear()
-            news = News("resync", {})
+            news = BusEvent("resync", {})
         self._waiting.append(news)
         self._some.set()
 
@@ -79,7 +79,7 @@ class Reader:
         self._closed = True
         self._some.set()
 
-    async def next(self) -> list[News]:
+    async def receive(self) -> list[BusEvent]:
         """What there is by now, and at least one; none at the end."""
         await self._some.wait()
         if not self._closed:

@@ -18,17 +18,17 @@ DECK_CELLS = 10_000  # of all tables and charts
 DECK_PICTURES = 100
 DECK_PICTURES_BYTES = 50_000_000  # of all of them
 
-Found = dict[str, tuple[str, bytes]]
+Pictures = dict[str, tuple[str, bytes]]
 
 
 async def export(text: str, backend: Backend | None = None, folder: str = "") -> bytes:
     """The bytes of a .pptx; pictures are looked for in that folder of the workspace, and nowhere else."""
-    theme, slides = await in_thread(lambda: _read(text), "reading slides")
-    pictures = await _pictures(slides, backend, folder) if backend is not None else {}
-    return await in_thread(lambda: _written(slides, pictures, theme), "making a PowerPoint file")
+    theme, slides = await in_thread(lambda: _parse_slides(text), "reading slides")
+    pictures = await _load_pictures(slides, backend, folder) if backend is not None else {}
+    return await in_thread(lambda: _build_pptx(slides, pictures, theme), "making a PowerPoint file")
 
 
-def _read(text: str) -> tuple[str, list[Slide]]:
+def _parse_slides(text: str) -> tuple[str, list[Slide]]:
     """The name of the theme, and the slides."""
     meta, slides = read(text)
     if not slides:
@@ -41,7 +41,7 @@ def _read(text: str) -> tuple[str, list[Slide]]:
     return meta.get("theme", "").lower(), slides
 
 
-def _written(slides: Sequence[Slide], pictures: Found, theme: str) -> bytes:
+def _build_pptx(slides: Sequence[Slide], pictures: Pictures, theme: str) -> bytes:
     target = BytesIO()
     try:
         powerpoint(slides, pictures.get, target, theme)
@@ -50,20 +50,20 @@ def _written(slides: Sequence[Slide], pictures: Found, theme: str) -> bytes:
     return target.getvalue()
 
 
-async def _pictures(slides: Sequence[Slide], backend: Backend, folder: str) -> Found:
+async def _load_pictures(slides: Sequence[Slide], backend: Backend, folder: str) -> Pictures:
     """The pictures that can be had; of those that cannot, the words are shown."""
     blocks = [block for slide in slides for block in slide.all_blocks if block.kind == "picture"]
     names = [*dict.fromkeys(block.lines[1] for block in blocks)][:DECK_PICTURES]
-    found, room = Found(), DECK_PICTURES_BYTES
+    found, room = Pictures(), DECK_PICTURES_BYTES
     for name in names:
         kind = PICTURES.get(posixpath.splitext(name)[1].lower())
-        data = await _picture(backend, posixpath.join(folder, name)) if kind else None
+        data = await _load_picture(backend, posixpath.join(folder, name)) if kind else None
         if kind and data is not None and len(data) <= room:
             found[name], room = (kind, data), room - len(data)
     return found
 
 
-async def _picture(backend: Backend, path: str) -> bytes | None:
+async def _load_picture(backend: Backend, path: str) -> bytes | None:
     try:
         content = await backend.read(path, limit=PICTURE_BYTES)
     except BackendError:

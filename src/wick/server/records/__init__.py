@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Record:
     """One fact. `cursor` is where a list over all owners goes on."""
 
     owner: str
@@ -39,7 +39,9 @@ class Records(Protocol):
     async def find(self, kind: str, id: str) -> tuple[str, dict[str, Any]] | None:
         """A row whoever owns it: its owner and what it says."""
 
-    async def list(self, kind: str, owner: str | None = None, *, after: str = "", limit: int = 1000) -> Sequence[Row]:
+    async def list(
+        self, kind: str, owner: str | None = None, *, after: str = "", limit: int = 1000
+    ) -> Sequence[Record]:
         """Rows in the order of their ids, after that id; of all owners, in the order of their cursors after that."""
 
     async def delete(self, kind: str, owner: str, id: str) -> bool: ...
@@ -55,7 +57,9 @@ class Records(Protocol):
     async def close(self) -> None: ...
 
 
-def added(row: Mapping[str, Any], numbers: Mapping[str, float], facts: Mapping[str, Any] | None) -> dict[str, Any]:
+def add_numbers(
+    row: Mapping[str, Any], numbers: Mapping[str, float], facts: Mapping[str, Any] | None
+) -> dict[str, Any]:
     """A row with these numbers added to its own."""
     sums = {name: row.get(name, 0) + number for name, number in numbers.items()}
     return {**row, **(facts or {}), **sums}

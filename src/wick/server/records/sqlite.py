@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import orjson
 
 from wick._internal.worker_threads import in_thread
-from wick.server.records import Row, added
+from wick.server.records import Record, add_numbers
 from wick.stores.sqlite_file import File, Readers, Schema
 from wick.stores.sqlite_writer import Transaction, Writer
 from wick.stores.watchers import Watchers
@@ -51,7 +51,7 @@ class SqliteRecords:
     async def put(
         self, kind: str, owner: str, id: str, data: Mapping[str, Any], *, new: bool = False, until: float = 0.0
     ) -> bool:
-        text = _text(data)
+        text = _encode(data)
 
         def work(do: Transaction) -> bool:
             if new and _get(do.db, kind, owner, id, self._clock()) is not None:
@@ -69,7 +69,7 @@ class SqliteRecords:
 
     async def list(
         self, kind: str, owner: str | None = None, *, after: str = "", limit: int = 1000
-    ) -> builtins.list[Row]:
+    ) -> builtins.list[Record]:
         first = (owner, after) if owner is not None else tuple(after.split("/", 1)) if after else ("", "")
         mine = "" if owner is None else "AND owner = ? "
         query = (
@@ -78,7 +78,7 @@ class SqliteRecords:
         )
         given = (kind, *(() if owner is None else (owner,)), *first, self._clock(), limit)
         rows = await self._readers.read(lambda db: db.execute(query, given).fetchall())
-        return [Row(owner, id, orjson.loads(data)) for owner, id, data in rows]
+        return [Record(owner, id, orjson.loads(data)) for owner, id, data in rows]
 
     async def delete(self, kind: str, owner: str, id: str) -> bool:
         query = f"DELETE FROM records WHERE kind = ? AND owner = ? AND id = ? AND {ALIVE}"
@@ -89,7 +89,7 @@ class SqliteRecords:
     ) -> None:
         def work(do: Transaction) -> None:
             row = _get(do.db, kind, owner, id, self._clock()) or {}
-            text = _text(added(row, numbers, facts))
+            text = _encode(add_numbers(row, numbers, facts))
             do.db.execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, 0)", (kind, owner, id, text))
 
         await self._write(work)
@@ -138,5 +138,5 @@ def _find(db: sqlite3.Connection, kind: str, id: str, now: float) -> tuple[str, 
     return None if found is None else (found[0], orjson.loads(found[1]))
 
 
-def _text(data: Mapping[str, Any]) -> str:
+def _encode(data: Mapping[str, Any]) -> str:
     return orjson.dumps(dict(data)).decode()

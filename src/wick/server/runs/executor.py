@@ -16,41 +16,41 @@ from wick.errors import TEMPORARY, RunCrashed, StoreError, forget, public_text
 from wick.events import Done, Failed
 from wick.operations import Result, Run
 from wick.protocols import Store
-from wick.server.agents.registry import Registry
+from wick.server.agents.registry import AgentRegistry
 from wick.server.auth.identity import User
 from wick.server.errors import DAMAGED
 from wick.server.ops.metrics import Metrics
-from wick.server.ops.redaction import Unsaid
+from wick.server.ops.redaction import RedactingEmitter
 from wick.server.records import Records
-from wick.server.runs.followers import Board
-from wick.server.runs.hub import End, Hub
-from wick.server.runs.record import KIND, RunInfo, code_of, run_id
-from wick.server.runs.usage import Ledger
+from wick.server.runs.followers import HubDirectory
+from wick.server.runs.hub import HubEnd, RunHub
+from wick.server.runs.record import KIND, RunInfo, derive_run_id, error_code
+from wick.server.runs.usage import UsageLedger
 from wick.stores.held_thread import LEASE_SECONDS, hold
 from wick.stores.process_identity import has_ended, holder_name
 from wick.threads import Thread
 
 logger = logging.getLogger("wick.server")
 
-START = "start:"  # begins the keys of starts in a run's record
+START_PREFIX = "start:"  # begins the keys of starts in a run's record
 RETRY_PAUSES = (0.1, 0.3, 1.0)  # seconds between tries of work on a store that failed for now
 
 T = TypeVar("T")
 
 
 @dataclass(eq=False, slots=True)
-class Running:
+class ActiveRun:
     """A run that goes on here."""
 
     user: User
     info: RunInfo
-    hub: Hub
+    hub: RunHub
     task: asyncio.Task[None] | None = None
     run: Run | None = None
     cancelled: bool = False  # by its user
-    over: bool = False  # it has ended, and is being written down
-    given_up: bool = False  # it never began, and its end was written for it: the log tells of that
-    held: bool = False  # the lease of its thread is held here
+    finished: bool = False  # it has ended, and is being written down
+    ended_in_log: bool = False  # it never began, and its end was written for it: the log tells of that
+    lease_held: bool = False  # the lease of its thread is held here
     stalled: bool = False  # the store failed for now: the run is open, and is resumed later
     start: str = ""  # the key of this start in the run's record
 
@@ -64,53 +64,59 @@ class Stall:
     reason: str
 
 
-class Performing:
+class RunExecutor:
     """Performs runs, at most one of a thread at a time."""
 
     def __init__(
-        self, store: Store, records: Records, registry: Registry, usage: Ledger, metrics: Metrics, board: Board
+        self,
+        store: Store,
+        records: Records,
+        registry: AgentRegistry,
+        usage: UsageLedger,
+        metrics: Metrics,
+        board: HubDirectory,
     ) -> None:
         self.store, self.records, self.registry, self.usage = store, records, registry, usage
         self.metrics, self.board = metrics, board
-        self.running: dict[tuple[str, str], Running] = {}
+        self.running: dict[tuple[str, str], ActiveRun] = {}
         self.stalls: dict[tuple[str, str], Stall] = {}  # by owner and thread
         self.damage = ""  # the code of an error that says that the store is damaged
         self.cancelling: set[tuple[str, str]] = set()  # runs, by owner and id, whose cancellation is not written yet
-        registry.sessions.on_held = self._publish
+        registry.sessions.on_held = self._on_lease_held
         metrics.gauge("wick_runs_running", lambda: len(self.running))
 
-    def note_damage(self, error: BaseException | None) -> None:
+    def record_damage(self, error: BaseException | None) -> None:
         """Remember that the store is damaged, for `/health`, until the server is started again."""
         if isinstance(error, StoreError) and error.code in DAMAGED:
             self.damage = error.code
 
-    def of(self, owner: str, thread: str) -> Running | None:
+    def find(self, owner: str, thread: str) -> ActiveRun | None:
         """The run of a thread that goes on here."""
         return self.running.get((owner, thread))
 
-    def count(self, owner: str) -> int:
+    def count_runs(self, owner: str) -> int:
         """How many runs of a user go on here."""
         return sum(whose == owner for whose, _ in self.running)
 
-    def begin(self, user: User, info: RunInfo, then: Callable[[Running], Awaitable[None]]) -> None:
+    def start(self, user: User, info: RunInfo, then: Callable[[ActiveRun], Awaitable[None]]) -> None:
         """Begin a run, or take it up, unless one of its thread goes on; `then` is done once it has ended."""
         key = info.owner, info.thread
         if key in self.running:
             return
-        running = self.running[key] = Running(user, info, self._hub(info))
+        running = self.running[key] = ActiveRun(user, info, self._create_hub(info))
         self.board.expect(info.owner, running.hub)
-        running.task = asyncio.create_task(self._perform(running, then), name=info.id)
+        running.task = asyncio.create_task(self._execute(running, then), name=info.id)
 
-    def _publish(self, run: Run) -> None:
+    def _on_lease_held(self, run: Run) -> None:
         """Switch readers to the hub of a run whose lease is held: until then another server may perform it."""
         running = self.running.get((run.user, run.thread.id))
         if running is not None and running.run is run:
-            running.held = True
-            self.board.put(run.user, running.hub)
+            running.lease_held = True
+            self.board.publish(run.user, running.hub)
 
-    async def _perform(self, running: Running, then: Callable[[Running], Awaitable[None]]) -> None:
+    async def _execute(self, running: ActiveRun, then: Callable[[ActiveRun], Awaitable[None]]) -> None:
         """See a run through; whatever happens, its end is told once, and noted before."""
-        end: End = "told"
+        end: HubEnd = "told"
         problem: Exception | None = None
         try:
             await self._run(running)
@@ -118,31 +124,31 @@ class Performing:
             end = "told" if running.cancelled else "stopped"
         except Exception as error:
             problem, end = error, "elsewhere" if self._is_elsewhere(running, error) else "told"
-        running.over = True  # from here on nobody cancels it
+        running.finished = True  # from here on nobody cancels it
         if running.run is not None:
-            running.hub.kept_by(running.run.scratch.get(self.registry.sessions))
+            running.hub.set_keeper(running.run.scratch.get(self.registry.sessions))
         if end == "told":
-            await self._note(running, problem)
+            await self._record_outcome(running, problem)
         else:
             await self._clear_start(running)
-        self._count_stall(running, problem)
+        self._update_stall(running, problem)
         del self.running[running.info.owner, running.info.thread]
-        running.hub.finish("elsewhere" if running.given_up or running.stalled else end)
-        self.board.take(running.info.owner, running.hub)
+        running.hub.finish("elsewhere" if running.ended_in_log or running.stalled else end)
+        self.board.remove(running.info.owner, running.hub)
         result = running.run.progress.result if running.run is not None else None
         forget(problem, result.error if result is not None else None)
-        begun = problem is None or running.given_up or running.hub.begun
+        begun = problem is None or running.ended_in_log or running.hub.has_started
         if not running.stalled and (end == "elsewhere" or (end == "told" and begun)):
             await then(running)
 
-    def _is_elsewhere(self, running: Running, error: Exception) -> bool:
+    def _is_elsewhere(self, running: ActiveRun, error: Exception) -> bool:
         """Return True if another process has the thread, or has ended the run; a hook may fail with such an error."""
         if not isinstance(error, StoreError) or error.code not in ("conflict", "fenced", "over"):
             return False
         kept = running.run.scratch.get(self.registry.sessions) if running.run is not None else None
-        return not running.held or error.code == "over" or (kept is not None and kept.failure is error)
+        return not running.lease_held or error.code == "over" or (kept is not None and kept.failure is error)
 
-    def _count_stall(self, running: Running, problem: Exception | None) -> None:
+    def _update_stall(self, running: ActiveRun, problem: Exception | None) -> None:
         """Remember since when a run waits for its store; one that ended waits no more."""
         key = running.info.owner, running.info.thread
         before = self.stalls.pop(key, None)
@@ -150,26 +156,26 @@ class Performing:
             since = before.since if before is not None and before.run == running.info.id else monotonic()
             self.stalls[key] = Stall(running.info.id, since, str(problem or running.info.reason))
 
-    async def _run(self, running: Running) -> None:
+    async def _run(self, running: ActiveRun) -> None:
         info, hub = running.info, running.hub
-        await self._count_start(running)
-        instance = await self.registry.agent(running.user, info.agent)
-        emit = Unsaid(self.registry.secrets, hub.emit)
+        await self._record_start(running)
+        instance = await self.registry.get_agent(running.user, info.agent)
+        emit = RedactingEmitter(self.registry.secrets, hub.emit)
         stream = instance.agent.stream("", thread=hub.thread, user=info.owner, emit=emit, recipe=info.recipe)
         stream.run.id, running.run = info.id, stream.run
         await stream.finish()
 
-    async def _count_start(self, running: Running) -> None:
+    async def _record_start(self, running: ActiveRun) -> None:
         """Record that a run starts in this process; refuse one that ended its server twice at the same place.
 
         The start stays in the record until the run has ended, paused or been released. A process that dies leaves it.
         Deaths count only while the run makes no progress: a server that is killed from outside again and again still
         completes its runs.
         """
-        info, key = running.info, f"{START}{holder_name()}"
+        info, key = running.info, f"{START_PREFIX}{holder_name()}"
         row = await self.records.get(KIND, info.owner, info.id)
         crashed = [at[1] for name, at in (row or {}).items() if _is_crash(name, at)]
-        reached, in_tool = await self._progress(info) if crashed else (0, False)
+        reached, in_tool = await self._read_progress(info) if crashed else (0, False)
         if (deaths := _deaths_at(reached, crashed)) >= (RUN_CRASHES if in_tool else MODEL_CRASHES):
             raise RunCrashed(
                 f"the server ended {deaths} times at the same step of this run, so the run is not resumed; "
@@ -179,7 +185,7 @@ class Performing:
         await self.records.add(KIND, info.owner, info.id, {}, {**({} if row else info.to_json()), **start})
         running.start = key
 
-    async def _progress(self, info: RunInfo) -> tuple[int, bool]:
+    async def _read_progress(self, info: RunInfo) -> tuple[int, bool]:
         """Return the last entry of a run that is a message or a finished tool, and whether a tool was started since."""
         reached, in_tool = 0, False
         async for batch in self.store.read(info.owner, info.thread, after=info.begin):
@@ -190,7 +196,7 @@ class Performing:
                     in_tool = True
         return reached, in_tool
 
-    async def _clear_start(self, running: Running) -> None:
+    async def _clear_start(self, running: ActiveRun) -> None:
         """Record that a start has ended without a crash."""
         if running.start:
             try:
@@ -198,19 +204,19 @@ class Performing:
             except Exception as error:  # the run is resumed elsewhere all the same
                 logger.warning("the start of run %s could not be cleared: %s", running.info.id, error)
 
-    async def _note(self, running: Running, problem: Exception | None) -> None:
+    async def _record_outcome(self, running: ActiveRun, problem: Exception | None) -> None:
         """Note what a run came to; that it cannot be noted keeps nobody from being told."""
         try:
-            result = await self._result(running, problem)
+            result = await self._resolve_result(running, problem)
             price = await in_thread(lambda: result.price, "a price") if result.charges else None
-            running.info = self._hidden(running.info.came_to(result, None if price is None else float(price)))
+            running.info = self._redact_info(running.info.with_result(result, None if price is None else float(price)))
             noted = running.info
             if result.outcome == "interrupted":  # earlier crashes still count when it is resumed
                 fields = {**noted.to_json(), **({running.start: 0} if running.start else {})}
-                await patiently(lambda: self.records.add(KIND, noted.owner, noted.id, {}, fields))
+                await retry_store(lambda: self.records.add(KIND, noted.owner, noted.id, {}, fields))
             else:
-                await patiently(lambda: self.records.put(KIND, noted.owner, noted.id, noted.to_json()))
-            await self.usage.count(
+                await retry_store(lambda: self.records.put(KIND, noted.owner, noted.id, noted.to_json()))
+            await self.usage.record(
                 running.user, running.info.agent, result, run=running.info.id, ended=not running.stalled
             )
             if not running.stalled:
@@ -218,52 +224,52 @@ class Performing:
         except Exception:
             logger.exception("what run %s came to could not be noted", running.info.id)
 
-    def _hub(self, info: RunInfo) -> Hub:
-        return Hub(Thread(info.thread), info.id, info.begin, self.registry.secrets.without_entry)
+    def _create_hub(self, info: RunInfo) -> RunHub:
+        return RunHub(Thread(info.thread), info.id, info.begin, self.registry.secrets.redact_entry)
 
-    def _hidden(self, info: RunInfo) -> RunInfo:
+    def _redact_info(self, info: RunInfo) -> RunInfo:
         """What is noted of a run, without secrets."""
-        hide = self.registry.secrets.without_any
+        hide = self.registry.secrets.redact_json
         return replace(info, reason=hide(info.reason), error=hide(info.error))
 
-    async def _result(self, running: Running, problem: Exception | None) -> Result:
+    async def _resolve_result(self, running: ActiveRun, problem: Exception | None) -> Result:
         """What a run came to. One that could not even begin, or was cancelled before that, is ended in its log."""
         result = running.run.progress.result if running.run is not None else None
         if result is None:
             result = CANCELLED if problem is None else Result(outcome="failed", reason="error", error=problem)
         if problem is not None:
             logger.warning("run %s failed: %s", running.info.id, problem)
-            self.note_damage(problem)
-            if _is_temporary(problem) and (running.hub.open or not running.hub.begun):
-                return self._stall(running, result, problem)
-            Unsaid(self.registry.secrets, running.hub.emit)(_failed(running, problem))
-            if running.hub.open:  # it may be resumed yet
-                return _left_open(running, result, problem)
-        unended = not running.hub.begun or (running.cancelled and running.hub.open)  # as far as the log says
+            self.record_damage(problem)
+            if _is_temporary(problem) and (running.hub.is_open or not running.hub.has_started):
+                return self._mark_stalled(running, result, problem)
+            RedactingEmitter(self.registry.secrets, running.hub.emit)(_failed_event(running, problem))
+            if running.hub.is_open:  # it may be resumed yet
+                return _report_left_open(running, result, problem)
+        unended = not running.hub.has_started or (running.cancelled and running.hub.is_open)  # as far as the log says
         if unended and (running.cancelled or problem is not None):
             try:
-                running.given_up = await self.give_up(running.info, result)
+                running.ended_in_log = await self.end_abandoned(running.info, result)
             except StoreError as error:  # the messages are still in the inbox
                 if _is_temporary(error) or error.code in ("conflict", "fenced"):
-                    return self._stall(running, result, error)
-                self.note_damage(error)
+                    return self._mark_stalled(running, result, error)
+                self.record_damage(error)
         return result
 
-    def _stall(self, running: Running, result: Result, problem: StoreError) -> Result:
+    def _mark_stalled(self, running: ActiveRun, result: Result, problem: StoreError) -> Result:
         """Leave a run open that the store cannot write: it has no end yet, so readers are not sent one."""
         running.stalled = True
         if running.cancelled:
             self.cancelling.add((running.info.owner, running.info.id))
         return replace(result, outcome="interrupted", reason=STALLED, error=None)
 
-    async def give_up(self, info: RunInfo, result: Result) -> bool:
+    async def end_abandoned(self, info: RunInfo, result: Result) -> bool:
         """Write the end of a run that nobody performs now; False if there was nothing to end."""
         thread = Thread(info.thread)
         async with hold(self.store, info.owner, thread, wait=False) as kept:
             said = [*await kept.said()] if thread.open_run is None and await self._is_next(info) else []
             goes_on = thread.open_run is not None and thread.open_run["run"] == info.id
             if goes_on or said:
-                error = None if result.error is None else (code_of(result.error), public_text(result.error))
+                error = None if result.error is None else (error_code(result.error), public_text(result.error))
                 run_log.end_abandoned_run(thread, info.id, said, result.outcome, result.reason, error)
                 await thread.saved()
             return goes_on or bool(said)
@@ -273,11 +279,11 @@ class Performing:
         head = await self.store.head(info.owner, info.thread)
         rows = await self.store.inbox(info.owner, info.thread)
         first = next((row.position for row in rows if row.kind == "message"), None)
-        return first is not None and run_id(head, first) == info.id
+        return first is not None and derive_run_id(head, first) == info.id
 
-    def cancel(self, running: Running) -> None:
+    def cancel(self, running: ActiveRun) -> None:
         """Cancel a run for its user."""
-        if not running.over and running.task is not None:
+        if not running.finished and running.task is not None:
             running.cancelled = True
             running.task.cancel()
 
@@ -286,7 +292,7 @@ class Performing:
         if (tasks := self._tasks()) and grace:
             await asyncio.wait(tasks, timeout=grace)
         for running in self.running.values():
-            if not running.over and running.task is not None:
+            if not running.finished and running.task is not None:
                 if running.run is not None:
                     running.run.progress.released = True
                 running.task.cancel()
@@ -299,9 +305,9 @@ class Performing:
 
 def _is_crash(key: str, start: Any) -> bool:
     """Return True if a start belongs to a process that died. One of another machine is known by its lapsed lease."""
-    if not key.startswith(START) or not start:
+    if not key.startswith(START_PREFIX) or not start:
         return False
-    return has_ended(key.removeprefix(START)) or time() - float(start[0]) > LEASE_SECONDS
+    return has_ended(key.removeprefix(START_PREFIX)) or time() - float(start[0]) > LEASE_SECONDS
 
 
 def _deaths_at(reached: int, crashed: Sequence[int]) -> int:
@@ -315,7 +321,7 @@ CANCELLED = Result(outcome="cancelled", reason="user requested")
 STALLED = "the store cannot be written now; the run continues when it can"
 
 
-async def patiently(work: Callable[[], Awaitable[T]]) -> T:
+async def retry_store(work: Callable[[], Awaitable[T]]) -> T:
     """Do work on the store, and repeat it a few times while the store fails for now."""
     for pause in RETRY_PAUSES:
         try:
@@ -332,12 +338,12 @@ def _is_temporary(error: Exception) -> TypeGuard[StoreError]:
     return isinstance(error, StoreError) and error.code in TEMPORARY
 
 
-def _failed(running: Running, problem: Exception) -> Failed:
+def _failed_event(running: ActiveRun, problem: Exception) -> Failed:
     words = public_text(problem)
-    return Failed(running.info.id, thread_id=running.info.thread, code=code_of(problem), message=words)
+    return Failed(running.info.id, thread_id=running.info.thread, code=error_code(problem), message=words)
 
 
-def _left_open(running: Running, result: Result, problem: Exception) -> Result:
+def _report_left_open(running: ActiveRun, result: Result, problem: Exception) -> Result:
     """A run that is not over for good has not failed: its readers are told that it waits, for it has one end only."""
     words = public_text(problem)
     running.hub.emit(Done(running.info.id, thread_id=running.info.thread, outcome="interrupted", reason=words))

@@ -50,16 +50,18 @@ class RunInfo:
         """Who asked."""
         return User(self.owner, self.name, self.role)  # type: ignore[arg-type]
 
-    def came_to(self, result: Result, cost: float | None) -> RunInfo:
+    def with_result(self, result: Result, cost: float | None) -> RunInfo:
         """This run, once it is over, or over for now."""
-        error = None if result.error is None else {"code": code_of(result.error), "message": public_text(result.error)}
+        error = (
+            None if result.error is None else {"code": error_code(result.error), "message": public_text(result.error)}
+        )
         ended = time() if result.outcome != "interrupted" else 0.0
         usage = result.usage.to_json()
         return replace(
             self, ended=ended, outcome=result.outcome, reason=result.reason, error=error, usage=usage, cost=cost
         )
 
-    def last_event(self) -> Event:
+    def terminal_event(self) -> Event:
         """Its terminal event, for a run of which the log does not know that it has ended."""
         if self.outcome == "failed":
             error = self.error or {"code": "error", "message": self.reason}
@@ -68,13 +70,13 @@ class RunInfo:
         return Done(self.id, thread_id=self.thread, outcome=self.outcome, reason=self.reason, usage=usage)
 
 
-def code_of(error: Exception) -> str:
+def error_code(error: Exception) -> str:
     """An error's code on the wire: ModelError is model_error."""
     name = getattr(error, "code", "") or type(error).__name__
     return "".join(f"_{char.lower()}" if char.isupper() else char for char in name).strip("_")
 
 
-def run_id(head: Summary, position: int) -> str:
+def derive_run_id(head: Summary, position: int) -> str:
     """The id of the run that answers what is queued at that position, if no run is open: any server comes to the same.
 
     A thread that was deleted and made again is another one.

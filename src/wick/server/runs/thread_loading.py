@@ -15,7 +15,7 @@ from wick.stores.held_thread import load
 from wick.threads import Thread
 
 
-class Loading:
+class ThreadLoader:
     """One thread is in memory at a time. Of each user one waits for that: who asks for many waits for themselves."""
 
     def __init__(self, store: Store) -> None:
@@ -23,7 +23,7 @@ class Loading:
         self._of: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @asynccontextmanager
-    async def thread(self, owner: str, id: str, request: Request) -> AsyncIterator[Thread]:
+    async def load(self, owner: str, id: str, request: Request) -> AsyncIterator[Thread]:
         """A thread as it is; nothing is read for somebody who has gone while they waited."""
         mine = self._of.setdefault(owner, asyncio.Lock())
         async with mine, self._turn:

@@ -6,21 +6,21 @@ import asyncio
 import logging
 
 from wick import constants
-from wick.server.runs.threads import Conversations
+from wick.server.runs.threads import UserThreads
 
 logger = logging.getLogger("wick.server")
 
 
-class Expiry:
+class ThreadExpiry:
     """Deletes threads that have been idle for too long. With `seconds` of 0 nothing is ever deleted."""
 
-    def __init__(self, conversations: Conversations, seconds: float) -> None:
-        self._conversations, self._seconds = conversations, seconds
+    def __init__(self, conversations: UserThreads, seconds: float) -> None:
+        self._threads, self._seconds = conversations, seconds
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         if self._seconds:
-            self._task = asyncio.create_task(self._look(), name="expiry of threads")
+            self._task = asyncio.create_task(self._expire_forever(), name="expiry of threads")
 
     async def stop(self) -> None:
         task, self._task = self._task, None
@@ -28,11 +28,11 @@ class Expiry:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def _look(self) -> None:
+    async def _expire_forever(self) -> None:
         pause = min(constants.EXPIRE_SECONDS, max(1.0, self._seconds / 10))
         while True:
             try:
-                while await self._conversations.expire(self._seconds):
+                while await self._threads.expire(self._seconds):
                     logger.debug("idle threads were deleted")
             except Exception:
                 logger.warning("threads that are to expire could not be deleted; it is tried again", exc_info=True)

@@ -11,16 +11,16 @@ from wick.errors import StoreError
 from wick.protocols import Store, Summary
 from wick.server.auth.identity import User
 from wick.server.errors import ApiError
-from wick.server.ops.quotas import Limits
+from wick.server.ops.quotas import QuotaLimiter
 from wick.threads import Thread
 
 PAGE = 500
 
 
-class Conversations:
+class UserThreads:
     """Threads, and how many of them each user has."""
 
-    def __init__(self, store: Store, limits: Limits) -> None:
+    def __init__(self, store: Store, limits: QuotaLimiter) -> None:
         self.store, self.limits = store, limits
         self._counts: Counter[str] = Counter()
 
@@ -31,12 +31,12 @@ class Conversations:
         except StoreError as error:
             if error.code != "not_found":
                 raise
-            return await self._make(user, agent, id)
-        if (its := agent_of(head)) != agent:
+            return await self._create(user, agent, id)
+        if (its := thread_agent(head)) != agent:
             raise ApiError(409, "conflict", f"thread {id} is one of the agent {its!r}; take another thread")
         return head
 
-    async def _make(self, user: User, agent: str, id: str) -> Summary:
+    async def _create(self, user: User, agent: str, id: str) -> Summary:
         await self.check_room(user)
         try:
             made = await self.store.create(user.id, id, meta={"agent": agent})
@@ -49,16 +49,16 @@ class Conversations:
 
     async def check_room(self, user: User) -> None:
         """Make room for one more thread: the longest idle ones are deleted. Refuse it if all of them are in use."""
-        most = self.limits.most("threads")
+        most = self.limits.limit_of("threads")
         if not most:
             return
         if user.id not in self._counts:
-            self._counts[user.id] = len([head async for head in self._all(user.id)])
+            self._counts[user.id] = len([head async for head in self._list_all(user.id)])
         while (over := self._counts[user.id] - most + 1) > 0:
             if not await self.expire(0.0, owner=user.id, limit=over):
-                self._counts[user.id] = len([head async for head in self._all(user.id)])  # others delete them, too
+                self._counts[user.id] = len([head async for head in self._list_all(user.id)])  # others delete them, too
                 break
-        self.limits.room("threads", self._counts[user.id])
+        self.limits.check_room("threads", self._counts[user.id])
 
     async def expire(self, idle: float, *, owner: str = "", limit: int = constants.EXPIRED_AT_ONCE) -> int:
         """Delete some threads that have been idle for so many seconds, and return how many."""
@@ -68,7 +68,7 @@ class Conversations:
                 self._counts[whose] = max(0, self._counts[whose] - 1)
         return len(gone)
 
-    async def _all(self, owner: str) -> AsyncIterator[Summary]:
+    async def _list_all(self, owner: str) -> AsyncIterator[Summary]:
         cursor = None
         while cursor != "":
             page = await self.store.list(owner, order="created", cursor=cursor or "", limit=PAGE)
@@ -76,33 +76,33 @@ class Conversations:
                 yield head
             cursor = page.next
 
-    async def branch(self, user: User, id: str, at: int | None, title: str) -> tuple[Summary, str]:
+    async def fork(self, user: User, id: str, at: int | None, title: str) -> tuple[Summary, str]:
         """Another thread that begins as this one was after an entry, and the agent that it is to be of.
 
         Nobody takes up a run that was open there, as long as the thread is no agent's: see `settle`.
         """
         head = await self.store.head(user.id, id)
-        agent, place = agent_of(head), head.last if at is None else at
+        agent, place = thread_agent(head), head.last if at is None else at
         await self.check_room(user)
         about = {"forked_from": id, "forked_at": place}
         made = await self.store.fork(user.id, id, place, Thread().id, title=title, meta=about)
         self._counts[user.id] += 1
         return made, agent
 
-    async def settle(self, made: Summary, agent: str) -> Summary:
+    async def assign_agent(self, made: Summary, agent: str) -> Summary:
         """Make a branch a thread of its agent."""
         return await self.store.describe(made.owner, made.id, meta={**made.meta, "agent": agent})
 
     async def delete(self, user: User, id: str) -> None:
         """Delete a thread and those of its subagents."""
-        for child in [head.id async for head in self._all(user.id) if _is_below(head, id)]:
+        for child in [head.id async for head in self._list_all(user.id) if _is_subthread(head, id)]:
             with suppress(StoreError):
                 await self.store.delete(user.id, child)
         await self.store.delete(user.id, id)
         self._counts.pop(user.id, None)  # they are counted anew when somebody asks
 
 
-def agent_of(head: Summary) -> str:
+def thread_agent(head: Summary) -> str:
     """The agent that a thread is one of; that of a subagent is none's to talk to."""
     agent = head.meta.get("agent")
     if "parent" not in head.meta and agent is None:
@@ -113,5 +113,5 @@ def agent_of(head: Summary) -> str:
     return agent
 
 
-def _is_below(head: Summary, id: str) -> bool:
+def _is_subthread(head: Summary, id: str) -> bool:
     return "parent" in head.meta and head.id.startswith(f"{id}.")

@@ -19,10 +19,10 @@ from wick.errors import ConfigError
 from wick.messages import ToolCall
 from wick.server.agents import registry as registry_module
 from wick.server.agents.overrides import Overrides
-from wick.server.agents.registry import Registry
+from wick.server.agents.registry import AgentRegistry
 from wick.server.auth.identity import User
 from wick.server.errors import ApiError
-from wick.server.ops.event_bus import Bus
+from wick.server.ops.event_bus import EventBus
 from wick.server.records.sqlite import SqliteRecords
 from wick.server.settings import Settings
 from wick.stores.sqlite import Sqlite
@@ -35,7 +35,7 @@ OLGA = User("u_olga", "olga", "operator")
 @asynccontextmanager
 async def registry(
     folder: Path, agents: dict[str, Any] | None = None, code: dict[str, Any] | None = None
-) -> AsyncIterator[Registry]:
+) -> AsyncIterator[AgentRegistry]:
     data = folder / "data"
     data.mkdir(exist_ok=True)
     config = None
@@ -43,7 +43,7 @@ async def registry(
         config = folder / "agents.yaml"
         config.write_text(yaml.safe_dump(agents))
     records, store = SqliteRecords(data / "server.db"), Sqlite(data / "threads.db")
-    made = Registry(Settings(data=data, config=config), records, store, Bus())
+    made = AgentRegistry(Settings(data=data, config=config), records, store, EventBus())
     for id, given in (code or {}).items():
         made.register_agent(id, given)
     try:
@@ -254,7 +254,7 @@ async def test_rules_may_name_tools_of_the_program(tmp_path: Path) -> None:
 
 def test_what_cannot_be_an_agent_is_refused_when_it_is_registered(tmp_path: Path) -> None:
     records, store = SqliteRecords(tmp_path / "server.db"), Sqlite(tmp_path / "threads.db")
-    there = Registry(Settings(data=tmp_path), records, store, Bus())
+    there = AgentRegistry(Settings(data=tmp_path), records, store, EventBus())
     for id in ("tools", "skills", "events", "hooks", "", "a/b", "../x", "x" * 65):
         with pytest.raises(ConfigError):
             there.register_agent(id, {"model": "demo"})
@@ -338,7 +338,7 @@ async def test_what_nobody_uses_is_ended_and_what_is_used_is_not(
         instance = await there.agent(ADA, "coder")
         assert instance.backend is not None
         job = await instance.backend.background("sleep 60")
-        with instance.using():
+        with instance.hold():
             await there._sweep()
             assert await there.agent(ADA, "coder") is instance
         await there._sweep()  # a command in the background is something that goes on
@@ -351,7 +351,7 @@ async def test_what_nobody_uses_is_ended_and_what_is_used_is_not(
 
 
 async def test_only_so_many_agents_are_kept_and_the_oldest_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry_module, "MOST_INSTANCES", 2)
+    monkeypatch.setattr(registry_module, "MAX_INSTANCES", 2)
     async with registry(tmp_path, CODER) as there:
         made = [await there.agent(User(f"u_{number}", "somebody"), "talker") for number in range(4)]
         await there._sweep()
@@ -395,8 +395,8 @@ def test_overrides_are_laid_over_each_other() -> None:
     assert own.over(below) == Overrides(
         {"todos": False, "memory": True}, ["todos"], "local", None, {"slides": True}, True
     )
-    assert Overrides.read({**own.to_json(), "unknown": 1}) == own
-    assert Overrides.read(None) == Overrides()
+    assert Overrides.from_json({**own.to_json(), "unknown": 1}) == own
+    assert Overrides.from_json(None) == Overrides()
 
 
 def test_skills_are_switched_beside_what_the_config_says() -> None:
