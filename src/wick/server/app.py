@@ -1,4 +1,4 @@
-"""The server as an ASGI app: its routes, and the layers around them."""
+"""The ASGI app of the server: its routes and its middleware."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from wick.server.static_files import page_routes
 
 
 def create_app(service: Service) -> ASGIApp:
-    """A service as an ASGI app. The outermost layer comes first."""
+    """Return the ASGI app of a service, with its middleware."""
     api = create_api(service)
-    settings, doors = service.settings, AccessTable(api.router.routes, (*ACCESS, *page_routes(service.static)[1]))
+    settings, access = service.settings, AccessTable(api.router.routes, (*ACCESS, *page_routes(service.static)[1]))
     app: ASGIApp = BodyLimitMiddleware(SpoolingMiddleware(ErrorMiddleware(api)))
-    app = AuthMiddleware(app, settings, service.authenticator, doors, service.limits, service.metrics)
+    app = AuthMiddleware(app, settings, service.authenticator, access, service.limits, service.metrics)
     if settings.cors_origins:
         app = CORSMiddleware(
             app,
@@ -48,7 +48,7 @@ def create_app(service: Service) -> ASGIApp:
 
 
 def create_api(service: Service) -> FastAPI:
-    """The routes and what they answer; nobody is kept out here."""
+    """Return the FastAPI app with all routes and error handlers, without authentication."""
     api = FastAPI(
         title="wick",
         summary="Agents made of hooks, over HTTP.",
@@ -76,7 +76,7 @@ def _openapi_endpoint(api: FastAPI) -> Callable[[Request], Awaitable[Response]]:
 
     async def openapi(request: Request) -> Response:
         if not made:
-            made.append(await in_thread(lambda: orjson.dumps(build_document(api)), "describing the API"))
+            made.append(await in_thread(lambda: orjson.dumps(build_document(api)), "building the OpenAPI document"))
         return Response(made[0], media_type="application/json")
 
     return openapi

@@ -1,4 +1,4 @@
-"""What a route is given: who asks, and the service they ask."""
+"""Dependencies of routes: the authenticated user and the service."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from wick.server.service import Service
 
 
 async def get_caller(connection: HTTPConnection) -> User:
-    """Whoever the auth layer has let in."""
+    """Return the user that the auth middleware has authenticated."""
     user = connection.scope.get("wick.user")
-    if not isinstance(user, User):  # a public route has no business with a user
+    if not isinstance(user, User):  # a public route has no user
         raise ApiError(401, "unauthorized", "sign in first", {"WWW-Authenticate": "Bearer"})
     return user
 

@@ -1,4 +1,4 @@
-"""What goes wrong, as an answer: a status and `{"error": {"code", "message"}}`."""
+"""Errors of the HTTP API: a status and the body `{"error": {"code", "message"}}`."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ logger = logging.getLogger("wick.server")
 
 
 class ErrorDetail(BaseModel):
-    """A word for programs and a sentence for people."""
+    """A code for programs and a message for people."""
 
     code: str
     message: str
 
 
 class ErrorBody(BaseModel):
-    """What every refusal looks like."""
+    """The body of every error response."""
 
     error: ErrorDetail
 
 
 class ApiError(Exception):
-    """A request that is refused: with a status, a code for programs and a sentence for people."""
+    """An error response: a status, a code for programs and a message for people."""
 
     def __init__(self, status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
@@ -55,11 +55,11 @@ class ApiError(Exception):
 
 
 def not_found(what: str) -> ApiError:
-    """There is no such thing, or it is somebody else's: nobody can tell which."""
+    """Return a 404. It does not reveal whether the object is missing or belongs to another user."""
     return ApiError(404, "not_found", f"there is no {what}")
 
 
-# The status of each code that a store or a workspace has.
+# HTTP status by error code of stores and workspaces.
 STATUS_CODES = {
     "not_found": 404,
     "conflict": 409,
@@ -91,16 +91,16 @@ STATUS_CODES = {
     "full": 507,
     "no_space": 507,
 }
-DAMAGED = ("corrupt", "incompatible")  # codes of a store that its operator must replace or restore
+DAMAGED = ("corrupt", "incompatible")  # codes of a store that the operator must repair or restore
 RETRY_HEADERS = {503: {"Retry-After": "1"}, 504: {"Retry-After": "1"}}
 FRAMEWORK_CODES = {404: "not_found", 405: "method_not_allowed", 400: "invalid", 408: "too_slow", 413: "too_large"}
 
 
 def as_api_error(error: Exception) -> ApiError | None:
-    """What an error of wick is as an answer; None for one that is nobody's fault but the server's."""
+    """Return the response for an error of wick, or None for an internal error."""
     if isinstance(error, ApiError):
         return error
-    if isinstance(error, BackendError):  # what a workspace could not do and has no word for is the workspace's trouble
+    if isinstance(error, BackendError):  # an unknown code is a failure of the workspace: 502
         status = STATUS_CODES.get(error.code, 502)
         return ApiError(status, error.code, str(error), RETRY_HEADERS.get(status))
     if isinstance(error, StoreError):
@@ -116,19 +116,21 @@ def as_api_error(error: Exception) -> ApiError | None:
 
 
 async def handle_error(request: Request, error: Exception) -> Response:
-    """Answer an error: what is known with its sentence, what is not with the request's id alone."""
+    """Handle an error of a route. The response to an unknown error holds only the request id."""
     service = request.app.state.service
     service.runs.executor.record_damage(error)
-    told = resolve_error(error, request.scope)
-    told.message = service.secrets.redact_text(told.message)
-    return told.response()
+    refusal = resolve_error(error, request.scope)
+    refusal.message = service.secrets.redact_text(refusal.message)
+    return refusal.response()
 
 
 def resolve_error(error: Exception, scope: Scope) -> ApiError:
-    """What to answer to an error; one that nobody knows is logged under the request's id."""
+    """Return the response for an error. Log an unknown error under the request id."""
     known, id = as_api_error(error), scope.get("wick.request_id", "")
     if known is not None:
-        if isinstance(error, StoreError) and known.message != str(error):  # the operator needs all of it
+        if isinstance(error, StoreError) and known.message != str(
+            error
+        ):  # the log has the full message for the operator
             logger.warning("request %s to %s failed: %s", id, scope.get("path", ""), error)
         return known
     logger.error("request %s to %s failed", id, scope.get("path", ""), exc_info=error)
@@ -138,11 +140,11 @@ def resolve_error(error: Exception, scope: Scope) -> ApiError:
 
 
 async def handle_invalid(request: Request, error: Exception) -> Response:
-    """A body or a parameter that does not fit is told in one sentence."""
+    """Handle a request that fails validation: a 422 with one sentence."""
     assert isinstance(error, RequestValidationError)
-    told = ApiError(422, "invalid", validation_message(error.errors()))
-    error.body = error.__traceback__ = None  # which know of each other, and of all that came: it may be much
-    return told.response()
+    refusal = ApiError(422, "invalid", validation_message(error.errors()))
+    error.body = error.__traceback__ = None  # break the cycle error → traceback → frame
+    return refusal.response()
 
 
 def validation_message(errors: Any) -> str:
@@ -159,7 +161,7 @@ def _format_location(loc: Any) -> str:
 
 
 async def handle_http(request: Request, error: Exception) -> Response:
-    """What the framework itself refuses: no such path, no such method, a body that cannot be read."""
+    """Handle errors of the framework: unknown path, wrong method, unreadable body."""
     assert isinstance(error, HTTPException)
     code = FRAMEWORK_CODES.get(error.status_code, "refused")
     message = {

@@ -1,4 +1,4 @@
-"""Addresses of pictures and files in messages: which ones a model's server may be asked to fetch.
+"""Checks of the addresses of pictures and files in messages, which a model's server fetches.
 
 A model's server fetches what a message points to, from inside its own network. So an address from a user or a tool must
 be `https:`, name a public host and hold no credentials. A name is not resolved here: what counts is what the model's
@@ -68,7 +68,7 @@ def is_public_host(host: str) -> bool:
         return "%" not in host and public_address(host)
     host = host.removesuffix(".")
     last = host.rpartition(".")[2]
-    if re.fullmatch(r"0x[0-9a-f]*|[0-9]+", last):  # an IPv4 address, however it is spelled
+    if re.fullmatch(r"0x[0-9a-f]*|[0-9]+", last):  # an IPv4 address in any notation
         return _is_canonical_ipv4(host) and public_address(host)
     if not _HOST.fullmatch(host) or _PRIVATE.fullmatch(host):
         return False

@@ -1,4 +1,4 @@
-"""Chat completions, as OpenAI's clients speak them: what they ask in wick's words, and what wick says in theirs."""
+"""Schemas and conversions for OpenAI's chat completions API."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from wick.protocols import Usage
 from wick.server.errors import ApiError
 from wick.server.media import address_problem
 
-CLIENT_NAME = "client"  # the name of assistant messages that a client says were said: nobody here has said them
-SEPARATOR = "\n\n"  # the replies of one run are one text to a client that knows of no steps
+CLIENT_NAME = "client"  # name of assistant messages that a client sent: no agent wrote them
+SEPARATOR = "\n\n"  # between the replies of one run, which clients see as one text
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.+)", re.DOTALL)
 
 FinishReason = Literal["stop", "length", "content_filter"]
 
 
 class _Lenient(BaseModel):
-    """What clients send beside this is theirs, and is not looked at."""
+    """A model that ignores unknown fields."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -132,16 +132,16 @@ class ChatModels(BaseModel):
     data: list[ChatModel]
 
 
-# -- what is asked ---------------------------------------------------------------------------------------------------
+# -- requests ---------------------------------------------------------------------------------------------------------
 
 
 def parse_conversation(request: ChatRequest, *, systems: bool) -> Messages:
-    """The conversation that a client sends. What it says an assistant said is marked as the client's."""
+    """Return the messages of a request. Assistant messages are marked as sent by the client."""
     _check_options(request)
-    said = [_parse_message(message, number, systems) for number, message in enumerate(request.messages)]
-    if said[-1].role != "user":
-        raise request_error("the last message must be the user's, for that is what is answered", "messages")
-    return Messages(said).validate()
+    messages = [_parse_message(message, number, systems) for number, message in enumerate(request.messages)]
+    if messages[-1].role != "user":
+        raise request_error("the last message must be a user message", "messages")
+    return Messages(messages).validate()
 
 
 def _check_options(request: ChatRequest) -> None:
@@ -162,9 +162,7 @@ def _check_options(request: ChatRequest) -> None:
 def _parse_message(message: ChatMessage, number: int, systems: bool) -> Message:
     place = f"messages[{number}]"
     if message.role in ("tool", "function") or message.tool_calls or message.function_call:
-        raise request_error(
-            f"{place}: tools are used by the agent itself; send what was said, without tool calls", "messages"
-        )
+        raise request_error(f"{place}: the agent uses its own tools; send the messages without tool calls", "messages")
     if message.role in ("system", "developer"):
         if not systems:
             raise request_error(
@@ -199,7 +197,7 @@ def _parse_part(part: TextContent | ImageContent, place: str) -> Part:
     return ImagePart(url=url)
 
 
-# -- what is answered ------------------------------------------------------------------------------------------------
+# -- responses --------------------------------------------------------------------------------------------------------
 
 
 def request_error(message: str, param: str = "", status: int = 400, code: str = "unsupported") -> OpenAIError:
@@ -207,7 +205,7 @@ def request_error(message: str, param: str = "", status: int = 400, code: str = 
 
 
 class OpenAIError(ApiError):
-    """A refusal in the shape that OpenAI's clients read."""
+    """An error in OpenAI's format."""
 
     def __init__(
         self, status: int, code: str, message: str, headers: dict[str, str] | None = None, *, param: str = ""
@@ -225,16 +223,16 @@ _TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_
 
 @dataclass(slots=True)
 class CompletionText:
-    """One run as a growing text: what a client has been told of it, and how it ended."""
+    """The text of one run as it is streamed to a client, and how the run ended."""
 
-    run_id: str = ""  # whose words these are; those of agents below are not told
-    open_text: str = ""  # of the message that is open
-    started: bool = False  # something was said before
+    run_id: str = ""  # events of other runs, such as subagents, are ignored
+    open_text: str = ""  # sent text of the current message
+    started: bool = False  # an earlier message was sent
     question: str = ""
     end: Done | Failed | None = None
 
     def add_event(self, event: Event) -> str:
-        """What the client is told because of an event."""
+        """Add an event and return the text to send for it."""
         if isinstance(event, ApprovalRequest):
             self.question = event.question
         if event.run_id != self.run_id:
@@ -253,7 +251,7 @@ class CompletionText:
         return apart + text
 
     def _replace_open(self, text: str) -> str:
-        """Go on as a message really is; what was told of it cannot be taken back, so it is said again as a whole."""
+        """Return the rest of the current message. If it differs from the sent text, send it again as a whole."""
         if text.startswith(self.open_text):
             return self._append(text[len(self.open_text) :])
         if not text:
@@ -275,7 +273,7 @@ class CompletionText:
 
 
 def finish_reason(reason: str) -> FinishReason:
-    """Why an answer ended, in OpenAI's words."""
+    """Return OpenAI's finish reason for the reason of a run."""
     reason = reason.lower()
     if "content_filter" in reason or reason.startswith("blocked"):
         return "content_filter"
@@ -290,7 +288,7 @@ def chat_usage(tokens: Mapping[str, Any]) -> ChatUsage:
 
 
 def failure_error(end: Failed) -> OpenAIError:
-    """A run that failed, as an error. Clients are told not to ask again by themselves, for it would run again."""
+    """Return the error for a failed run. `x-should-retry: false` keeps clients from starting another run."""
     status = 502 if end.code == "model_error" else 500
     return OpenAIError(status, end.code, end.message, {"x-should-retry": "false"})
 
@@ -298,7 +296,7 @@ def failure_error(end: Failed) -> OpenAIError:
 def create_chunk(
     id: str, created: int, model: str, choices: Sequence[dict[str, Any]], usage: ChatUsage | None
 ) -> dict[str, Any]:
-    """A piece of a streamed answer."""
+    """Return one chunk of a streamed completion."""
     head: dict[str, Any] = {"id": id, "object": "chat.completion.chunk", "created": created, "model": model}
     return {**head, "choices": [*choices], "usage": None if usage is None else usage.model_dump()}
 

@@ -1,4 +1,4 @@
-"""What requests about runs and threads say, and what their answers are: the shapes that several routes share."""
+"""Request and response schemas of runs and threads that several routes share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from wick.threads import Thread
 MESSAGE_CHARS = 2_000_000
 
 
-# -- messages -------------------------------------------------------------------------------------------------------
+# -- messages ---------------------------------------------------------------------------------------------------------
 
 
 class TextIn(StrictModel):
@@ -70,7 +70,7 @@ class Asked(Words):
 
 
 def parse_messages(words: Words, *, systems: bool) -> list[Message]:
-    """The messages that a request brings; one of the system only where the settings allow that."""
+    """Return the messages of a request; raise a 403 for a system message unless the settings allow it."""
     if not systems and any(message.role == "system" for message in words.messages):
         message = "system messages are not taken here; the operator may allow them with allow_system_messages"
         raise ApiError(403, "forbidden", message)
@@ -191,7 +191,7 @@ class ThreadContent(BaseModel):
 
 
 def thread_content(thread: Thread) -> dict[str, Any]:
-    """What is kept with a thread, as `Kept` has it."""
+    """Return the fields of `ThreadContent` for a thread."""
     history = ThreadHistory.from_thread(thread)
     return {"messages": [history.to_json(message) for message in thread.messages], **_thread_values(thread, history)}
 
@@ -206,14 +206,14 @@ def _thread_values(thread: Thread, history: ThreadHistory) -> dict[str, Any]:
 
 
 async def thread_response(kind: type[ThreadContent], about: Mapping[str, Any], thread: Thread) -> Response:
-    """A thread with what is said about it, made beside the event loop: a long one would hold up everybody."""
+    """Return a thread as a JSON response, serialized in a worker thread since it may be long."""
     return Response(
         await in_thread(lambda: _dump_thread(kind, about, thread), "a thread"), media_type="application/json"
     )
 
 
 def _dump_thread(kind: type[ThreadContent], about: Mapping[str, Any], thread: Thread) -> bytes:
-    """The JSON of it, some messages at a time: Python goes on with nothing else while it checks or writes a list."""
+    """Return the JSON of a thread. Serialize messages in batches: validating a list holds the GIL."""
     history = ThreadHistory.from_thread(thread)
     rest = kind.model_validate({**about, **_thread_values(thread, history), "messages": []})
     pieces = []
@@ -223,7 +223,7 @@ def _dump_thread(kind: type[ThreadContent], about: Mapping[str, Any], thread: Th
     return b'{"messages":[%s],%s' % (b",".join(pieces), rest.model_dump_json(exclude={"messages"})[1:].encode())
 
 
-# -- runs and threads -----------------------------------------------------------------------------------------------
+# -- runs and threads -------------------------------------------------------------------------------------------------
 
 
 class RunOut(BaseModel):
@@ -274,7 +274,7 @@ class ThreadOut(BaseModel):
     queued: int = Field(0, description="what was said and is not heard yet")
 
 
-# What only the server says about a thread, and a command that began it: `agent_file` names code.
+# Metadata that clients cannot set: `agent_file` names code.
 OWN_META = ("agent", "parent", "forked_from", "forked_at", "agent_name", "agent_file")
 
 
@@ -295,5 +295,5 @@ def thread_out(head: Summary) -> ThreadOut:
 
 
 def list_root_threads(heads: Sequence[Summary]) -> list[ThreadOut]:
-    """Threads as lists have them: those of subagents are parts of others."""
+    """Return the threads of a list, without those of subagents."""
     return [thread_out(head) for head in heads if "parent" not in head.meta]

@@ -1,4 +1,4 @@
-"""Everything a server holds, put together: what it keeps, whom it knows, what runs. It starts and it stops."""
+"""The service behind the routes: stores, users, agents and runs, with their start and stop."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ logger = logging.getLogger("wick.server")
 
 
 class Service:
-    """The server behind the routes. It belongs to one event loop, and is used from `start` to `stop`."""
+    """All components of a server. It belongs to one event loop, and is used from `start` to `stop`."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Service:
         self.records: Records = open_records(settings)
         self.metrics = Metrics()
         self.limits = QuotaLimiter(settings.quotas)
-        self.files = asyncio.Lock()  # one large file is in memory at a time
+        self.files = asyncio.Lock()  # allows one large file in memory at a time
         self.users = Users(self.records)
         self.tickets = Tickets(self.records, clock)
         verifier = TokenVerifier(settings, self.users)
@@ -81,14 +81,14 @@ class Service:
 
     @property
     def static(self) -> Path:
-        """The folder of the page."""
+        """The folder of the web interface."""
         return page_folder(self.settings.static)
 
     def agent_count(self) -> int:
         return len(self.registry)
 
     async def describe(self) -> list[tuple[str, str]]:
-        """What whoever started the server wants to know of it."""
+        """Return the labeled lines of the startup message: agents, data folder, model, protection, problems."""
         ids = await self.registry.list_ids(LOCAL_USER)
         found = [("agents", ", ".join(ids)), ("data", str(self.settings.data.absolute()))]
         if "default" in ids or len(ids) == 1:
@@ -105,8 +105,8 @@ class Service:
         try:
             instance = await self.registry.get_agent(LOCAL_USER, id)
             model = await in_thread(lambda: instance.agent.model, "finding a model")
-        except Exception as error:  # whoever talks to it is told the same; the others can be talked to
-            return [("trouble", f"the agent {id!r} cannot be made: {error}")]
+        except Exception as error:  # requests to this agent get the same error; other agents work
+            return [("trouble", f"the agent {id!r} cannot be created: {error}")]
         found = [("model", getattr(model, "why", "") or str(getattr(model, "name", id)))]
         if instance.backend is not None:
             found.append(("protection", instance.backend.protection.says))
@@ -118,9 +118,9 @@ class Service:
             raise ApiError(503, problem, "the server's database does not work; its log has more", {"Retry-After": "5"})
 
     async def start(self) -> None:
-        """Check the stores, get ready, and resume the runs that were open when the server last ended.
+        """Check the stores, start all components, and resume the runs that were open when the server stopped.
 
-        A StoreError names a database that cannot be used, and what to do. One that is only locked now is waited for.
+        Raise a StoreError if a database cannot be used. The server waits for one that is only locked.
         """
         for place in (self.store, self.records):
             await check_store(place)
@@ -130,14 +130,14 @@ class Service:
         self.loop_monitor.start()
 
     async def drain(self) -> None:
-        """Take nothing new, and let what runs come to an end, or become resumable when the time of grace is over."""
+        """Refuse new runs and wait for the others to end. After the grace period, release them to be resumed."""
         self.bus.close()
         await self._recovery.stop()
         await self._expiry.stop()
         await self.runs.stop(self.settings.grace)
 
     async def stop(self) -> None:
-        """Drain, and let go of everything."""
+        """Drain, and close all components."""
         await self.drain()
         self.loop_monitor.stop()
         await self.registry.stop()
@@ -147,8 +147,8 @@ class Service:
 
 
 async def check_store(place: Any) -> None:
-    """Raise a StoreError if a database cannot be used; log if it cannot be used just now."""
-    check = getattr(place, "check", None)  # a store in memory has nothing to check
+    """Raise a StoreError if a database cannot be used; log a temporary problem."""
+    check = getattr(place, "check", None)  # an in-memory store has nothing to check
     try:
         if check is not None:
             await check()
@@ -159,7 +159,7 @@ async def check_store(place: Any) -> None:
 
 
 def open_records(settings: Settings) -> Records:
-    """Where these settings keep the server's own facts: beside the threads."""
+    """Return the records store of these settings: the database of the threads, or a file in the data folder."""
     if settings.on_postgres:
         from wick.server.records.postgres import PostgresRecords
 

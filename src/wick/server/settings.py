@@ -1,4 +1,4 @@
-"""How a server is set up: flags first, then the environment, then `server.yaml`, then what stands here."""
+"""Settings of the server, by precedence: flags, environment variables, `server.yaml`, defaults."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ENVIRONMENT = {
     "WICK_TOKEN": "token",
     "WICK_GATEWAY_URL": "gateway",
 }
-MEMORY = "memory"  # a store
+MEMORY = "memory"  # value of `store`
 UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 FILE = "server.yaml"  # in the data folder
@@ -34,7 +34,7 @@ class _SettingsModel(BaseModel):
 
 
 class StaticToken(_SettingsModel):
-    """Somebody's token, known by its SHA-256 only."""
+    """A token of a user, stored as its SHA-256."""
 
     name: str = Field(min_length=1, max_length=200)
     role: Literal["user", "operator", "admin"] = "user"
@@ -42,7 +42,7 @@ class StaticToken(_SettingsModel):
 
 
 class Jwt(_SettingsModel):
-    """Signed tokens of somebody else's sign-in: whose keys, and which claims count."""
+    """JWTs of another identity provider: its keys, and the claims that are used."""
 
     jwks: str  # a file, or an https address
     issuer: str
@@ -53,21 +53,21 @@ class Jwt(_SettingsModel):
 
 
 class Quotas(_SettingsModel):
-    """What one user may have at a time, and how often they may ask; 0 is no limit."""
+    """Quotas of one user: concurrent resources and request rate; 0 means no limit."""
 
     runs: int = Field(default=20, ge=0)  # at once
     threads: int = Field(default=10_000, ge=0)
     agents: int = Field(default=50, ge=0)
     terminals: int = Field(default=8, ge=0)
     streams: int = Field(default=200, ge=0)
-    disk: int = Field(default=constants.WORKSPACE_BYTES, ge=0)  # bytes of a workspace that the server made
-    reserve: int = Field(default=constants.RESERVED_BYTES, ge=0)  # bytes of a disk that no workspace takes
+    disk: int = Field(default=constants.WORKSPACE_BYTES, ge=0)  # bytes of a workspace that the server created
+    reserve: int = Field(default=constants.RESERVED_BYTES, ge=0)  # bytes of the disk that workspaces leave free
     requests_per_second: float = Field(default=50.0, ge=0)
     burst: int = Field(default=200, ge=0)
 
 
 def _parse_seconds(given: Any) -> Any:
-    """Read a time such as 30d, 12h, 90m or 45s; 0 is none."""
+    """Parse a duration such as 30d, 12h, 90m or 45s; 0 means none."""
     if given is None or given is False or (type(given) in (int, float) and given == 0):
         return 0.0
     found = re.fullmatch(r"(\d{1,6})\s*([smhdw])", given.strip()) if isinstance(given, str) else None
@@ -77,13 +77,13 @@ def _parse_seconds(given: Any) -> Any:
 
 
 class Retention(_SettingsModel):
-    """How long things are kept that nobody uses; 0 is for good. In memory, threads are kept for an hour then."""
+    """How long idle data is stored; 0 means forever, except one hour for threads in memory."""
 
     threads: Annotated[float, BeforeValidator(_parse_seconds)] = 0.0
 
 
 class Settings(_SettingsModel):
-    """All that can be said about a server."""
+    """All settings of a server."""
 
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65_535)
@@ -115,17 +115,17 @@ class Settings(_SettingsModel):
 
     @property
     def has_provider(self) -> bool:
-        """Whether somebody has said who may come in; else the server makes a token of its own."""
+        """Return True if an authentication source is configured; otherwise the server creates its own token."""
         return bool(self.token or self.tokens or self.gateway or self.jwt)
 
     @property
     def allowed_hosts(self) -> tuple[str, ...]:
-        """The names under which the server answers; one without a port stands for every port."""
+        """The host names that requests may use. A name without a port allows every port."""
         bound = () if self.host in ("0.0.0.0", "::", "") else (url_host(self.host),)
         return (*LOOPBACK_NAMES, *bound, *self.hosts)
 
     def check(self) -> Settings:
-        """These settings, if a server may be started with them."""
+        """Return these settings; raise a ConfigError if a server cannot be started with them."""
         if not is_loopback(self.host) and not self.has_provider:
             raise ConfigError(
                 f"{self.host} can be reached from elsewhere, and nobody has said who may come in; say --token, "
@@ -148,14 +148,14 @@ def is_loopback(host: str) -> bool:
 
 
 def url_host(host: str) -> str:
-    """A host as it stands in an address: IPv6 in brackets."""
+    """Return a host as in a URL, with IPv6 in brackets."""
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
 def load_settings(
     flags: Mapping[str, Any], *, environment: Mapping[str, str] | None = None, file: str | Path | None = None
 ) -> Settings:
-    """Flags that say something, over the environment, over the file, over what is usual."""
+    """Return the settings from flags that are not None, the environment, the file and the defaults."""
     environment = os.environ if environment is None else environment
     said = {name: value for name, value in flags.items() if value is not None}
     said = {key: environment[name] for name, key in ENVIRONMENT.items() if environment.get(name)} | said

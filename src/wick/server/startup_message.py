@@ -1,4 +1,4 @@
-"""What the server says when it is there: where, how to sign in, which model it has, and what confines commands."""
+"""The startup message: address, sign-in link, model and protection of commands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from wick.server.settings import url_host
 
 
 async def startup_lines(service: Service, host: str, port: int, notes: Sequence[str] = ()) -> list[str]:
-    """The lines to print. The sign-in link holds for ten minutes, and once."""
+    """Return the lines of the message. The sign-in link can be used once, for ten minutes."""
     name = "127.0.0.1" if host in ("0.0.0.0", "::") else url_host(host)
     address = f"http://{name}:{port}"
     lines = [f"wick serves {address}", f"  sign in     {await _sign_in_link(service, address)}"]

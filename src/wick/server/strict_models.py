@@ -1,4 +1,4 @@
-"""What a request says, and nothing else."""
+"""Base class of request models that refuse unknown fields."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-MAX_FAULTS = 100  # that are told one by one
+MAX_FAULTS = 100  # errors that are listed one by one
 
 
 class StrictModel(BaseModel):
-    """A shape that takes no other fields. What is wrong in very many ways is told in one: a list would hold up all."""
+    """A request model without extra fields. Very many errors are reported as one: formatting a list would block."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -29,5 +29,5 @@ class StrictModel(BaseModel):
 
 
 def _many_faults(faults: str) -> PydanticCustomError:
-    """An error that does not keep all that came."""
+    """Return an error that holds no reference to the input."""
     return PydanticCustomError("many_faults", "{told}", {"told": f"{faults}; see /docs for what it may say"})

@@ -1,4 +1,4 @@
-"""Makes an agent of a template for one user, with all that was changed about it."""
+"""Builds the agent of one user from a template and its overrides."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from wick.server.ops.redaction import Redaction
 
 @dataclass(slots=True, eq=False)
 class AgentInstance:
-    """An agent of one user, ready to run, with what belongs to it."""
+    """A built agent of one user, with its template, overrides and workspace."""
 
     id: str
     user_id: str
@@ -48,7 +48,7 @@ class AgentInstance:
 
     @property
     def backend(self) -> Backend | None:
-        """Where its files are and its commands run."""
+        """The backend of its workspace, or of its Filesystem capability."""
         if self.workspace is not None:
             return self.workspace.backend
         owners = (hook.owner for hook in self.agent.hooks)
@@ -56,7 +56,7 @@ class AgentInstance:
 
     @contextmanager
     def hold(self) -> Iterator[AgentInstance]:
-        """Keep it from being ended."""
+        """Keep the instance from being closed while the context is open."""
         self.uses += 1
         try:
             yield self
@@ -66,7 +66,7 @@ class AgentInstance:
 
 
 class InUse(Capability):
-    """Keeps an agent and its workspace from being ended while a run uses them."""
+    """Capability that keeps an instance and its workspace open while a run uses them."""
 
     def __init__(self, instance: AgentInstance) -> None:
         self._instance = instance
@@ -78,7 +78,7 @@ class InUse(Capability):
 
 
 class AgentBuilder:
-    """Makes agents; budgets, which are one for everyone, are made once."""
+    """Builds agents. Budgets are shared by all users, so each is created once."""
 
     def __init__(self, places: Workspaces, toolbox: ToolRegistry, sessions: Sessions, redaction: Redaction) -> None:
         self.workspaces, self.toolbox, self.sessions, self.redaction = places, toolbox, sessions, redaction
@@ -87,12 +87,14 @@ class AgentBuilder:
     async def build(
         self, user: User, instance: AgentInstance, kept: Sequence[RegisteredTool], grants: Sequence[Any]
     ) -> AgentInstance:
-        """Give an instance its agent, and the place where that works."""
+        """Create the agent of an instance and open its workspace."""
         template = instance.template
         if make := template.factory:
             await in_thread(_import_http_client, "agent")
             made = await in_thread(lambda: make(user), "agent")
-            own = {name for tool in made.tools for name in tool.names}  # a program's own tool stays what it is
+            own = {
+                name for tool in made.tools for name in tool.names
+            }  # registered tools do not replace the program's own
             tools = [tool for tool in self.toolbox.select_tools(template.id, (), kept) if own.isdisjoint(tool.names)]
             around = (InUse(instance), Registered(tools), self.sessions, self.redaction)
             instance.agent = await in_thread(lambda: made.with_hooks(*around), "agent")
@@ -110,7 +112,7 @@ class AgentBuilder:
         return instance
 
     def find_problem(self, template: AgentTemplate, kept: Sequence[RegisteredTool]) -> str:
-        """Return why no agent can be built of a template, or nothing. No place is opened for that."""
+        """Return why a template cannot be built, or an empty string. No workspace is opened for this."""
         if template.factory is not None:
             return ""
         instance = AgentInstance(template.id, "", template, Overrides(), "", self.sessions)
@@ -144,7 +146,7 @@ class AgentBuilder:
         instance.agent = agent.with_hooks(*template.hooks, self.redaction)
 
     def _shared_budget(self, template: AgentTemplate, config: AgentConfig) -> dict[str, Capability]:
-        """A budget is kept for as long as it stays the same: building an agent again is no way to a new one."""
+        """Return the shared budget of a template. A rebuilt agent with the same options keeps its spent budget."""
         said = config.options.get("budget")
         if not isinstance(said, Mapping):
             return {}
@@ -155,14 +157,14 @@ class AgentBuilder:
 
 
 def _import_http_client() -> None:
-    """What a model's client asks with; it is loaded here, where nobody else waits, and not when a run first asks."""
+    """Import the HTTP client of models in this worker thread, so that the first model call does not block the loop."""
     import aiohttp  # noqa: F401
 
 
 def effective_options(
     template: AgentTemplate, said: Overrides, grants: Sequence[Any] = (), has_folder: bool = True
 ) -> AgentConfig:
-    """What is said about an agent, with all that was changed about it; a ConfigError if that does not go together."""
+    """Return the options of a template with its overrides and grants; raise a ConfigError if they are not valid."""
     config = validate_options(template.id, template.options, template.folder, said.hooks)
     found = dict(config.options)
     if "skills" in found:
@@ -174,10 +176,10 @@ def effective_options(
 
 
 def _split_missing_tools(options: Mapping[str, Any], brought: set[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The options with the tools that can be found; those of the server are brought by themselves."""
+    """Return the options without missing and server tools, and the names of the missing ones."""
     named = [one for one in options.get("tools", ()) if not isinstance(one, str) or one not in brought]
     missing = [one for one in named if isinstance(one, str) and ":" not in one and tool_name(one) not in BUILTIN]
-    if missing:  # to look for what is installed takes a while
+    if missing:  # reading entry points is slow
         installed = {point.name for point in entry_points(group="wick.tools")}
         missing = [one for one in missing if one not in installed]
     return {**options, "tools": [one for one in named if one not in missing]}, tuple(missing)

@@ -1,8 +1,7 @@
-"""What may be said about an agent over HTTP: a list of what is allowed, by role; everything else is refused.
+"""Allowlist of the agent options that each role may set over HTTP. Everything else is refused.
 
-What comes in a request is not as trusted as a file. It never names code of Python, never switches the sandbox off, and
-only an admin's may name folders of this machine, mounts, environment variables, programs, MCP servers and addresses of
-providers.
+A request is less trusted than the config file. It can neither name Python code nor disable the sandbox. Only an admin
+may name host folders, mounts, environment variables, programs, MCP servers and addresses of providers.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from wick.config.builder import BUILTIN
 from wick.server.auth.identity import Role, User
 from wick.server.errors import ApiError
 
-# For each key of agents.yaml the options that a role may say; a higher role may say those of the lower ones, too.
-# A key that is not here is nobody's: `hooks` names code, `sessions` is the server's.
+# The options that a role may set, by key of agents.yaml. A higher role includes the options of the lower ones.
+# Keys that are missing cannot be set: `hooks` names code, `sessions` belongs to the server.
 USER_OPTIONS: Mapping[str, Collection[str]] = {
     "recorder": ("runs", "spans"),
     "todos": ("nudges",),
@@ -56,14 +55,14 @@ ADMIN_OPTIONS: Mapping[str, Collection[str]] = {
     "subagents": ("models",),
 }
 
-# What users change for themselves about an agent that others have set up: nothing that confines or records it, and
-# nothing that lets it do more.
+# Capabilities that users may change on agents of others: none that confine or record an agent, and none that give it
+# more permissions.
 USER_CHANGEABLE = frozenset(
     ("todos", "skills", "memory", "context", "self_description", "metadata", "ask_user", "critique", "tool_search",
      "summarization", "structured_output")
 )  # fmt: skip
 
-# Of an agent's backend. `sandbox: none` is said in the file, or not at all.
+# Options of an agent's backend. `sandbox: none` can only be set in the file.
 USER_BACKENDS: Mapping[str, Collection[str]] = {"local": ("timeout",), "state": ()}
 OPERATOR_BACKENDS: Mapping[str, Collection[str]] = {
     "local": ("limits",),
@@ -77,7 +76,7 @@ ADMIN_BACKENDS: Mapping[str, Collection[str]] = {
 
 SETTINGS = ("temperature", "max_tokens", "top_p", "stop", "parallel_tool_calls", "tool_choice", "response_format")
 PLAIN_KEYS = ("name", "system_prompt", "context_window")
-USER_MODES = ("default", "plan", "acceptEdits", "dontAsk")  # that everybody may choose
+USER_MODES = ("default", "plan", "acceptEdits", "dontAsk")  # for every role
 
 _PROVIDERS = ("anthropic", "openai", "openai-responses", "ollama")
 _MODEL = re.compile(r"[\w.-]+(?:[:/][\w.-]+)*", re.ASCII)
@@ -85,7 +84,7 @@ _CODE = re.compile(r"\s*[A-Za-z_][\w.]*:[A-Za-z_][\w.]*\s*")
 
 
 def check_agent(options: Mapping[str, Any], user: User, tools: Collection[str]) -> None:
-    """An ApiError, if this user may not make an agent of these options; `tools` are those of the server."""
+    """Raise a 403 if this user may not create an agent with these options; `tools` are those of the server."""
     for key, value in options.items():
         if key in PLAIN_KEYS:
             continue
@@ -102,24 +101,24 @@ def check_agent(options: Mapping[str, Any], user: User, tools: Collection[str]) 
 
 
 def check_hook(key: str, value: Any, user: User, *, own: bool = False) -> None:
-    """An ApiError, if this user may not say that about a capability; `own` if it is of an agent that they made."""
+    """Raise a 403 if this user may not set a capability to this value; `own` if the agent is the user's."""
     options, guest = _allowed_options(key, user), not own and not user.has_role("operator")
     if guest and key not in USER_CHANGEABLE:
         raise _not_allowed(f"only an operator changes {key} of an agent that is not one's own")
     if value is False or value is None:
         return
-    for name, said in _expand_short_form(key, value).items():
+    for name, option in _expand_short_form(key, value).items():
         if name not in options or (guest and name == "model"):
             raise _not_allowed(f"{key}.{name} cannot be said over HTTP by {_with_article(user.role)}")
         check = _SPECIAL.get((key, name))
         if check is not None:
-            check(said, user)
+            check(option, user)
         else:
-            _check_plain(f"{key}.{name}", said)
+            _check_plain(f"{key}.{name}", option)
 
 
 def _allowed_options(key: str, user: User) -> set[str]:
-    """The options of a capability that this user may name."""
+    """Return the options of a capability that this user may set."""
     tables: tuple[tuple[Role, Mapping[str, Collection[str]]], ...] = (
         ("user", USER_OPTIONS),
         ("operator", OPERATOR_OPTIONS),
@@ -132,7 +131,7 @@ def _allowed_options(key: str, user: User) -> set[str]:
 
 
 def _expand_short_form(key: str, value: Any) -> Mapping[str, Any]:
-    """What a short form stands for."""
+    """Return the long form of an option's value."""
     if value is True:
         return {}
     short = {"skills": "paths", "memory": "paths", "context": "texts", "self_description": "text", "builtins": "tools",
@@ -145,7 +144,7 @@ def _expand_short_form(key: str, value: Any) -> Mapping[str, Any]:
 
 
 def _check_plain(place: str, value: Any) -> None:
-    """Nothing in an option may be a name of Python's; options that are texts are checked by what they mean."""
+    """Raise a 403 if a value holds a Python import path. Free-text options are exempt: see `_SPECIAL`."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             _check_plain(f"{place}.{name}", inner)
@@ -167,7 +166,7 @@ def _check_model(value: Any, user: User) -> None:
 
 
 def _check_spec(value: Mapping[str, Any]) -> None:
-    """An admin's own provider; a file of this machine is still none."""
+    """Raise a 403 if an admin's model specification names a model file of the host."""
     if "local" in (value.get("provider"), str(value.get("model", "")).partition(":")[0]):
         raise _not_allowed("a model in a file of this machine is named in agents.yaml")
 
@@ -213,7 +212,7 @@ def _check_backend(value: Any, user: User) -> None:
 
 
 def _check_subagents(value: Any, user: User) -> None:
-    """Definitions by name; a text would be a file or a folder of this machine."""
+    """Check inline definitions of subagents. A string would name a file or a folder of the host."""
     if not isinstance(value, Mapping | list):
         raise _not_allowed("subagents are defined here, by name, with a description and a prompt")
     for one in value.values() if isinstance(value, Mapping) else value:
@@ -235,11 +234,11 @@ def _check_mode(value: Any, user: User) -> None:
 
 
 def _check_servers(value: Any, user: User) -> None:
-    """An admin names MCP servers, programs among them."""
+    """Accept all MCP servers: only an admin may set the option."""
 
 
 def _check_texts(value: Any, user: User) -> None:
-    """Words for the model; whatever they are, they are never looked up."""
+    """Accept free text: it is never resolved to code or files."""
 
 
 _SPECIAL: Mapping[tuple[str, str], Callable[[Any, User], None]] = {

@@ -1,7 +1,7 @@
-"""The tools of a server beside those that agents bring: of the program that runs it, and behind HTTP.
+"""Tools of the server: native tools of the program that runs it, and HTTP tools that operators register.
 
-A tool behind HTTP is registered by an operator, so it may be on a private address. An agent has a tool if its config
-names it, or if the tool was registered for that agent, or for all of them (`*`).
+Since operators register HTTP tools, their address may be private. An agent has a tool if its config names it, or if
+the tool was registered for that agent or for all agents (`*`).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from wick.server.records import Records
 from wick.tools import HttpTool, Tool, tool
 
 KIND = "tool"
-MAX_TOOLS = 500  # tools behind HTTP
+MAX_TOOLS = 500  # HTTP tools
 RESERVED_NAMES = frozenset(
     (*BUILTIN, *ARGUMENTS, "write_todos", "update_todo", "load_skill", "ls", "ask_user", "execute")
 )
 
 
 class Registered(Capability):
-    """Brings the tools that were registered with the server."""
+    """Capability that provides the tools of the server."""
 
     def __init__(self, tools: Iterable[Tool]) -> None:
         self._tools = [*tools]
@@ -40,53 +40,53 @@ class Registered(Capability):
 
 @dataclass(frozen=True, slots=True)
 class RegisteredTool:
-    """A tool behind HTTP, as it was registered."""
+    """An HTTP tool as it was registered."""
 
     name: str
     owner: str
     data: Mapping[str, Any]
 
     def create_tool(self) -> Tool:
-        told = {key: self.data[key] for key in ("description", "parameters", "callback_url", "timeout", "headers")}
-        return HttpTool(self.name, **told, read_only=self.data.get("read_only", False))
+        options = {key: self.data[key] for key in ("description", "parameters", "callback_url", "timeout", "headers")}
+        return HttpTool(self.name, **options, read_only=self.data.get("read_only", False))
 
     def is_assigned_to(self, agent: str) -> bool:
         return not {agent, "*"}.isdisjoint(self.data.get("agents", ()))
 
 
 class ToolRegistry:
-    """The tools of a server."""
+    """The native and HTTP tools of a server."""
 
     def __init__(self, records: Records) -> None:
         self.records = records
         self.native: dict[str, Tool] = {}
 
     def register(self, given: Tool | Callable[..., Any]) -> None:
-        """Add a function of the program that runs the server."""
+        """Add a native tool of the program that runs the server."""
         made = given if isinstance(given, Tool) else tool(given)
         if made.name in self.native:
             raise ConfigError(f"there is a tool named {made.name!r} already; give this one another name")
         self.native[made.name] = made
 
     async def list_registered(self, user: User) -> list[RegisteredTool]:
-        """The tools behind HTTP that this user's agents may have."""
+        """Return the HTTP tools that this user's agents may have."""
         rows = [*await self.records.list(KIND, EVERYONE), *await self.records.list(KIND, user.id)]
         found = {row.id: RegisteredTool(row.id, row.owner, row.data) for row in rows}
         return [*found.values()]
 
     async def list_names(self, user: User) -> set[str]:
-        """Every name that this user's agents may have in their `tools`."""
+        """Return every tool name that this user's agents may list in `tools`."""
         return {*self.native, *(kept.name for kept in await self.list_registered(user))}
 
     async def add(self, user: User, name: str, data: Mapping[str, Any], *, shared: bool) -> RegisteredTool:
-        """Register a tool behind HTTP, in place of one that this user registered before."""
+        """Register an HTTP tool, replacing an earlier one of the same owner."""
         if tool_name(name) in RESERVED_NAMES or name in self.native:
             raise ApiError(409, "conflict", f"there is a tool named {name!r} already; choose another name")
         owner = EVERYONE if shared else user.id
         kept = RegisteredTool(name, owner, data)
         await in_thread(
             lambda: kept.create_tool().schema, "schema"
-        )  # a wrong one is refused now, not in the middle of a run
+        )  # an invalid schema is refused now, not during a run
         there = {one.name: one for one in await self.list_registered(user)}
         if name in there and there[name].owner != owner:
             raise ApiError(409, "conflict", f"there is a tool named {name!r} already; deregister it first")
@@ -103,6 +103,6 @@ class ToolRegistry:
         raise ApiError(404, "not_found", f"there is no registered tool {name[:100]!r}")
 
     def select_tools(self, agent: str, named: Sequence[Any], kept: Iterable[RegisteredTool]) -> list[Tool]:
-        """The tools of the server that an agent has."""
+        """Return the tools of the server that an agent has."""
         native = [made for name, made in self.native.items() if name in named]
         return native + [one.create_tool() for one in kept if one.name in named or one.is_assigned_to(agent)]

@@ -1,4 +1,4 @@
-"""What is shown of an agent's options: never a secret."""
+"""Redaction of secrets in agent options, for responses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SECRET = re.compile(
 
 
 def redact_options(value: Any, key: str = "") -> Any:
-    """Options without what came from the environment, and without what is called a key, a token and so on."""
+    """Return options with redacted secrets: values from the environment, and keys named like a token or password."""
     if _SECRET.search(key) or isinstance(value, Filled):
         return HIDDEN
     if isinstance(value, Mapping):
@@ -29,7 +29,7 @@ def redact_options(value: Any, key: str = "") -> Any:
 
 
 def model_name(model: Any) -> str:
-    """What a model is called; what else is said about it is nobody's business."""
+    """Return the name of a configured model, without its other settings."""
     if isinstance(model, Mapping):
         named = ":".join(str(model[key]) for key in ("provider", "model") if model.get(key))
         return str(redact_options(named)) if named else "auto"
@@ -37,7 +37,7 @@ def model_name(model: Any) -> str:
 
 
 def enabled_capabilities(options: Mapping[str, Any]) -> list[str]:
-    """The keys of the capabilities that are on, outermost first."""
+    """Return the keys of the enabled capabilities, outermost first."""
     has_backend = bool(options.get("backend", False))
     on = [(ring, options.get(ring.key, ring.always or (ring.backend and has_backend))) for ring in RINGS if ring.kind]
     return [ring.key for ring, value in on if value is not False and ring.key != "sessions"]

@@ -1,10 +1,10 @@
-"""The agents of a server: templates, and of each one an agent for every user who asks for it.
+"""Registry of the server's agents: templates, and an instance of a template for each user.
 
     instance = await registry.get_agent(user, "coder")
     result = await instance.agent.run("Hello", user=user.id, thread="th_1")
 
-An agent is built anew from its template when something about it has changed: the file, an override, a tool that was
-registered, a permission that was granted. A run keeps the agent that it was begun with; the next one gets the new one.
+An instance is rebuilt when its file, an override, a registered tool or a grant has changed. A run keeps the instance
+that it started with; the next run gets the new one.
 """
 
 from __future__ import annotations
@@ -58,16 +58,16 @@ from wick.tools import Tool
 logger = logging.getLogger("wick.server")
 
 AGENT, OVERRIDE, GRANT = "agent", "override", "grant"  # kinds of records
-QUESTION_SECONDS = 300.0  # seconds that a question waits before its run pauses
-IDLE_SECONDS = 1_800.0  # after which what nobody uses is ended
-RETIRED_SECONDS = 30.0  # in which a run that was just given an agent begins
+QUESTION_SECONDS = 300.0  # a question waits this long before its run pauses
+IDLE_SECONDS = 1_800.0  # after which an unused instance is closed
+RETIRED_SECONDS = 30.0  # for a run that was just given an instance to start
 MAX_INSTANCES = 1_000
 SWEEP_SECONDS = 1.0
-MAX_CHECKED_AGENTS = 100  # of the file, when the server starts
+MAX_CHECKED_AGENTS = 100  # agents of the file that are checked at the start
 
 
 class AgentRegistry:
-    """The agents of a server."""
+    """Templates and instances of the server's agents."""
 
     def __init__(
         self, settings: Settings, records: Records, store: Store, bus: EventBus, secrets: Secrets = NO_SECRETS
@@ -87,13 +87,13 @@ class AgentRegistry:
         self._watcher: ConfigWatcher | None = None
 
     def __len__(self) -> int:
-        """How many agents everyone has."""
+        """Return the number of agents that all users have."""
         return len(self._file_templates.keys() | self._code_templates.keys())
 
-    # -- what a program registers -------------------------------------------------------------------------------------
+    # -- registration by a program ------------------------------------------------------------------------------------
 
     def register_agent(self, id: str, given: Mapping[str, Any] | Agent | AgentFactory) -> None:
-        """Add an agent: options as in agents.yaml, an Agent, or a function that makes one for a user."""
+        """Add an agent: options as in agents.yaml, an Agent, or a function that creates one for a user."""
         self._code_templates[id] = template_from_code(id, given, self.settings.data.absolute())
         self.secrets.learn(secrets_in(self._code_templates[id].options))
 
@@ -101,10 +101,10 @@ class AgentRegistry:
         """Add a tool that agents may name."""
         self.toolbox.register(given)
 
-    # -- its life -----------------------------------------------------------------------------------------------------
+    # -- start and stop -----------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Read the file, and look after agents from now on. A ConfigError says what is wrong with the file."""
+        """Load the config file and start the background tasks; raise a ConfigError if the file is not valid."""
         await self.workspaces.start()
         if self.settings.config is not None:
             self._watcher = ConfigWatcher(self.settings.config, self._check_config)
@@ -117,7 +117,7 @@ class AgentRegistry:
         self._tasks = [asyncio.create_task(work, name=name) for name, work in self._background_work()]
 
     async def find_problems(self, user: User) -> dict[str, str]:
-        """Return why agents of the file cannot be used, by their ids; a rule in `defaults` may name what one lacks."""
+        """Return why agents of the file cannot be built, by agent id."""
         templates = [*self._file_templates.values()][:MAX_CHECKED_AGENTS]
         kept = await self.toolbox.list_registered(user)
         found = await in_thread(lambda: {one.id: self._builder.find_problem(one, kept) for one in templates}, "check")
@@ -130,7 +130,7 @@ class AgentRegistry:
             yield "reload", self._watcher.watch(self._on_reload, self._on_reload_error)
 
     async def stop(self) -> None:
-        """End what the agents have begun: commands, containers, connections."""
+        """Stop the background tasks, and close all instances with their commands, containers and connections."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -141,7 +141,7 @@ class AgentRegistry:
         await self.workspaces.stop()
 
     def _check_config(self, config: Config) -> bool:
-        """Raise a ConfigError if the server may not take this file; return True if it lies in a workspace."""
+        """Raise a ConfigError if this config cannot be served; return True if its file is in a workspace."""
         found, before = templates_from_config(config), self.workspaces.named_files
         self.workspaces.collect_files([*found.values(), *self._code_templates.values()])
         try:
@@ -158,23 +158,23 @@ class AgentRegistry:
             raise ConfigError(f"the agent {template.id!r} cannot be served: {error}") from None
 
     def _load_templates(self, config: Config) -> dict[str, AgentTemplate]:
-        """The agents of the file; its keys are secrets from now on."""
+        """Return the templates of a config, and redact its API keys from now on."""
         found = templates_from_config(config)
         self.secrets.learn(secret for template in found.values() for secret in secrets_in(template.options))
         return found
 
     def _on_reload(self, config: Config) -> None:
         before, self._file_templates = self._file_templates, self._load_templates(config)
-        if told := _diff_templates(before, self._file_templates):
-            self.bus.publish("config_reloaded", told)
+        if changes := _diff_templates(before, self._file_templates):
+            self.bus.publish("config_reloaded", changes)
 
     def _on_reload_error(self, message: str) -> None:
-        self.bus.publish("config_error", {"message": message}, operators=True)  # it may name folders
+        self.bus.publish("config_error", {"message": message}, operators=True)  # the message may name host folders
 
     # -- agents -------------------------------------------------------------------------------------------------------
 
     async def list_templates(self, user: User) -> list[AgentTemplate]:
-        """The agents that a user has: everyone's, and their own."""
+        """Return the templates of a user: shared ones and the user's own."""
         rows = [*await self.records.list(AGENT, EVERYONE), *await self.records.list(AGENT, user.id)]
         found = {row.id: self._template_from_record(row.owner, row.id, row.data) for row in rows}
         return [*{**found, **self._code_templates, **self._file_templates}.values()]
@@ -183,7 +183,7 @@ class AgentRegistry:
         return sorted(template.id for template in await self.list_templates(user))
 
     async def get_template(self, user: User, id: str) -> AgentTemplate:
-        """One of them; somebody else's is not there."""
+        """Return a template of a user; raise a 404 if there is none or it belongs to another user."""
         if found := self._file_templates.get(id) or self._code_templates.get(id):
             return found
         for owner in (EVERYONE, user.id) if is_valid_id(id) else ():
@@ -195,7 +195,7 @@ class AgentRegistry:
         return template_from_request(id, data["options"], self.settings.data.absolute(), owner)
 
     async def create(self, user: User, id: str, options: Mapping[str, Any], *, shared: bool) -> AgentTemplate:
-        """Keep an agent that a user made; whether they may is asked before."""
+        """Store an agent that a user created. The caller checks its options against the HTTP policy."""
         check_json(options)
         check_id(id)
         owner = EVERYONE if shared else user.id
@@ -213,7 +213,7 @@ class AgentRegistry:
         return made
 
     async def delete(self, user: User, id: str, *, files: bool) -> None:
-        """Delete an agent that was made over HTTP: with what was changed about it and, if asked, this user's files."""
+        """Delete an agent that was created over HTTP, with its overrides and, if `files`, this user's workspace."""
         template = await self.get_template(user, id)
         if template.origin != "created":
             raise ApiError(409, "conflict", f"the agent {id!r} is set up by the server's config; delete it there")
@@ -230,7 +230,7 @@ class AgentRegistry:
         self.bus.publish("agent_deleted", {"agent_id": id}, None if template.owner == EVERYONE else user.id)
 
     async def _delete_overrides(self, user: User, template: AgentTemplate) -> None:
-        """What was changed about an agent, and granted to it, is not for another one that gets its id."""
+        """Delete overrides and grants of an agent, so that a later agent with its id does not get them."""
         for owner in {user.id, template.owner}:
             await self.records.delete(OVERRIDE, owner, template.id)
         for row in await self.records.list(GRANT, user.id):
@@ -238,7 +238,7 @@ class AgentRegistry:
                 await self.records.delete(GRANT, user.id, row.id)
 
     async def get_agent(self, user: User, id: str) -> AgentInstance:
-        """This user's own agent of that id, as it is to be from now on."""
+        """Return this user's instance of an agent. Build it if there is none, or if its options have changed."""
         draft = await self._prepare(user, await self.get_template(user, id), await self.get_overrides(user, id))
         key, version = (user.id, id), draft[0].version
         async with self._locks.setdefault(key, asyncio.Lock()):
@@ -254,30 +254,33 @@ class AgentRegistry:
     async def _prepare(
         self, user: User, template: AgentTemplate, said: Overrides
     ) -> tuple[AgentInstance, list[RegisteredTool], list[Any]]:
-        """What an agent of a user is to be made of; its version is another one whenever any of that is."""
-        kept, grants = await self.toolbox.list_registered(user), [*(await self.list_grants(user, template.id)).values()]
-        tools = [(one.name, one.data) for one in kept]
+        """Return an unbuilt instance with its tools and grants. Its version is a digest of all of them."""
+        registered, grants = (
+            await self.toolbox.list_registered(user),
+            [*(await self.list_grants(user, template.id)).values()],
+        )
+        tools = [(one.name, one.data) for one in registered]
         version = digest(canonical([template.version, template.owner, said.to_json(), tools, grants]))
-        return AgentInstance(template.id, user.id, template, said, version, self.sessions), kept, grants
+        return AgentInstance(template.id, user.id, template, said, version, self.sessions), registered, grants
 
     def _retire(self, key: tuple[str, str]) -> AgentInstance | None:
-        """Take an instance away from whoever asks next; whoever has it keeps it."""
+        """Remove an instance from the registry. Runs that use it keep it until it is swept."""
         old = self._instances.pop(key, None)
         if old is not None:
             self._retired.add(old)
         return old
 
-    # -- what is changed about them -----------------------------------------------------------------------------------
+    # -- overrides and grants -----------------------------------------------------------------------------------------
 
     async def get_overrides(self, user: User, id: str) -> Overrides:
-        """What was changed about an agent: by the user, over what was changed for everyone."""
+        """Return the overrides of a user, merged over those for all users."""
         own = Overrides.from_json(await self.records.get(OVERRIDE, user.id, id))
         return own.apply_over(Overrides.from_json(await self.records.get(OVERRIDE, EVERYONE, id)))
 
     async def change_overrides(
         self, user: User, id: str, change: Callable[[Overrides], Overrides], *, everyone: bool = False
     ) -> None:
-        """Change something about an agent, if it can still be built then; from the next run on."""
+        """Store changed overrides if the agent can be built with them. They apply from the next run on."""
         template, owner = await self.get_template(user, id), EVERYONE if everyone else user.id
         if template.factory is not None:
             raise ApiError(409, "conflict", f"the agent {id!r} is made by a program; change it there")
@@ -293,7 +296,7 @@ class AgentRegistry:
     async def try_overrides(
         self, user: User, id: str, change: Callable[[AgentTemplate, Overrides], Overrides]
     ) -> AsyncIterator[AgentInstance]:
-        """An agent as it would be after a change, for as long as somebody looks at it; nothing is kept."""
+        """Build an agent with changed overrides while the context is open. Nothing is stored."""
         template, said = await self.get_template(user, id), await self.get_overrides(user, id)
         if template.factory is not None:
             raise ApiError(409, "conflict", f"the agent {id!r} is made by a program; try changes there")
@@ -304,19 +307,19 @@ class AgentRegistry:
             await self._close(instance)
 
     async def grant(self, user: User, id: str, rule: Mapping[str, Any]) -> None:
-        """Remember that a user has allowed exactly this use of a tool for good, for one of their agents."""
+        """Store that a user always allows exactly this tool use, for one agent."""
         if rule.get("operation", "tool_use") != "tool_use" or not isinstance(rule.get("args"), Mapping):
-            return  # only uses of tools are granted
+            return  # only tool uses can be granted
         await self.records.put(GRANT, user.id, digest(canonical([id, rule])), {"agent": id, "rule": dict(rule)})
         self._publish_grants(user, id)
 
     async def list_grants(self, user: User, id: str) -> dict[str, Mapping[str, Any]]:
-        """What a user has allowed one of their agents for good, by the ids of the grants."""
+        """Return the grants of a user for an agent, by grant id."""
         rows = await self.records.list(GRANT, user.id)
         return {row.id: row.data["rule"] for row in rows if row.data["agent"] == id}
 
     async def revoke(self, user: User, id: str, grant: str) -> bool:
-        """Forget a grant; False if there is none."""
+        """Delete a grant; return False if there is none."""
         kept = await self.records.get(GRANT, user.id, grant)
         if kept is None or kept["agent"] != id or not await self.records.delete(GRANT, user.id, grant):
             return False
@@ -326,7 +329,7 @@ class AgentRegistry:
     def _publish_grants(self, user: User, id: str) -> None:
         self.bus.publish("hooks_changed", {"agent_id": id, "hooks": ["permissions"], "reordered": False}, user.id)
 
-    # -- ending -------------------------------------------------------------------------------------------------------
+    # -- closing instances --------------------------------------------------------------------------------------------
 
     async def _sweep_forever(self) -> None:
         while True:
@@ -334,10 +337,10 @@ class AgentRegistry:
             try:
                 await self._sweep()
             except Exception:
-                logger.exception("looking after agents failed; it is tried again")
+                logger.exception("sweeping agents failed; retrying")
 
     async def _sweep(self) -> None:
-        """End what nobody uses, and tell how the workspaces are."""
+        """Close unused instances, and publish changed workspace statuses."""
         for instance in self._instances.values():
             self._publish_status(instance)
         for key in await self._find_idle():
@@ -367,7 +370,7 @@ class AgentRegistry:
             self.bus.publish("container_status", told, instance.user_id)
 
     async def _close(self, instance: AgentInstance) -> None:
-        async with AsyncExitStack() as ending:  # one that fails keeps no other from ending
+        async with AsyncExitStack() as ending:  # closes all parts even if one fails
             if instance.workspace is not None:
                 ending.push_async_callback(self.workspaces.close, instance.workspace)
             for part in instance.config.begun if instance.config is not None else ():
@@ -376,7 +379,7 @@ class AgentRegistry:
 
 
 def _private_files(settings: Settings) -> ProcessFiles:
-    """What the server's settings name on this machine."""
+    """Return the host files that the server's settings name."""
     jwks = settings.jwt.jwks if settings.jwt is not None else ""
     keys = None if not jwks or jwks.startswith("https://") else Path(jwks)
     page = page_folder(settings.static)
@@ -385,21 +388,21 @@ def _private_files(settings: Settings) -> ProcessFiles:
 
 
 def check_json(data: Mapping[str, Any]) -> None:
-    """An ApiError, if data cannot be kept: half a character, or a number that is too large."""
+    """Raise a 422 if data cannot be stored as JSON: a lone surrogate, or an integer over 64 bits."""
     try:
         orjson.dumps(data)
     except TypeError as error:
-        raise ApiError(422, "invalid", f"this cannot be kept as JSON: {error}") from None
+        raise ApiError(422, "invalid", f"this cannot be stored as JSON: {error}") from None
 
 
 async def _has_running_jobs(instance: AgentInstance) -> bool:
-    """Whether something goes on in its workspace that nobody waits for."""
+    """Return True if background jobs are running in its workspace."""
     backend = instance.backend
     return backend is not None and any(job["running"] for job in await backend.jobs())
 
 
 def _diff_templates(before: Mapping[str, AgentTemplate], after: Mapping[str, AgentTemplate]) -> dict[str, Any]:
-    """Which agents of a file came, went and changed, and in which keys."""
+    """Return the agents of a file that were added, removed and changed, and the changed keys."""
     changed = {
         id: sorted(key for key in {*before[id].options, *after[id].options}
                    if before[id].options.get(key) != after[id].options.get(key))

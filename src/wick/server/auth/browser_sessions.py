@@ -1,4 +1,4 @@
-"""Browsers that have signed in: a cookie stands for the token that was shown, which is checked each time as if sent."""
+"""Browser sessions: a cookie refers to the bearer token of the sign-in, which is verified again on every request."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ SESSION_SECONDS = 14 * 86_400.0
 
 
 class BrowserSessions:
-    """The cookies that were given out. What is kept of one opens only with the cookie itself."""
+    """Session cookies. The stored bearer token can only be decrypted with the cookie itself."""
 
     def __init__(self, records: Records, clock: Callable[[], float] = time.time) -> None:
         self._records, self._clock = records, clock
 
     async def sign_in(self, bearer: str) -> str:
-        """A cookie for somebody who has shown this token."""
+        """Create a session for a verified token and return its cookie."""
         cookie = new_secret()
         until = self._clock() + SESSION_SECONDS
         await self._records.put(KIND, "", secret_id(cookie), {"bearer": encrypt(cookie, bearer)}, until=until)
         return cookie
 
     async def load_bearer(self, cookie: str) -> str | None:
-        """The token that a cookie stands for."""
+        """Return the bearer token of a session, or None if the cookie is unknown or expired."""
         found = await self._records.get(KIND, "", secret_id(cookie))
         return None if found is None else decrypt(cookie, found["bearer"])
 

@@ -1,4 +1,4 @@
-"""Tokens that a gateway knows: each is shown to its `/auth/me`, which says who that is."""
+"""Token verification by a gateway: each token is sent to its `/auth/me`, which returns the login and the role."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Claim = tuple[str, Role]  # a login and a role
 
 
 class GatewayVerifier:
-    """Asks a gateway who a token belongs to. What it said counts for ten seconds; if it does not answer, nobody."""
+    """Verifies tokens with a gateway and caches each reply for ten seconds. Without a reply a token is refused."""
 
     def __init__(self, url: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._url = url.rstrip("/") + "/auth/me"
@@ -33,9 +33,11 @@ class GatewayVerifier:
         self._asking: dict[str, asyncio.Lock] = {}
 
     async def verify_token(self, bearer: str) -> Claim | None:
-        """Who this is; None if the gateway does not know them."""
+        """Return the login and the role of a token, or None if the gateway rejects it."""
         name = secret_id(bearer)
-        async with self._asking.setdefault(name, asyncio.Lock()):  # a hundred requests at once are one question
+        async with self._asking.setdefault(
+            name, asyncio.Lock()
+        ):  # concurrent requests with the same token share one lookup
             try:
                 until, known = self._known.get(name, (0.0, None))
                 if self._clock() < until:
@@ -71,17 +73,17 @@ class GatewayVerifier:
 
 
 async def _read_body(answer: aiohttp.ClientResponse) -> bytes:
-    """All of an answer, in however many pieces it comes."""
+    """Return the body of a response, up to its maximum size."""
     body = bytearray()
     async for piece in answer.content.iter_any():
         body += piece
         if len(body) > MAX_RESPONSE_BYTES:
-            raise _gateway_unavailable(f"it said more than {MAX_RESPONSE_BYTES:,} bytes")
+            raise _gateway_unavailable(f"it sent more than {MAX_RESPONSE_BYTES:,} bytes")
     return bytes(body)
 
 
 def _parse_claim(body: bytes) -> Claim | None:
-    """A login and a role in an answer `{"username": …, "role": …}`; a role that is not known is the lowest."""
+    """Parse a response `{"username": …, "role": …}`. An unknown role is treated as `user`, the lowest."""
     data: Any = orjson.loads(body)
     if not isinstance(data, dict):
         return None
@@ -92,5 +94,5 @@ def _parse_claim(body: bytes) -> Claim | None:
 
 
 def _gateway_unavailable(why: str) -> ApiError:
-    message = f"the gateway that knows who you are does not answer ({why}); try again"
+    message = f"the authentication gateway does not answer ({why}); try again"
     return ApiError(503, "gateway_unavailable", message, {"Retry-After": "2"})

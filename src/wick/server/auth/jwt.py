@@ -1,4 +1,4 @@
-"""Signed tokens (JWT) of somebody else's sign-in, checked with its public keys from a file or an address."""
+"""Verification of JWTs that another identity provider signs. Its public keys come from a file or an https URL."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from wick.server.errors import ApiError
 from wick.server.settings import Jwt
 
 KEYS_BYTES = 1_000_000
-FRESH_SECONDS = 600.0  # keys are read anew after this
-AGAIN_SECONDS = 30.0  # and for a key that is not known, after this
+FRESH_SECONDS = 600.0  # keys are reloaded after this
+AGAIN_SECONDS = 30.0  # for an unknown key id, after this
 ASK_SECONDS = 5.0
 LEEWAY_SECONDS = 30
 
@@ -27,19 +27,19 @@ Claim = tuple[str, Role]
 
 
 class JwtVerifier:
-    """Checks signatures, issuer, audience and times. A token without an end is refused."""
+    """Verifies signature, issuer, audience and times of a JWT. A token without `exp` is refused."""
 
     def __init__(self, settings: Jwt, clock: Callable[[], float] = time.monotonic) -> None:
         if any(name.startswith("HS") or name.lower() == "none" for name in settings.algorithms):
             raise ConfigError("jwt.algorithms names public-key algorithms only, such as RS256, ES256 and EdDSA")
         if settings.jwks.startswith("http://"):
-            raise ConfigError("jwt.jwks is a file or an https address: over http anybody could send other keys")
+            raise ConfigError("jwt.jwks is a file or an https address: over http the keys could be replaced in transit")
         self._settings, self._clock = settings, clock
         self._keys: dict[str, jwt.PyJWK] = {}
         self._read = -FRESH_SECONDS
 
     async def verify_token(self, bearer: str) -> Claim | None:
-        """Whom a token names; None for one that does not hold."""
+        """Return the login and the role of a token, or None if it is not valid."""
         try:
             key = await self._find_key(jwt.get_unverified_header(bearer).get("kid", ""))
             if key is None:
@@ -93,5 +93,5 @@ def _parse_keys(data: bytes) -> dict[str, jwt.PyJWK]:
     try:
         return {key.key_id or "": key for key in jwt.PyJWKSet.from_dict(orjson.loads(data)).keys}
     except (jwt.PyJWTError, ValueError, AttributeError) as error:
-        message = "the keys of the sign-in service are no JWKS document; put the right file or address into jwt.jwks"
+        message = "the keys of the sign-in service are not a JWKS document; set jwt.jwks to the right file or address"
         raise ApiError(503, "keys_unavailable", message) from error

@@ -1,6 +1,6 @@
-"""The one way in, over HTTP and WebSocket alike: right host, right origin, a credential that holds, a role that may.
+"""Authentication middleware for HTTP and WebSocket: checks the host, the origin, the credential and the role.
 
-It stands outside of everything else. What is not listed as public is denied to whoever shows nothing.
+It wraps the whole app. Every route that is not listed as public requires a credential.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from wick.server.ops.metrics import Metrics
 from wick.server.ops.quotas import QuotaLimiter
 from wick.server.settings import Settings
 
-CACHE_SECONDS = 5.0  # for which a cookie that was good is taken to be good
+CACHE_SECONDS = 5.0  # a verified cookie is not verified again for this long
 MAX_CACHED = 10_000
 
 
 class Authenticator:
-    """Finds out who has come, by what they show."""
+    """Finds the user of a credential. Verified cookies are cached for a few seconds."""
 
     def __init__(self, verifier: TokenVerifier, browsers: BrowserSessions, tickets: Tickets) -> None:
         self.verifier, self.browsers, self.tickets = verifier, browsers, tickets
@@ -63,18 +63,24 @@ class Authenticator:
 
 
 class AuthMiddleware:
-    """Lets in who may come in, and says who they are in `scope["wick.user"]`."""
+    """Refuses unauthorized requests and stores the user of the others in `scope["wick.user"]`."""
 
     def __init__(
         self,
         app: ASGIApp,
         settings: Settings,
-        guests: Authenticator,
-        doors: AccessTable,
+        authenticator: Authenticator,
+        access: AccessTable,
         limits: QuotaLimiter,
         metrics: Metrics,
     ) -> None:
-        self._app, self._authenticator, self._access, self._limits, self._metrics = app, guests, doors, limits, metrics
+        self._app, self._authenticator, self._access, self._limits, self._metrics = (
+            app,
+            authenticator,
+            access,
+            limits,
+            metrics,
+        )
         self._hosts = frozenset(host.lower() for host in settings.allowed_hosts)
         self._origins = frozenset(settings.cors_origins)
         self._cookie = session_cookie_name(settings)
@@ -85,10 +91,10 @@ class AuthMiddleware:
             return
         try:
             await self._authorize(scope)
-        except Exception as error:  # whatever it is, nobody is let in
-            told = resolve_error(error, scope)
-            self._metrics.add("wick_refused_total", code=told.code)
-            await send_error(told, scope, receive, send)
+        except Exception as error:  # fail closed: any error refuses the request
+            refusal = resolve_error(error, scope)
+            self._metrics.add("wick_refused_total", code=refusal.code)
+            await send_error(refusal, scope, receive, send)
             return
         await self._app(scope, receive, send)
 
@@ -113,7 +119,7 @@ class AuthMiddleware:
             raise ApiError(421, "wrong_host", message)
 
     def _check_origin(self, scope: Scope) -> None:
-        """A page of another origin asks for nothing here, unless it is listed."""
+        """Raise a 403 if a page of another origin sends the request, unless the origin is listed in `cors_origins`."""
         if not any(name == b"origin" for name, _ in scope["headers"]):
             return
         origin, host = read_header(scope["headers"], b"origin"), read_header(scope["headers"], b"host")
@@ -123,7 +129,7 @@ class AuthMiddleware:
 
 
 def _check_role(door: RouteAccess | None, user: User) -> None:
-    """Behind a wall there is nothing to have a role for: the app says so."""
+    """Raise a 403 if the role of a user is too low. Without a matching route the app answers 404."""
     if door is None or door.access == "public" or user.has_role(door.access):
         return
     raise ApiError(403, "forbidden", f"this takes the role {door.access}, and you have the role {user.role}")
@@ -139,7 +145,7 @@ def request_method(scope: Scope) -> str:
 
 
 def request_path(scope: Scope) -> str:
-    """The path within the app, also where the app is mounted in another."""
+    """Return the path inside the app, without the prefix under which it may be mounted."""
     path, root = str(scope["path"]), str(scope.get("root_path", ""))
     return path.removeprefix(root) if root and path.startswith(f"{root}/") else path
 
@@ -154,5 +160,5 @@ def same_origins(host: str) -> Iterable[str]:
 
 
 def session_cookie_name(settings: Settings) -> str:
-    """The ports of a machine share their cookies, so each server has a name of its own for it."""
+    """Return the name of the session cookie. It holds the port, since all ports of a host share their cookies."""
     return f"wick_session_{settings.port}"

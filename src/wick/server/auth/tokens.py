@@ -1,4 +1,4 @@
-"""Who a token belongs to: the server's own, those that are listed, signed ones, and those that a gateway knows."""
+"""Verification of bearer tokens: the server's own token, listed tokens, JWTs and tokens of a gateway."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from wick.server.settings import Settings
 
 
 class TokenChecker(Protocol):
-    """Somebody who knows whose a token is: a login and a role."""
+    """A source that verifies tokens and returns the login and the role."""
 
     async def verify_token(self, bearer: str) -> tuple[str, Role] | None: ...
 
 
 class ClosableTokenChecker(TokenChecker, Protocol):
-    """One of them who has to be let go of."""
+    """A token checker that holds connections and must be closed."""
 
     async def close(self) -> None: ...
 
 
 class TokenVerifier:
-    """Asks each of those who may vouch for a token, in turn. Nobody is a user before one of them has."""
+    """Verifies a token with each configured source in turn and returns its user."""
 
     def __init__(self, settings: Settings, users: Users) -> None:
         self.local_token = settings.token or ("" if settings.has_provider else load_or_create_token(settings.data))
@@ -39,13 +39,15 @@ class TokenVerifier:
         self._users = users
 
     async def authenticate(self, bearer: str) -> User | None:
-        """The user a token belongs to; None if it is nobody's."""
+        """Return the user of a token, or None if no source knows it."""
         if not bearer:
             return None
         digest = _digest(bearer)
         if self._local_digest and compare_digest(digest, self._local_digest):
             return LOCAL_USER
-        listed = [token for token in self._listed if compare_digest(digest, token.sha256)]  # all are looked at
+        listed = [
+            token for token in self._listed if compare_digest(digest, token.sha256)
+        ]  # compares all of them: constant time
         if listed:
             return await self._users.get_or_create("token", listed[0].name, listed[0].role)
         return await self._authenticate_external(bearer)
@@ -63,7 +65,7 @@ class TokenVerifier:
 
 
 def _create_jwt_verifier(settings: Settings) -> TokenChecker | None:
-    """What checks signed tokens; it is loaded only where there are any, for that takes a while."""
+    """Return the JWT verifier if JWTs are configured. Import it only then, since the import is slow."""
     if not settings.jwt:
         return None
     from wick.server.auth.jwt import JwtVerifier
@@ -72,7 +74,7 @@ def _create_jwt_verifier(settings: Settings) -> TokenChecker | None:
 
 
 def _create_gateway_verifier(settings: Settings) -> ClosableTokenChecker | None:
-    """The same for tokens that a gateway knows."""
+    """Return the gateway verifier if a gateway is configured. Import it only then."""
     if not settings.gateway:
         return None
     from wick.server.auth.gateway import GatewayVerifier
@@ -81,7 +83,7 @@ def _create_gateway_verifier(settings: Settings) -> ClosableTokenChecker | None:
 
 
 def load_or_create_token(data: Path) -> str:
-    """The token of this data folder, made when it is first needed; only its owner can read it."""
+    """Return the token of a data folder. Create its file with mode 0600 on first use."""
     path = data / "token"
     try:
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -90,7 +92,7 @@ def load_or_create_token(data: Path) -> str:
     except FileExistsError:
         pass
     except OSError as error:
-        raise ConfigError(f"{path} cannot be made: {error.strerror}; name another folder with --data") from None
+        raise ConfigError(f"{path} cannot be created: {error.strerror}; name another folder with --data") from None
     token = path.read_text(encoding="utf-8").strip()
     if len(token) < 16:
         raise ConfigError(f"{path} has no token in it; remove it, and start again")

@@ -1,4 +1,4 @@
-"""Hundreds who come at once begin one after the other, so that everything else goes on meanwhile."""
+"""Admission control: a limited number of requests start per event-loop iteration, so that bursts do not block it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections import deque
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-STARTS_PER_ITERATION = 8  # requests that begin in one turn of the event loop
+STARTS_PER_ITERATION = 8  # requests that start in one iteration of the event loop
 EXEMPT_PATHS = ("/health",)
 
 
 class AdmissionMiddleware:
-    """Lets some requests begin in each turn of the event loop, in the order in which they came."""
+    """Admission middleware: starts at most 8 requests per event-loop iteration, in the order of their arrival."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._started = 0  # in this turn
+        self._started = 0  # in this iteration
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -38,7 +38,7 @@ class AdmissionMiddleware:
         self._started = 0
         while self._waiting and self._started < STARTS_PER_ITERATION:
             mine = self._waiting.popleft()
-            if not mine.done():  # else whoever it was has gone
+            if not mine.done():  # else the request was cancelled while it waited
                 mine.set_result(None)
                 self._started += 1
         if self._started:

@@ -1,4 +1,4 @@
-"""How a request is refused before any route has seen it, and the headers that every answer has."""
+"""Middleware for all requests: request ids and security headers, unhandled errors, body limits."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ SECURITY_HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
-TINY_BYTES = 64_000  # of what anybody may send: a token
-SMALL_BYTES = 8_000_000  # of a body that is JSON
-LARGE_BYTES = 48_000_000  # of one that is a file
+TINY_BYTES = 64_000  # body limit of public routes: a token
+SMALL_BYTES = 8_000_000  # body limit of JSON routes
+LARGE_BYTES = 48_000_000  # body limit of file uploads
 
 
 async def send_error(error: ApiError, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer with an error. A WebSocket is refused before it is accepted, with a status where the server can say it."""
+    """Send an error response. A WebSocket is refused before it is accepted, with an HTTP status if possible."""
     if scope["type"] == "http":
         await error.response()(scope, receive, send)
         return
@@ -54,7 +54,7 @@ async def send_error(error: ApiError, scope: Scope, receive: Receive, send: Send
 
 
 class RequestIdMiddleware:
-    """Gives every request an id, every answer the headers that keep a browser safe, and counts them."""
+    """Assigns an id to every request, adds the security headers to every response, and counts requests."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app, self._metrics = app, metrics
@@ -66,13 +66,13 @@ class RequestIdMiddleware:
         scope["wick.request_id"] = id = secrets.token_hex(8)
         began = time.perf_counter()
 
-        async def signed(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] in ("http.response.start", "websocket.http.response.start"):
                 _add_headers(message, id)
                 self._count(scope, message["status"], time.perf_counter() - began)
             await send(message)
 
-        await self._app(scope, receive, signed)
+        await self._app(scope, receive, send_with_headers)
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
         door = scope.get("wick.route_access")
@@ -92,7 +92,7 @@ def _add_headers(message: Message, id: str) -> None:
 
 
 class ErrorMiddleware:
-    """Ends a request whose route broke down, as far as it has not been answered. The log has what happened."""
+    """Swallows unhandled errors of routes after they were logged, and closes a failed WebSocket with code 1011."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -103,18 +103,18 @@ class ErrorMiddleware:
         except Exception as error:
             if scope["type"] == "lifespan":
                 raise
-            if scope["type"] == "websocket":  # of an HTTP request, on_error has told
+            if scope["type"] == "websocket":  # the error of an HTTP request was logged by `handle_error`
                 logger.error("connection %s to %s broke down", scope["wick.request_id"], scope["path"], exc_info=error)
                 await _close_websocket(send)
 
 
 async def _close_websocket(send: Send) -> None:
-    with suppress(Exception):  # it may be closed by now
+    with suppress(Exception):  # it may be closed already
         await send({"type": "websocket.close", "code": 1011})
 
 
 class BodyLimitMiddleware:
-    """Reads no more of a body than is allowed, less of JSON than of a file, and waits for no one who dawdles."""
+    """Limits the size of request bodies by route, and the time in which a body must arrive."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -143,9 +143,9 @@ def _limit_body(receive: Receive, most: int) -> Receive:
     read, more, began = 0, True, 0.0
 
     async def bounded() -> Any:
-        """HTTPException is the one error that FastAPI lets through from here."""
+        """Receive the next message. FastAPI passes on no other error than HTTPException from here."""
         nonlocal read, more, began
-        if not more:  # from here on it is only asked whether the client has gone
+        if not more:  # the body is complete; only http.disconnect follows
             return await receive()
         began = began or time.monotonic()
         try:
@@ -153,7 +153,7 @@ def _limit_body(receive: Receive, most: int) -> Receive:
             async with asyncio.timeout(min(late, BODY_SECONDS)):
                 message = await receive()
         except TimeoutError:
-            raise HTTPException(408, "the body of the request came too slowly; send it again") from None
+            raise HTTPException(408, "the body of the request arrived too slowly; send it again") from None
         read, more = read + len(message.get("body", b"")), message.get("more_body", False)
         if read > most:
             raise HTTPException(413, _too_large(most).message)

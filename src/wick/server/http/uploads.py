@@ -1,6 +1,7 @@
-"""A file that comes with a request: as a form, or as the body itself. What is too large is not read to its end.
+"""File uploads: a multipart form with the field `file`, or the file as the request body.
 
-It waits on disk until all of it is here, so that nobody who sends slowly, or much, has a large file in memory.
+An upload is spooled to disk until it is complete, so that slow or large uploads do not hold memory.
+Reading stops at the size limit.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from starlette.requests import Request
 
 from wick.server.errors import ApiError
 
-SMALL_BYTES = 1_000_000  # of a file that needs no disk
+SMALL_BYTES = 1_000_000  # a smaller file stays in memory
 _BINARY = {"type": "string", "format": "binary"}
 UPLOAD: dict[str, Any] = {
     "requestBody": {
@@ -38,7 +39,7 @@ UPLOAD: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A file that is here, and what the form said about it."""
+    """An uploaded file, and the target path of the form."""
 
     file: UploadFile
     path: str = ""
@@ -49,7 +50,7 @@ class Upload:
 
     @property
     def is_large(self) -> bool:
-        """Whether reading it takes memory that others may need."""
+        """Return True if the file is too large to be read by several requests at once."""
         return (self.file.size or 0) > SMALL_BYTES
 
     async def read(self) -> bytes:
@@ -58,7 +59,7 @@ class Upload:
 
 @asynccontextmanager
 async def open_upload(request: Request, most: int) -> AsyncIterator[Upload]:
-    """The file of a request, of at most so many bytes, for as long as this is open."""
+    """Open the uploaded file of a request; raise a 413 if it has more than `most` bytes."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() == "multipart/form-data":
         async with request.form(max_files=1, max_fields=4, max_part_size=10_000) as form:
             yield _upload_from_form(form, most)

@@ -1,4 +1,4 @@
-"""Numbers for Prometheus: counters, gauges and histograms, in the text format that it reads.
+"""Prometheus metrics: counters, gauges and histograms, in the text exposition format.
 
 metrics = Metrics()
 metrics.add("wick_runs_total", outcome="completed")
@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 
-# Every number there is, and what it says.
+# Every metric with its help text.
 HELP = {
     "wick_requests_total": "Requests that were answered, by method, route and status.",
     "wick_request_seconds": "How long requests took until their answer began.",
@@ -31,13 +31,13 @@ HELP = {
     "wick_memory_bytes": "Memory that the server holds.",
 }
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-MAX_SERIES = 2_000  # of one number: labels come from outside, too
+MAX_SERIES = 2_000  # per metric; some label values come from requests
 
 Labels = tuple[tuple[str, str], ...]
 
 
 class Metrics:
-    """Every number of a server. One that is not in HELP is refused, so that none stays unexplained."""
+    """The metrics of a server. A metric without a help text in HELP is refused."""
 
     def __init__(self) -> None:
         self._counters: dict[str, dict[Labels, float]] = {}
@@ -45,13 +45,13 @@ class Metrics:
         self._gauges: dict[str, Callable[[], float]] = {}
 
     def add(self, name: str, amount: float = 1.0, **labels: str) -> None:
-        """Count something."""
+        """Increment a counter."""
         series, key = self._counters.setdefault(_check_name(name), {}), _series_key(labels)
         if key in series or len(series) < MAX_SERIES:
             series[key] = series.get(key, 0.0) + amount
 
     def observe(self, name: str, value: float, **labels: str) -> None:
-        """Note how long something took."""
+        """Record a value in a histogram."""
         series, key = self._histograms.setdefault(_check_name(name), {}), _series_key(labels)
         if key not in series and len(series) >= MAX_SERIES:
             return
@@ -60,11 +60,11 @@ class Metrics:
         counts[-1] += value
 
     def gauge(self, name: str, read: Callable[[], float]) -> None:
-        """Have a number looked up whenever somebody asks."""
+        """Register a gauge whose value is read on every scrape."""
         self._gauges[_check_name(name)] = read
 
     def render(self) -> str:
-        """All of them, as Prometheus reads them."""
+        """Return all metrics in the text exposition format."""
         return "\n".join(self._render_lines()) + "\n"
 
     def _render_lines(self) -> Iterator[str]:
@@ -83,7 +83,7 @@ class Metrics:
 
 def _check_name(name: str) -> str:
     if name not in HELP:
-        raise KeyError(f"{name} is not explained in metrics.HELP; say there what it counts")
+        raise KeyError(f"{name} has no help text in metrics.HELP; add one")
     return name
 
 

@@ -1,4 +1,4 @@
-"""A slides document as PowerPoint, with its pictures from the workspace and tables and charts that can be edited."""
+"""Export of a slides document to PowerPoint, with pictures from the workspace and native tables and charts."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from wick.skills.slides.build_deck import PICTURE_BYTES, PICTURES, Slide, powerp
 DECK_SLIDES = 300
 DECK_CELLS = 10_000  # of all tables and charts
 DECK_PICTURES = 100
-DECK_PICTURES_BYTES = 50_000_000  # of all of them
+DECK_PICTURES_BYTES = 50_000_000  # in total
 
 Pictures = dict[str, tuple[str, bytes]]
 
 
 async def export(text: str, backend: Backend | None = None, folder: str = "") -> bytes:
-    """The bytes of a .pptx; pictures are looked for in that folder of the workspace, and nowhere else."""
+    """Return the bytes of a .pptx file. Pictures are read only from this folder of the workspace."""
     theme, slides = await in_thread(lambda: _parse_slides(text), "reading slides")
     pictures = await _load_pictures(slides, backend, folder) if backend is not None else {}
     return await in_thread(lambda: _build_pptx(slides, pictures, theme), "making a PowerPoint file")
 
 
 def _parse_slides(text: str) -> tuple[str, list[Slide]]:
-    """The name of the theme, and the slides."""
+    """Return the name of the theme and the slides; raise an ApiError for none or too many."""
     meta, slides = read(text)
     if not slides:
         raise ApiError(422, "invalid", "the document has no slides; write Markdown with a line --- between two slides")
@@ -37,7 +37,7 @@ def _parse_slides(text: str) -> tuple[str, list[Slide]]:
                 for row in table(block.lines))  # fmt: skip
     if len(slides) > DECK_SLIDES or cells > DECK_CELLS:
         most = f"{DECK_SLIDES} slides and {DECK_CELLS:,} cells of tables"
-        raise ApiError(413, "too_large", f"a deck has at most {most}; make two of it")
+        raise ApiError(413, "too_large", f"a deck has at most {most}; split it into two")
     return meta.get("theme", "").lower(), slides
 
 
@@ -51,7 +51,7 @@ def _build_pptx(slides: Sequence[Slide], pictures: Pictures, theme: str) -> byte
 
 
 async def _load_pictures(slides: Sequence[Slide], backend: Backend, folder: str) -> Pictures:
-    """The pictures that can be had; of those that cannot, the words are shown."""
+    """Return the pictures that can be read. For the others, the slide shows their alternative text."""
     blocks = [block for slide in slides for block in slide.all_blocks if block.kind == "picture"]
     names = [*dict.fromkeys(block.lines[1] for block in blocks)][:DECK_PICTURES]
     found, room = Pictures(), DECK_PICTURES_BYTES

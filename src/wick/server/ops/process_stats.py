@@ -1,4 +1,4 @@
-"""How the process is: how late its event loop is, how much memory and how many descriptors it holds."""
+"""Statistics of the process: event-loop lag, memory and open file descriptors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SAMPLE_SECONDS = 0.02
 
 
 class LoopMonitor:
-    """Looks fifty times a second how late the event loop is, from `start` to `stop`."""
+    """Measures the lag of the event loop fifty times a second, from `start` to `stop`."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -40,13 +40,13 @@ class LoopMonitor:
 
 
 def lag_samples(late: float) -> list[float]:
-    """How late each look was that this one has kept from being: who comes while a loop stands still waits, too."""
+    """Return the lag of this sample and of the samples that were missed while the loop was blocked."""
     late = min(max(late, 0.0), BUCKETS[-1])
     return [late - missed * SAMPLE_SECONDS for missed in range(int(late / SAMPLE_SECONDS) + 1)]
 
 
 def memory_bytes() -> float:
-    """What the process holds now; the most it ever held, where the system does not tell."""
+    """Return the resident memory of the process, or its peak where the system does not report the current value."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return float(int(file.read().split()[1]) * resource.getpagesize())
@@ -58,5 +58,5 @@ def memory_bytes() -> float:
 def count_open_files() -> float:
     for folder in ("/proc/self/fd", "/dev/fd"):
         with suppress(OSError):
-            return float(len(os.listdir(folder)) - 1)  # one of them is the folder's own
+            return float(len(os.listdir(folder)) - 1)  # one descriptor is that of the listed folder
     return 0.0

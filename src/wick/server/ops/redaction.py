@@ -30,9 +30,9 @@ from wick.server.settings import Settings
 
 PLACEHOLDER = "[secret]"
 _SECRET_NAMES = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
-_REDACTED_KINDS = frozenset(("decision", "done", "event", "run_end"))  # kinds of entries
-_WORD_CHARS = "".join(map(chr, range(0x21, 0x7F)))  # what words are made of: printable ASCII without the blank
-_BANNER = re.compile(r"-----(BEGIN|END) [A-Z0-9 ]+-----")  # of a PEM file; everybody knows it
+_REDACTED_KINDS = frozenset(("decision", "done", "event", "run_end"))  # kinds of log entries
+_WORD_CHARS = "".join(map(chr, range(0x21, 0x7F)))  # printable ASCII without the space
+_BANNER = re.compile(r"-----(BEGIN|END) [A-Z0-9 ]+-----")  # the lines of a PEM file that are not secret
 
 
 def is_strong(secret: str) -> bool:
@@ -51,11 +51,11 @@ class Secrets:
         self._known: frozenset[str] = frozenset()
         self._strong: re.Pattern[str] | None = None
         self._all: re.Pattern[str] | None = None
-        self._in_words = True  # no strong secret has a blank, or any other character that ends a word
+        self._in_words = True  # no strong secret contains a space or another character that ends a word
         self.learn(known)
 
     def learn(self, known: Iterable[str]) -> None:
-        """Redact these too, from now on."""
+        """Add secrets to be redacted."""
         pieces = {piece for text in known for piece in _split_secret(text) if len(piece) >= SECRET_LOG_CHARS}
         if pieces <= self._known:
             return
@@ -79,7 +79,7 @@ class Secrets:
         return text if self._all is None else self._all.sub(PLACEHOLDER, text)
 
     def split_live(self, text: str) -> tuple[str, str]:
-        """Return what can be sent of a live text, redacted, and its open end, which waits for what follows.
+        """Return the part of a live text that can be sent, redacted, and the open end that must wait.
 
         A secret never reaches over the end of a word, so closed words are sent at once; the last word waits, with the
         blanks before it. Where the cut is depends on blanks and on a constant alone. It must not depend on a secret:
@@ -113,7 +113,7 @@ class Secrets:
 
 
 def _split_secret(secret: str) -> Iterator[str]:
-    """Yield what is looked for: each line of a secret, and a long line in equal parts that live text can hold back."""
+    """Yield the search texts of a secret: each line, and a long line in equal parts that live text can hold back."""
     for line in map(str.strip, secret.splitlines()):
         if line and not _BANNER.fullmatch(line):
             parts = -(-len(line) // SECRET_LIVE_CHARS)
@@ -152,16 +152,16 @@ def weak_names(named: Iterable[tuple[str, str]]) -> list[str]:
 
 
 class Redaction(Capability):
-    """Takes secrets of the server out of what tools answer, and parts that no model's server may fetch."""
+    """Capability that redacts the server's secrets in tool results, and removes parts with private addresses."""
 
     def __init__(self, secrets: Secrets) -> None:
         self._secrets = secrets
 
     @after(ToolUse, inherit=True)
     def redact(self, use: ToolUse) -> None:
-        """Innermost, so that no hook, trace or log has it either."""
+        """Redact a tool result. The hook is innermost, so that other hooks, traces and logs see no secret either."""
         result, hide = use.result, self._secrets
-        if use.error is not None or not (hide or result.parts):  # what broke down has no result
+        if use.error is not None or not (hide or result.parts):  # a failed tool has no result
             return
         hidden = replace(
             result,
@@ -175,7 +175,7 @@ class Redaction(Capability):
 
     @after(ModelCall, inherit=True)
     def redact_error(self, call: ModelCall) -> None:
-        """What a model's server says went wrong may have the key in it that it was asked with."""
+        """Redact the error of a model call: a provider may repeat the API key in its message."""
         error = call.error
         if error is not None and (hidden := self._secrets.redact_text(str(error))) != str(error):
             call.error = copy(error)
@@ -187,7 +187,7 @@ class Redaction(Capability):
 
 
 class RedactingStore:
-    """A store that no secret is written to: in what tools answered, what hooks said, and how a run ended."""
+    """A store that redacts secrets in tool results, hook decisions and run ends before they are written."""
 
     def __init__(self, store: Store, secrets: Secrets) -> None:
         self._store, self._secrets = store, secrets
@@ -200,16 +200,16 @@ class RedactingStore:
 
 
 class RedactingEmitter:
-    """Forwards events without secrets: in live output of tools, in what hooks report and in errors.
+    """Forwards events with redacted secrets: live output of tools, decisions of hooks, errors.
 
-    Live output waits for the end of its last word. What still waits when a tool ends is in its result.
+    Live output is delayed to the end of its last word. The rest is part of the tool's result.
     """
 
     FIELDS = ("output", "error", "why", "reason", "message", "question")
 
     def __init__(self, secrets: Secrets, emit: Emit) -> None:
         self._secrets, self._emit = secrets, emit
-        self._pending: dict[tuple[str, str], str] = {}  # ends of what was said, by the run and its call
+        self._pending: dict[tuple[str, str], str] = {}  # unsent ends of live output, by run and call
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, ToolStream):
@@ -219,16 +219,18 @@ class RedactingEmitter:
                 self._pending[key] = rest
             if not event.delta:
                 return
-        elif isinstance(event, ToolEnd):  # it has all of what was said
+        elif isinstance(event, ToolEnd):  # it holds the whole output
             self._pending.pop((event.run_id, event.call_id), None)
-        if self._secrets and not isinstance(event, UserMessage | ChatModelEnd):  # these are what somebody said
+        if self._secrets and not isinstance(
+            event, UserMessage | ChatModelEnd
+        ):  # words of the user and the model are not redacted
             self._redact_event(event)
         self._emit(event)
 
     def _redact_event(self, event: Event) -> None:
         for name in self.FIELDS:
-            if said := getattr(event, name, None):
-                setattr(event, name, self._secrets.redact_json(said))
+            if value := getattr(event, name, None):
+                setattr(event, name, self._secrets.redact_json(value))
 
 
 class RedactingFormatter(logging.Formatter):
@@ -260,7 +262,7 @@ class RedactingFormatter(logging.Formatter):
 
 
 def redact_logs(secrets: Secrets) -> None:
-    """Have every handler of logs redact secrets and escape control characters, third-party loggers' included."""
+    """Make every log handler redact secrets and escape control characters, including third-party loggers."""
     loggers = [logging.getLogger(), *map(logging.getLogger, [*logging.root.manager.loggerDict])]
     last = [logging.lastResort] if logging.lastResort is not None else []
     for handler in (*(handler for logger in loggers for handler in logger.handlers), *last):

@@ -1,4 +1,4 @@
-"""Records in Postgres, in the schema of the threads: what one server writes, every other one reads."""
+"""Records in Postgres, in the schema of the threads, shared by all servers of that database."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PUT = (
 
 
 class PostgresRecords:
-    """Records in a table of a Postgres database, which is made when it is first used."""
+    """Records in a Postgres table, which is created on first use."""
 
     def __init__(self, conninfo: str, *, schema: str) -> None:
         self._homes = Homes(conninfo, schema, CONNECTIONS, WAIT_SECONDS)
@@ -87,11 +87,11 @@ class PostgresRecords:
         return (found[0][0], orjson.loads(found[0][1])) if found else None
 
     async def check(self) -> None:
-        """Connect, and check that the table can be read; a StoreError if not."""
+        """Raise a StoreError if the table cannot be read."""
         await self._read("SELECT kind, owner, id, data, until FROM records LIMIT 1", ())
 
     async def close(self) -> None:
-        """Forget what is over, and close the connections of this event loop."""
+        """Delete expired records, and close the connections of this event loop."""
         if self._schema_ready:
             await self._write(f"DELETE FROM records WHERE until > 0 AND until <= {NOW}", ())
         await self._homes.close()

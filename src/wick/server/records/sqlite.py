@@ -1,4 +1,4 @@
-"""Records in a SQLite file: one thread writes it, as for threads, and what returns is on disk."""
+"""Records in a SQLite file. One thread writes it, as for threads; a write is durable when it returns."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ALIVE = "(until = 0 OR until > ?)"
 
 
 class SqliteRecords:
-    """Records in one file, which is made when it is first used."""
+    """Records in one SQLite file, which is created on first use."""
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
         self._file = File(path.absolute(), BUSY_SECONDS, SCHEMA)
@@ -104,11 +104,11 @@ class SqliteRecords:
         return await self._write(work)
 
     async def check(self) -> None:
-        """Open the file, or raise a StoreError: it is damaged, of a newer version, or of another program."""
+        """Raise a StoreError if the file is damaged, of a newer version, or of another program."""
         await in_thread(self._file.check, "checking a database")
 
     async def close(self) -> None:
-        """Finish what is being written, and let go of the file. What is asked later opens it again."""
+        """Finish pending writes and release the file. A later call opens it again."""
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.stop()

@@ -1,4 +1,4 @@
-"""Why a tool call came to what it came to: what was asked, who said what about it, what ran and what came of it."""
+"""The history of a tool call from the log: its arguments, hook verdicts, questions, attempts and result."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Reasons(BaseModel):
 
 
 def explain_call(thread: Thread, call_id: str, seq: int | None = None) -> Reasons | None:
-    """What a thread knows of a call: of the last one with this id, or of that in the entry `seq`."""
+    """Return the history of the last tool call with this id, or of the one in entry `seq`."""
     found: Reasons | None = None
     run, asked = "", None
     for entry in thread.entries:
@@ -102,7 +102,7 @@ def _apply_entry(found: Reasons, call: ToolCall, entry: Entry) -> None:
     elif entry.kind == "answered":
         _apply_answer(found.questions, entry)
     elif entry.kind == "asked" and data.get("call_id") == call.id:
-        if all(question.id != data["id"] for question in found.questions):  # a rewind asks again
+        if all(question.id != data["id"] for question in found.questions):  # after a rewind it is asked again
             found.questions.append(Asked(id=data["id"], question=data["question"], at=entry.at))
     elif data.get("call") == call.id:
         _apply_call_entry(found, call, entry)
@@ -129,17 +129,17 @@ def _apply_answer(questions: Iterable[Asked], entry: Entry) -> None:
 
 
 def _sealed_args(call: ToolCall, data: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments with which a tool was begun; the log has how they differ from those of the call."""
+    """Return the sealed arguments of an attempt. The log holds their difference to those of the call."""
     kept = {name: value for name, value in call.args.items() if name not in data.get("without", ())}
     return {**thaw(kept), **thaw(data.get("args", {}))}
 
 
 def _trace_verdicts(thread: Thread, found: Reasons) -> list[dict[str, Any]]:
-    """What every hook said, as the trace of the run has it; nothing if there is none."""
+    """Return the verdicts of all hooks from the run's trace, or an empty list if there is no trace."""
     trace = thread.values.get(VALUE, {}).get(found.run_id, {"spans": ()})
     this = {"tool_call_id": found.call_id, "gen_ai.conversation.id": thread.id}
     uses = [span for span in _walk_spans(trace["spans"]) if this.items() <= span["attributes"].items()]
-    return thaw(uses[0].get("why", [])) if len(uses) == 1 else []  # of two with the same id nobody knows which
+    return thaw(uses[0].get("why", [])) if len(uses) == 1 else []  # ambiguous if two calls have this id
 
 
 def _walk_spans(spans: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

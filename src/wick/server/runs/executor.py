@@ -1,4 +1,4 @@
-"""The runs that go on here: each is a task of the server, with a hub that tells what it says; its end is noted."""
+"""Execution of runs: each is an asyncio task with a hub for its events; its outcome is recorded at the end."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from wick.threads import Thread
 
 logger = logging.getLogger("wick.server")
 
-START_PREFIX = "start:"  # begins the keys of starts in a run's record
-RETRY_PAUSES = (0.1, 0.3, 1.0)  # seconds between tries of work on a store that failed for now
+START_PREFIX = "start:"  # prefix of the keys of starts in a run's record
+RETRY_PAUSES = (0.1, 0.3, 1.0)  # seconds between retries after a temporary store error
 
 T = TypeVar("T")
 
 
 @dataclass(eq=False, slots=True)
 class ActiveRun:
-    """A run that goes on here."""
+    """A run that this server performs."""
 
     user: User
     info: RunInfo
@@ -48,24 +48,24 @@ class ActiveRun:
     task: asyncio.Task[None] | None = None
     run: Run | None = None
     cancelled: bool = False  # by its user
-    finished: bool = False  # it has ended, and is being written down
-    ended_in_log: bool = False  # it never began, and its end was written for it: the log tells of that
-    lease_held: bool = False  # the lease of its thread is held here
-    stalled: bool = False  # the store failed for now: the run is open, and is resumed later
+    finished: bool = False  # it has ended, and its outcome is being recorded
+    ended_in_log: bool = False  # it never started, and its end was written to the log
+    lease_held: bool = False  # this server holds the lease of its thread
+    stalled: bool = False  # temporary store error: the run stays open and is resumed later
     start: str = ""  # the key of this start in the run's record
 
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """A run that waits for its store to work again."""
+    """A run that waits for its store to recover."""
 
     run: str
-    since: float  # by the monotonic clock
+    since: float  # monotonic time
     reason: str
 
 
 class RunExecutor:
-    """Performs runs, at most one of a thread at a time."""
+    """Performs runs, at most one per thread at a time."""
 
     def __init__(
         self,
@@ -80,26 +80,26 @@ class RunExecutor:
         self.metrics, self.board = metrics, board
         self.running: dict[tuple[str, str], ActiveRun] = {}
         self.stalls: dict[tuple[str, str], Stall] = {}  # by owner and thread
-        self.damage = ""  # the code of an error that says that the store is damaged
-        self.cancelling: set[tuple[str, str]] = set()  # runs, by owner and id, whose cancellation is not written yet
+        self.damage = ""  # error code of a damaged store
+        self.cancelling: set[tuple[str, str]] = set()  # (owner, run id) of cancelled runs whose end is not written yet
         registry.sessions.on_held = self._on_lease_held
         metrics.gauge("wick_runs_running", lambda: len(self.running))
 
     def record_damage(self, error: BaseException | None) -> None:
-        """Remember that the store is damaged, for `/health`, until the server is started again."""
+        """Record that the store is damaged, for `/health`, until the server restarts."""
         if isinstance(error, StoreError) and error.code in DAMAGED:
             self.damage = error.code
 
     def find(self, owner: str, thread: str) -> ActiveRun | None:
-        """The run of a thread that goes on here."""
+        """Return the run of a thread that this server performs."""
         return self.running.get((owner, thread))
 
     def count_runs(self, owner: str) -> int:
-        """How many runs of a user go on here."""
+        """Return the number of a user's runs that this server performs."""
         return sum(whose == owner for whose, _ in self.running)
 
     def start(self, user: User, info: RunInfo, then: Callable[[ActiveRun], Awaitable[None]]) -> None:
-        """Begin a run, or take it up, unless one of its thread goes on; `then` is done once it has ended."""
+        """Start or resume a run, unless its thread has one in progress; call `then` when it has ended."""
         key = info.owner, info.thread
         if key in self.running:
             return
@@ -115,7 +115,7 @@ class RunExecutor:
             self.board.publish(run.user, running.hub)
 
     async def _execute(self, running: ActiveRun, then: Callable[[ActiveRun], Awaitable[None]]) -> None:
-        """See a run through; whatever happens, its end is told once, and noted before."""
+        """Perform a run to its end. The outcome is recorded first, then sent to readers once."""
         end: HubEnd = "told"
         problem: Exception | None = None
         try:
@@ -124,7 +124,7 @@ class RunExecutor:
             end = "told" if running.cancelled else "stopped"
         except Exception as error:
             problem, end = error, "elsewhere" if self._is_elsewhere(running, error) else "told"
-        running.finished = True  # from here on nobody cancels it
+        running.finished = True  # it can no longer be cancelled
         if running.run is not None:
             running.hub.set_keeper(running.run.scratch.get(self.registry.sessions))
         if end == "told":
@@ -142,14 +142,14 @@ class RunExecutor:
             await then(running)
 
     def _is_elsewhere(self, running: ActiveRun, error: Exception) -> bool:
-        """Return True if another process has the thread, or has ended the run; a hook may fail with such an error."""
+        """Return True if another process holds the thread or has ended the run. A hook may raise the same error."""
         if not isinstance(error, StoreError) or error.code not in ("conflict", "fenced", "over"):
             return False
         kept = running.run.scratch.get(self.registry.sessions) if running.run is not None else None
         return not running.lease_held or error.code == "over" or (kept is not None and kept.failure is error)
 
     def _update_stall(self, running: ActiveRun, problem: Exception | None) -> None:
-        """Remember since when a run waits for its store; one that ended waits no more."""
+        """Record since when a run is stalled, or that it no longer is."""
         key = running.info.owner, running.info.thread
         before = self.stalls.pop(key, None)
         if running.stalled:
@@ -166,11 +166,11 @@ class RunExecutor:
         await stream.finish()
 
     async def _record_start(self, running: ActiveRun) -> None:
-        """Record that a run starts in this process; refuse one that ended its server twice at the same place.
+        """Record that a run starts in this process; refuse one that crashed its server repeatedly at the same step.
 
-        The start stays in the record until the run has ended, paused or been released. A process that dies leaves it.
-        Deaths count only while the run makes no progress: a server that is killed from outside again and again still
-        completes its runs.
+        The start stays in the record until the run has ended, paused or been released. A crash leaves it there.
+        Crashes count only while the run makes no progress, so that a server that is killed repeatedly from outside
+        still completes its runs.
         """
         info, key = running.info, f"{START_PREFIX}{holder_name()}"
         row = await self.records.get(KIND, info.owner, info.id)
@@ -197,21 +197,21 @@ class RunExecutor:
         return reached, in_tool
 
     async def _clear_start(self, running: ActiveRun) -> None:
-        """Record that a start has ended without a crash."""
+        """Remove the start of this process from the record: it did not crash."""
         if running.start:
             try:
                 await self.records.add(KIND, running.info.owner, running.info.id, {}, {running.start: 0})
-            except Exception as error:  # the run is resumed elsewhere all the same
+            except Exception as error:  # the run is resumed elsewhere nevertheless
                 logger.warning("the start of run %s could not be cleared: %s", running.info.id, error)
 
     async def _record_outcome(self, running: ActiveRun, problem: Exception | None) -> None:
-        """Note what a run came to; that it cannot be noted keeps nobody from being told."""
+        """Record the outcome of a run. A failure is logged, and readers still get the end."""
         try:
             result = await self._resolve_result(running, problem)
             price = await in_thread(lambda: result.price, "a price") if result.charges else None
             running.info = self._redact_info(running.info.with_result(result, None if price is None else float(price)))
             noted = running.info
-            if result.outcome == "interrupted":  # earlier crashes still count when it is resumed
+            if result.outcome == "interrupted":  # keeps the earlier crashes for its resume
                 fields = {**noted.to_json(), **({running.start: 0} if running.start else {})}
                 await retry_store(lambda: self.records.add(KIND, noted.owner, noted.id, {}, fields))
             else:
@@ -222,18 +222,18 @@ class RunExecutor:
             if not running.stalled:
                 self.metrics.add("wick_runs_total", outcome=result.outcome)
         except Exception:
-            logger.exception("what run %s came to could not be noted", running.info.id)
+            logger.exception("the outcome of run %s could not be recorded", running.info.id)
 
     def _create_hub(self, info: RunInfo) -> RunHub:
         return RunHub(Thread(info.thread), info.id, info.begin, self.registry.secrets.redact_entry)
 
     def _redact_info(self, info: RunInfo) -> RunInfo:
-        """What is noted of a run, without secrets."""
+        """Return the record of a run with redacted secrets."""
         hide = self.registry.secrets.redact_json
         return replace(info, reason=hide(info.reason), error=hide(info.error))
 
     async def _resolve_result(self, running: ActiveRun, problem: Exception | None) -> Result:
-        """What a run came to. One that could not even begin, or was cancelled before that, is ended in its log."""
+        """Return the result of a run. Write the end of one that failed or was cancelled before it started."""
         result = running.run.progress.result if running.run is not None else None
         if result is None:
             result = CANCELLED if problem is None else Result(outcome="failed", reason="error", error=problem)
@@ -243,9 +243,9 @@ class RunExecutor:
             if _is_temporary(problem) and (running.hub.is_open or not running.hub.has_started):
                 return self._mark_stalled(running, result, problem)
             RedactingEmitter(self.registry.secrets, running.hub.emit)(_failed_event(running, problem))
-            if running.hub.is_open:  # it may be resumed yet
+            if running.hub.is_open:  # it may be resumed
                 return _report_left_open(running, result, problem)
-        unended = not running.hub.has_started or (running.cancelled and running.hub.is_open)  # as far as the log says
+        unended = not running.hub.has_started or (running.cancelled and running.hub.is_open)  # according to the log
         if unended and (running.cancelled or problem is not None):
             try:
                 running.ended_in_log = await self.end_abandoned(running.info, result)
@@ -256,26 +256,26 @@ class RunExecutor:
         return result
 
     def _mark_stalled(self, running: ActiveRun, result: Result, problem: StoreError) -> Result:
-        """Leave a run open that the store cannot write: it has no end yet, so readers are not sent one."""
+        """Leave a run open after a temporary store error. Readers get no end, since it has none."""
         running.stalled = True
         if running.cancelled:
             self.cancelling.add((running.info.owner, running.info.id))
         return replace(result, outcome="interrupted", reason=STALLED, error=None)
 
     async def end_abandoned(self, info: RunInfo, result: Result) -> bool:
-        """Write the end of a run that nobody performs now; False if there was nothing to end."""
+        """Write the end of a run that no server performs; return False if there was nothing to end."""
         thread = Thread(info.thread)
         async with hold(self.store, info.owner, thread, wait=False) as kept:
-            said = [*await kept.said()] if thread.open_run is None and await self._is_next(info) else []
-            goes_on = thread.open_run is not None and thread.open_run["run"] == info.id
-            if goes_on or said:
+            messages = [*await kept.said()] if thread.open_run is None and await self._is_next(info) else []
+            is_open = thread.open_run is not None and thread.open_run["run"] == info.id
+            if is_open or messages:
                 error = None if result.error is None else (error_code(result.error), public_text(result.error))
-                run_log.end_abandoned_run(thread, info.id, said, result.outcome, result.reason, error)
+                run_log.end_abandoned_run(thread, info.id, messages, result.outcome, result.reason, error)
                 await thread.saved()
-            return goes_on or bool(said)
+            return is_open or bool(messages)
 
     async def _is_next(self, info: RunInfo) -> bool:
-        """Whether what waits to be heard was said to this run; if it is over by now, it was said to another."""
+        """Return True if the first pending message is for this run, so that the run has not ended."""
         head = await self.store.head(info.owner, info.thread)
         rows = await self.store.inbox(info.owner, info.thread)
         first = next((row.position for row in rows if row.kind == "message"), None)
@@ -288,7 +288,7 @@ class RunExecutor:
             running.task.cancel()
 
     async def stop(self, grace: float) -> None:
-        """Give what runs that many seconds, and let go of the rest: it can be taken up again."""
+        """Wait `grace` seconds for runs to end, then release the others so that they can be resumed."""
         if (tasks := self._tasks()) and grace:
             await asyncio.wait(tasks, timeout=grace)
         for running in self.running.values():
@@ -304,14 +304,14 @@ class RunExecutor:
 
 
 def _is_crash(key: str, start: Any) -> bool:
-    """Return True if a start belongs to a process that died. One of another machine is known by its lapsed lease."""
+    """Return True if a start belongs to a crashed process. On another machine, its lapsed lease shows that."""
     if not key.startswith(START_PREFIX) or not start:
         return False
     return has_ended(key.removeprefix(START_PREFIX)) or time() - float(start[0]) > LEASE_SECONDS
 
 
 def _deaths_at(reached: int, crashed: Sequence[int]) -> int:
-    """Return how many starts died at this place of the log, given the places at which all that died had started."""
+    """Return how many starts crashed at this position of the log, given the positions of all crashed starts."""
     return crashed.count(reached) + any(place < reached for place in crashed)
 
 
@@ -322,7 +322,7 @@ STALLED = "the store cannot be written now; the run continues when it can"
 
 
 async def retry_store(work: Callable[[], Awaitable[T]]) -> T:
-    """Do work on the store, and repeat it a few times while the store fails for now."""
+    """Run work on the store, and retry it a few times after temporary errors."""
     for pause in RETRY_PAUSES:
         try:
             return await work()
@@ -334,7 +334,7 @@ async def retry_store(work: Callable[[], Awaitable[T]]) -> T:
 
 
 def _is_temporary(error: Exception) -> TypeGuard[StoreError]:
-    """Return True if the store failed for now; its content is as it was."""
+    """Return True for a temporary store error: the stored data is unchanged."""
     return isinstance(error, StoreError) and error.code in TEMPORARY
 
 
@@ -344,7 +344,7 @@ def _failed_event(running: ActiveRun, problem: Exception) -> Failed:
 
 
 def _report_left_open(running: ActiveRun, result: Result, problem: Exception) -> Result:
-    """A run that is not over for good has not failed: its readers are told that it waits, for it has one end only."""
+    """Send `done` with the outcome `interrupted` for a run that may be resumed: it has no final end yet."""
     words = public_text(problem)
     running.hub.emit(Done(running.info.id, thread_id=running.info.thread, outcome="interrupted", reason=words))
     return replace(result, outcome="interrupted", reason=words, error=None)

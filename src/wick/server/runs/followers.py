@@ -1,4 +1,4 @@
-"""Following a run, wherever it goes on: from the hub if it does so here, else from its log as that grows."""
+"""Following of runs: from the hub if this server performs the run, else from the log as it grows."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from wick.server.runs.record import KIND, RunInfo
 
 logger = logging.getLogger("wick.server")
 
-FOLLOW_PAUSE = 0.5  # seconds between two tries to read a log that cannot be read
+FOLLOW_PAUSE = 0.5  # seconds between two attempts to read a log
 
 Batches = AsyncGenerator[list[Frame], None]
 
 
 class HubDirectory:
-    """The runs that go on here, by the thread they are of, and who waits for one to begin."""
+    """The hubs of the runs on this server, by thread, and the followers that wait for a run to start."""
 
     def __init__(self) -> None:
         self.closed = False
         self._hubs: dict[tuple[str, str], RunHub] = {}
-        self._expected: dict[tuple[str, str], RunHub] = {}  # of runs whose lease is not held yet
+        self._expected: dict[tuple[str, str], RunHub] = {}  # hubs of runs whose lease is not acquired yet
         self._waiting: dict[tuple[str, str], set[asyncio.Event]] = {}
 
     def expect(self, owner: str, hub: RunHub) -> None:
-        """Announce a run that is about to start here; readers follow the log until its lease is held."""
+        """Announce a run that is about to start here. Readers follow the log until its lease is acquired."""
         self._expected[owner, hub.thread.id] = hub
 
     def is_expected(self, info: RunInfo) -> bool:
@@ -46,7 +46,7 @@ class HubDirectory:
         return hub is not None and hub.run == info.id
 
     def publish(self, owner: str, hub: RunHub) -> None:
-        """Switch the readers of a run to its hub: the lease is held here."""
+        """Switch the readers of a run to its hub, after its lease is acquired."""
         self._expected.pop((owner, hub.thread.id), None)
         self._hubs[owner, hub.thread.id] = hub
         for waiting in self._waiting.get((owner, hub.thread.id), ()):
@@ -57,21 +57,21 @@ class HubDirectory:
             if hubs.get((owner, hub.thread.id)) is hub:
                 del hubs[owner, hub.thread.id]
         for waiting in self._waiting.get((owner, hub.thread.id), ()):
-            waiting.set()  # a run that was expected here does not start
+            waiting.set()  # an expected run does not start
 
     def find(self, info: RunInfo) -> RunHub | None:
         hub = self._hubs.get((info.owner, info.thread))
         return hub if hub is not None and hub.run == info.id else None
 
     def close(self) -> None:
-        """The server stops: nobody waits any longer."""
+        """Wake all waiting followers: the server stops."""
         self.closed = True
         for events in self._waiting.values():
             for waiting in events:
                 waiting.set()
 
     async def wait_change(self, info: RunInfo, news: asyncio.Future[News], seconds: float) -> None:
-        """Until there is news of a thread, a run of it begins here, or that time has passed."""
+        """Wait until a thread has changed, a run of it starts here, or the time has passed."""
         key, waiting = (info.owner, info.thread), asyncio.Event()
         self._waiting.setdefault(key, set()).add(waiting)
         begins = asyncio.ensure_future(waiting.wait())
@@ -85,7 +85,7 @@ class HubDirectory:
 
 
 class RunFollowers:
-    """How runs are followed on one server."""
+    """Follows runs on behalf of the clients of one server."""
 
     def __init__(self, store: Store, records: Records, metrics: Metrics, *, beat: float = BEAT_SECONDS) -> None:
         self.store, self.records, self.metrics, self.beat, self.board = store, records, metrics, beat, HubDirectory()
@@ -93,9 +93,9 @@ class RunFollowers:
         metrics.gauge("wick_streams_open", lambda: self.readers)
 
     async def follow(self, info: RunInfo, after: StreamPosition) -> Batches:
-        """The frames of a run after a place, up to its terminal one; an empty batch now and then while nothing comes.
+        """Yield the frames of a run after a position, up to its terminal one, and empty batches as heartbeats.
 
-        One that has been seen to its end has none. When the server stops, they end without a terminal one.
+        A run that was seen to its end yields nothing. When the server stops, the terminal frame is missing.
         """
         reader = StreamReader(after)
         self.readers += 1
@@ -110,9 +110,10 @@ class RunFollowers:
             self.readers -= 1
 
     async def _read_sources(self, info: RunInfo, reader: StreamReader) -> Batches:
-        """From here while the run goes on here, else from its log; who comes when the server stops has a look, too.
+        """Yield frames from the hub while the run is performed here, else from the log.
 
-        While the store cannot be read, it is tried again, for a limited time.
+        The log is read at least once, even when the server stops. Temporary store errors are retried for a limited
+        time.
         """
         give_up = inf
         while True:
@@ -145,7 +146,7 @@ class RunFollowers:
                 self.metrics.add("wick_resyncs_total")
 
     async def _follow_log(self, info: RunInfo, reader: StreamReader) -> Batches:
-        """From the log, until the run has ended, or goes on here."""
+        """Yield frames from the log until the run has ended or is performed here."""
         telling, watching = _LogPosition(info), self.store.watch(info.owner, info.thread)
         news: asyncio.Future[News] | None = None
         try:
@@ -165,7 +166,7 @@ class RunFollowers:
                 else:
                     yield []
         except StopAsyncIteration:
-            return  # the store is being closed
+            return  # the store is closing
         except StoreError as error:
             if error.code != "not_found":
                 raise
@@ -187,14 +188,14 @@ class RunFollowers:
                 yield frames
 
     async def _final_frames(self, info: RunInfo, told: _LogPosition, reader: StreamReader) -> list[Frame] | None:
-        """The last frames of a run that has ended, if there are any that the reader has not seen; None: it goes on."""
+        """Return the last frames of a finished run that the reader has not seen, or None if it has not ended."""
         if told.telling.finished:
             return []
         pause = None if self.board.is_expected(info) else told.telling.pause
         if pause is not None and pause.position is not None and pause.position > reader.position:
             return [pause]
         row = await self.records.get(KIND, info.owner, info.id)
-        if row is None:  # it went with its thread, and another may have that name by now
+        if row is None:  # deleted with its thread; another thread may have the same id
             return [
                 transient_frame(Failed(info.id, thread_id=info.thread, code="not_found", message=f"{info.id} is gone"))
             ]
@@ -204,12 +205,12 @@ class RunFollowers:
         )
 
     async def _has_log_grown(self, info: RunInfo, told: _LogPosition) -> bool:
-        """Whether the log has grown meanwhile, so that it may tell of the end by itself."""
+        """Return True if the log has grown since it was read: it may contain the end."""
         return (await self.store.head(info.owner, info.thread)).last > told.at
 
 
 class _LogPosition:
-    """How far a log has been told."""
+    """The position up to which a log was turned into frames."""
 
     def __init__(self, info: RunInfo) -> None:
         self.telling, self.at = FrameBuilder(info.thread, info.id), info.begin

@@ -1,11 +1,11 @@
-"""What a stream sends: frames. The durable ones are a pure function of a thread's log, whoever reads it, and when.
+"""Frames of an event stream. Durable frames are a pure function of a thread's log, so every server sends the same.
 
     id: 12.1
     event: on_chat_model_end
     data: {"event": "on_chat_model_end", "run_id": "run_…", "data": {…}}
 
-The last frame of entry 12 has the id `12`, those before it `12.1`, `12.2`, … A frame without an id is not in the log:
-it may be left out. `FrameBuilder` reads the log, entry by entry, and says which frames it makes.
+The last frame of entry 12 has the id `12`, those before it `12.1`, `12.2`, … A frame without an id is not in the log
+and may be dropped. `FrameBuilder` turns the log into frames, entry by entry.
 """
 
 from __future__ import annotations
@@ -36,10 +36,18 @@ from wick.server.errors import ApiError
 from wick.stores.rows import text_of
 from wick.threads import about_reply
 
-StreamPosition = tuple[int, float]  # an entry, and which of its frames; the last one is at infinity
+StreamPosition = tuple[int, float]  # an entry and the number of its frame; the last frame is at infinity
 START: StreamPosition = (0, inf)
-RELEASED = "interrupted"  # why a run ended that a server let go of: it is taken up again, so that is no end
-VERDICT_FIELDS = ("hook", "position", "verdict", "ms", "reason", "changed", "shadow")  # what is told of a decision
+RELEASED = "interrupted"  # reason of a run that a server released: it is resumed, so this is not an end
+VERDICT_FIELDS = (
+    "hook",
+    "position",
+    "verdict",
+    "ms",
+    "reason",
+    "changed",
+    "shadow",
+)  # fields of a decision that are sent
 QUESTION_FIELDS = (
     "id",
     "question",
@@ -47,37 +55,37 @@ QUESTION_FIELDS = (
     "run",
     "operation",
     "hash",
-)  # what an `asked` entry says beside what it is about
+)  # fields of an `asked` entry that are not part of `about`
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One event as it goes over the wire, encoded once for all readers."""
+    """One event of a stream, encoded once for all readers."""
 
     event: Event
     text: bytes
-    position: StreamPosition | None = None  # None: it is not in the log
+    position: StreamPosition | None = None  # None if it is not in the log
     terminal: bool = False
 
 
 def encode_event(event: Event, id: str = "") -> bytes:
-    """An event as a server-sent event."""
+    """Encode an event as a server-sent event."""
     body = event.to_json()
     try:
         data = orjson.dumps(body)
-    except TypeError:  # a number beyond 64 bits, or half a character
+    except TypeError:  # an integer over 64 bits, or a lone surrogate
         data = json.dumps(body, separators=(",", ":")).encode()
     head = f"id: {id}\n" if id else ""
     return b"%sevent: %s\ndata: %s\n\n" % (head.encode(), event.event.encode(), data)
 
 
 def transient_frame(event: Event) -> Frame:
-    """A frame that is not in the log."""
+    """Return a frame that is not in the log."""
     return Frame(event, encode_event(event), None, event.terminal)
 
 
 def durable_frames(events: Sequence[Event], seq: int) -> list[Frame]:
-    """The frames of one entry."""
+    """Return the frames of one log entry."""
     last = len(events)
     names = [str(seq) if number == last else f"{seq}.{number}" for number in range(1, last + 1)]
     return [
@@ -87,7 +95,7 @@ def durable_frames(events: Sequence[Event], seq: int) -> list[Frame]:
 
 
 def parse_position(id: str) -> StreamPosition:
-    """Where a reader stands who has seen everything up to that id."""
+    """Return the position of a Last-Event-ID; raise a 400 if it is not valid."""
     if not id:
         return START
     found = re.fullmatch(r"(\d{1,18})(?:\.([1-9]\d{0,8}))?", id)
@@ -98,19 +106,19 @@ def parse_position(id: str) -> StreamPosition:
 
 @dataclass(slots=True)
 class FrameBuilder:
-    """The log of a thread told as the frames of one run, from the entries before it to its end."""
+    """Turns the log of a thread into the frames of one run."""
 
     thread: str
     run: str
-    active: bool = False  # the entries that come are of this run
-    finished: bool = False  # it has ended for good
-    pause: Frame | None = None  # it has ended for now; that is told once it is clear that nothing follows
-    text: str = ""  # the last reply
-    why: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # what hooks decided about a call
+    active: bool = False  # the current entries belong to this run
+    finished: bool = False  # the run has ended
+    pause: Frame | None = None  # frame of an interruption, sent only if nothing follows
+    text: str = ""  # the last reply of the model
+    why: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # decisions of hooks, by call
     asked: set[str] = field(default_factory=set)
 
     def build_frames(self, row: Mapping[str, Any], after: StreamPosition = START) -> list[Frame]:
-        """The frames that an entry of the log makes, without those that somebody at `after` has seen."""
+        """Return the frames of a log entry that come after a position."""
         events, seq = self._events(row["kind"], row["data"]), row["seq"]
         self.pause = None if self.finished else self.pause
         if not events or seq < after[0]:
@@ -165,7 +173,7 @@ class FrameBuilder:
         return [StateChange(values={data["key"]: {data["item"]: value} if "item" in data else value})]
 
     def _asked(self, data: Any) -> list[Event]:
-        if data["id"] in self.asked:  # it is asked again, because a store would forget it otherwise
+        if data["id"] in self.asked:  # an entry repeats the question so that the store keeps it
             return []
         self.asked.add(data["id"])
         about = {key: value for key, value in data.items() if key not in QUESTION_FIELDS}
@@ -204,6 +212,6 @@ _HANDLERS: dict[str, Callable[[FrameBuilder, Any], list[Event]]] = {
 
 
 def _with_run_id(event: Event, run: str) -> Event:
-    """An event of a run; a child's question keeps the child's id."""
+    """Set the run id of an event. A question of a subagent keeps its own."""
     event.run_id = event.run_id or run
     return event

@@ -1,8 +1,8 @@
-"""What a run that goes on here says, for everybody who listens.
+"""Hub of a run on this server: broadcasts its events to all readers.
 
-What it has logged reaches a reader as durable frames, once it is saved; what is only on its way there as frames that
-may be left out. Who joins late is told what they missed from the log, then the message that is being written, so far,
-then what comes. Who cannot keep up is told so (`resync`), and what they missed.
+Saved log entries reach readers as durable frames, live events as transient frames that may be dropped. A reader that
+joins late gets the missed frames from the log, then the current message so far, then live events. A reader that falls
+behind gets `resync` and then the missed frames.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ from wick.server.runs.frames import Frame, FrameBuilder, StreamPosition, transie
 from wick.stores.held_thread import HeldThread
 from wick.threads import Entry, Thread
 
-LOGGED_EVENTS = (ChatModelEnd, ToolStart, ToolEnd, StateChange)  # of the run itself, the log tells of these
-APPROVAL_EVENTS = (ApprovalRequest, ApprovalResponse)  # and of these, whoever asks
+LOGGED_EVENTS = (ChatModelEnd, ToolStart, ToolEnd, StateChange)  # events of the run itself that its log entries produce
+APPROVAL_EVENTS = (ApprovalRequest, ApprovalResponse)  # the same for events of the run and its children
 EntryRow = Mapping[str, Any]
-HubEnd = Literal["", "told", "elsewhere", "stopped"]  # it goes on; it has ended; somebody else has it; the server stops
+HubEnd = Literal["", "told", "elsewhere", "stopped"]  # running; ended; performed by another server; the server stops
 
 
 class StreamReader:
-    """One who listens: what waits to be sent to them, at most so much of it."""
+    """The bounded queue of one client."""
 
     __slots__ = ("_size", "_timer", "_waiting", "behind", "position", "queue")
 
     def __init__(self, place: StreamPosition) -> None:
-        self.position = place  # the last durable frame they were given
+        self.position = place  # position of the last durable frame that was sent
         self.queue: deque[Frame] = deque()
-        self.behind = False  # something was left out
+        self.behind = False  # frames were dropped
         self._size = 0
         self._waiting: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def offer(self, frame: Frame) -> None:
-        """Queue a frame; who has too many waiting loses them all, and is told later what they were."""
+        """Queue a frame. If the queue is full, drop it all; the reader is resynchronized from the log."""
         if self.behind or (frame.position is not None and frame.position <= self.position):
             return
         self._size += len(frame.text)
@@ -68,7 +68,7 @@ class StreamReader:
         self.behind, self._size = True, 0
 
     def drain(self) -> list[Frame]:
-        """All that waits."""
+        """Return and remove all queued frames."""
         frames = [*self.queue]
         self.queue.clear()
         self._size = 0
@@ -83,9 +83,9 @@ class StreamReader:
             self._waiting.set_result(None)
 
     async def wait(self, seconds: float) -> None:
-        """Until something waits, or about that time has passed."""
+        """Wait until a frame is queued, or until about this time has passed."""
         loop = asyncio.get_running_loop()
-        if self._timer is None:  # one at a time, whatever comes meanwhile: setting it costs as much as a frame
+        if self._timer is None:  # one timer for many waits: setting one costs as much as a frame
             self._timer = loop.call_later(seconds, self._beat)
         self._waiting = loop.create_future()
         await self._waiting
@@ -95,7 +95,7 @@ class StreamReader:
         self.wake()
 
     def close(self) -> None:
-        """Nobody listens any longer."""
+        """Release the queue and the timer."""
         self.queue.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -103,28 +103,28 @@ class StreamReader:
 
 
 class RunHub:
-    """The readers of one run, and what they are told."""
+    """The readers of one run, and the frames that were sent to them."""
 
     def __init__(
         self, thread: Thread, run: str, begin: int, hide: Callable[[EntryRow], EntryRow] = lambda row: row
     ) -> None:
         self.thread, self.run, self.begin = thread, run, begin
-        self._hide = hide  # secrets in an entry
+        self._hide = hide  # redacts secrets in an entry
         self.end: HubEnd = ""
-        self._ending: Frame | None = None  # the last one, if it is not in the log for good
+        self._ending: Frame | None = None  # the last frame, if it is not in the log
         self._builder = FrameBuilder(thread.id, run)
-        self._sent = begin  # how many entries have been told
+        self._sent = begin  # number of entries that were sent
         self._kept: HeldThread | None = None
         self._readers: set[StreamReader] = set()
-        self._open: list[str] | None = None  # the pieces of the message that is being written
-        self._start: Event | None = None  # of that message
+        self._open: list[str] | None = None  # pieces of the message that the model is writing
+        self._start: Event | None = None  # the start event of that message
         self._last: Event | None = None
         self._loop, self._home = asyncio.get_running_loop(), threading.get_ident()
 
-    # -- what the run says --------------------------------------------------------------------------------------------
+    # -- events of the run --------------------------------------------------------------------------------------------
 
     def emit(self, event: Event) -> None:
-        """Take an event of the run, or of a child, from whatever Python thread."""
+        """Handle an event of the run or of a child. This method is thread-safe."""
         if threading.get_ident() == self._home:
             self._handle_event(event)
         else:
@@ -132,14 +132,14 @@ class RunHub:
 
     def _handle_event(self, event: Event) -> None:
         if event.run_id == self.run and event.terminal:
-            self._last = event  # it is told when what the run came to is noted, by `finish`
+            self._last = event  # `finish` sends it after the outcome is recorded
             return
         self.flush()
         if not self.end and self._is_forwarded(event):
             self._broadcast(transient_frame(event))
 
     def _is_forwarded(self, event: Event) -> bool:
-        """Whether an event is sent on as it is: the log has not told of it, nor will it."""
+        """Return True if an event is sent as a transient frame: no log entry produces it."""
         if isinstance(event, APPROVAL_EVENTS) or event.terminal:
             return False
         if event.run_id != self.run:
@@ -149,7 +149,7 @@ class RunHub:
         return self._track_message(event)
 
     def _track_message(self, event: Event) -> bool:
-        """Keep the message that is being written; what comes about one that is complete comes too late."""
+        """Update the message that the model is writing; return False for an event that came too late."""
         if isinstance(event, ChatModelStart):
             self._open, self._start = [], event
         elif isinstance(event, ChatModelRestart):
@@ -161,23 +161,23 @@ class RunHub:
         return True
 
     def flush(self) -> None:
-        """Tell what is saved by now, up to the run's end: of that only `finish` tells."""
+        """Send the saved entries, up to the end of the run, which `finish` sends."""
         saved = self._count_saved()
         while self._sent < saved and not self._is_final(self.thread.entries[self._sent]):
             self._send_next()
 
     def set_keeper(self, keeper: object) -> None:
-        """Who keeps the thread, and knows what is saved; a run that said nothing has shown nobody to us."""
+        """Set the held thread, which knows how many entries are saved."""
         if isinstance(keeper, HeldThread):
             self._kept = keeper
 
     def _count_saved(self) -> int:
-        """How many entries are saved."""
+        """Return the number of saved entries."""
         self.set_keeper(self.thread.keeper)
         return min(self._kept.written, len(self.thread.entries)) if self._kept is not None else self._sent
 
     def _is_final(self, entry: Entry) -> bool:
-        """Whether an entry ends the run for good."""
+        """Return True if an entry is the final end of the run."""
         if entry.kind == "run_end":
             return self._builder.active and entry.data["outcome"] != "interrupted"
         return entry.kind == "rewind" and self._builder.active
@@ -190,13 +190,13 @@ class RunHub:
 
     @property
     def has_started(self) -> bool:
-        """Whether the run, as far as it is saved, has begun; what is only in memory is as if it had not been."""
+        """Return True if the saved entries contain the start of the run."""
         self.flush()
         return self._builder.active or self._builder.finished
 
     @property
     def is_open(self) -> bool:
-        """Whether the run, as far as it is saved, has begun and not ended."""
+        """Return True if the run has started and not ended, according to the saved entries."""
         self.flush()
         ended = self._builder.finished or self._sent < self._count_saved()
         return self.thread.open_run is not None or (self._builder.active and not ended)
@@ -208,7 +208,7 @@ class RunHub:
             reader.offer(frame)
 
     def finish(self, end: HubEnd) -> None:
-        """The run is over here: that is told, or it is not for us to tell."""
+        """Close the hub. Send the last frame if the run has ended on this server."""
         while self._sent < self._count_saved():
             self._send_next()
         if end == "told" and not self._builder.finished:
@@ -219,20 +219,20 @@ class RunHub:
             reader.wake()
 
     def _closing_frame(self) -> Frame:
-        """The last frame of a run that the log does not say has ended for good: it pauses, or could not go on."""
-        last = self._last or Failed(self.run, thread_id=self.thread.id, message="the run ended without a word")
+        """Return the last frame of a run without a final end in the log: it paused or failed."""
+        last = self._last or Failed(self.run, thread_id=self.thread.id, message="the run ended without a result")
         pauses = isinstance(last, Done) and last.outcome == "interrupted"
         return self._builder.pause if pauses and self._builder.pause is not None else transient_frame(last)
 
-    # -- who listens --------------------------------------------------------------------------------------------------
+    # -- readers ------------------------------------------------------------------------------------------------------
 
     async def stream(self, reader: StreamReader, beat: float) -> AsyncGenerator[list[Frame], None]:
-        """What a reader has not been told yet, and what comes; nothing, now and then, while nothing comes."""
+        """Yield missed and live frames to a reader, and empty batches as heartbeats."""
         try:
             while True:
                 for frames in self._replay_missed(reader):
                     yield frames
-                if self.end:  # whatever it was, it came while they caught up
+                if self.end:  # the run ended while the reader caught up
                     yield [] if self._ending is None else [self._ending]
                     return
                 self._attach(reader)
@@ -250,7 +250,7 @@ class RunHub:
             reader.close()
 
     def _replay_missed(self, reader: StreamReader) -> Iterator[list[Frame]]:
-        """What was told before they came, in portions."""
+        """Yield the frames that a reader has missed, in batches."""
         telling, at = FrameBuilder(self.thread.id, self.run), self.begin
         frames: list[Frame] = []
         while at < self._sent:
@@ -262,12 +262,12 @@ class RunHub:
                 frames = []
 
     def _attach(self, reader: StreamReader) -> None:
-        """From here on they hear what comes; the message that is being written, from its beginning."""
+        """Attach a reader to live events, starting with the current message from its beginning."""
         self._readers.add(reader)
         if self._open:
             self._open = ["".join(self._open)]
             reader.offer(transient_frame(ChatModelRestart(self.run, content=self._open[0])))
-        elif self._open is not None and self._start is not None:  # sent while the reader still followed the log
+        elif self._open is not None and self._start is not None:  # it was sent while the reader still followed the log
             reader.offer(transient_frame(self._start))
 
 

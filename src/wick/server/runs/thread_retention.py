@@ -1,4 +1,4 @@
-"""Expiry of idle threads: a chore that deletes them in small batches, where a server has a retention setting."""
+"""Expiry of idle threads: a background task that deletes them in small batches, if `retention` is set."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ logger = logging.getLogger("wick.server")
 
 
 class ThreadExpiry:
-    """Deletes threads that have been idle for too long. With `seconds` of 0 nothing is ever deleted."""
+    """Deletes threads that have been idle for `seconds`. With 0 it deletes nothing."""
 
     def __init__(self, conversations: UserThreads, seconds: float) -> None:
         self._threads, self._seconds = conversations, seconds
@@ -33,7 +33,7 @@ class ThreadExpiry:
         while True:
             try:
                 while await self._threads.expire(self._seconds):
-                    logger.debug("idle threads were deleted")
+                    logger.debug("deleted idle threads")
             except Exception:
-                logger.warning("threads that are to expire could not be deleted; it is tried again", exc_info=True)
+                logger.warning("expired threads could not be deleted; retrying", exc_info=True)
             await asyncio.sleep(pause)

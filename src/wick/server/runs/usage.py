@@ -1,4 +1,4 @@
-"""What runs have used: tokens and dollars, added up by user, day, agent and model."""
+"""Usage of runs: tokens and dollars, summed by user, day, agent and model."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from wick.server.auth.identity import User
 from wick.server.records import Records
 
 KIND, COUNTED = "usage", "counted"
-COUNTED_SECONDS = 30 * 86_400.0  # for so long a run that was interrupted is known to be counted in part
-NANO = Decimal(1_000_000_000)  # dollars are added up as whole billionths, so that many small sums stay exact
+COUNTED_SECONDS = 30 * 86_400.0  # how long the recorded charges of an interrupted run are remembered
+NANO = Decimal(1_000_000_000)  # dollars are summed as integer billionths, which keeps small amounts exact
 
 
 @dataclass(slots=True)
 class UsageAmount:
-    """An amount of use. `cost` is in dollars, of what has a known price; `unpriced` questions are not in it."""
+    """An amount of usage. `cost` is in dollars and leaves out `unpriced` model calls."""
 
     runs: int = 0
     questions: int = 0
@@ -50,7 +50,7 @@ _NAMES = tuple(field.name for field in fields(UsageAmount))
 
 @dataclass(frozen=True, slots=True)
 class UsageLine:
-    """What one user used of one model through one agent on one day (UTC)."""
+    """The usage of one user, agent and model on one day (UTC)."""
 
     owner: str
     user: str
@@ -61,22 +61,22 @@ class UsageLine:
 
 
 class UsageLedger:
-    """The server's book of what was used, kept in its records."""
+    """The usage of all users, stored in the server's records."""
 
     def __init__(self, records: Records) -> None:
         self.records = records
 
     async def record(self, user: User, agent: str, result: Result, *, run: str = "", ended: bool = True) -> None:
-        """Write down what a run has used; one that goes on after a pause, and is counted again, only what is new.
+        """Record the usage of a run. After a pause, only the new charges of a run are added.
 
-        With `ended=False` the log has no end of the run: its charges are counted, the run itself when it ends.
+        With `ended=False` the log has no end of the run: its charges are recorded now, the run itself when it ends.
         """
         known = await self._count_recorded(user, run) if _has_paused_before(result, run) else None
         if run and result.outcome == "interrupted" and ended:
             await self._remember_recorded(user, run, len(result.charges))
         charges = result.charges[known or 0 :]
-        spent = await in_thread(lambda: _sum_by_model(charges), "adding up what was used") if charges else {}
-        if known is None and ended:  # the run itself counts once, with the model that it asked first
+        spent = await in_thread(lambda: _sum_by_model(charges), "summing usage") if charges else {}
+        if known is None and ended:  # the run counts once, for the model of its first call
             first = result.charges[0].model if result.charges else ""
             spent[first] = spent.get(first, UsageAmount()) + UsageAmount(runs=1)
         day = datetime.now(UTC).date().isoformat()
@@ -85,7 +85,7 @@ class UsageLedger:
             await self.records.add(KIND, user.id, f"{day}/{agent}/{model}", used.numbers(), facts)
 
     async def _count_recorded(self, user: User, run: str) -> int | None:
-        """How many charges of this run are in the book; None if it is not there yet."""
+        """Return the number of recorded charges of a run, or None if it was not recorded."""
         before = await self.records.get(COUNTED, user.id, run)
         return None if before is None else int(before["charges"])
 
@@ -95,7 +95,7 @@ class UsageLedger:
     async def list_lines(
         self, owner: str | None, *, since: date | None = None, until: date | None = None, agent: str = ""
     ) -> list[UsageLine]:
-        """What an owner has used, or everybody, day by day; both days are included."""
+        """Return the usage of an owner, or of all users, from `since` to `until` inclusive."""
         first, last = since.isoformat() if since else "", until.isoformat() if until else "9999-12-31"
         found = [line async for line in self._iterate_lines(owner)]
         wanted = [line for line in found if first <= line.day <= last and agent in ("", line.agent)]
@@ -110,12 +110,12 @@ class UsageLedger:
 
 
 def sum_usage(lines: Iterable[UsageLine]) -> UsageAmount:
-    """All of them together."""
+    """Return the sum of usage lines."""
     return sum((line.used for line in lines), UsageAmount())
 
 
 def _has_paused_before(result: Result, run: str) -> bool:
-    """Whether this is not the first time that the run ends, as its log has it."""
+    """Return True if the log already has an earlier end of the run."""
     ends = [entry for entry in result.thread.entries if entry.kind == "run_end"] if result.thread is not None else []
     return len([entry for entry in ends if entry.data["run"] == run]) > 1
 
@@ -128,7 +128,7 @@ def _parse_line(owner: str, data: dict[str, Any]) -> UsageLine:
 def _sum_by_model(charges: Sequence[Charge]) -> dict[str, UsageAmount]:
     spent: dict[str, UsageAmount] = {}
     for charge in charges:
-        if charge.usage.total_tokens:  # else nobody counted
+        if charge.usage.total_tokens:  # else the provider reported no usage
             spent[charge.model] = spent.get(charge.model, UsageAmount()) + _charge_amount(charge)
     return spent
 
