@@ -60,13 +60,13 @@ def blocking() -> None:
     """Whoever comes to a server with a token holds up everybody else."""
     from wick.server.auth.tokens import TokenVerifier
 
-    real = TokenVerifier.user
+    real = TokenVerifier.authenticate
 
     async def slow(self: TokenVerifier, bearer: str) -> Any:
         time.sleep(0.3)  # noqa: ASYNC251
         return await real(self, bearer)
 
-    TokenVerifier.user = slow  # type: ignore[method-assign]
+    TokenVerifier.authenticate = slow  # type: ignore[method-assign]
 
 
 def late() -> None:

@@ -385,7 +385,7 @@ async def test_an_end_that_the_log_does_not_have_is_found(tmp_path: Path, monkey
         found = await real(self, info)
         return found if found.outcome else replace(found, **runs_module.REWOUND)
 
-    monkeypatch.setattr(executor.RunExecutor, "_stall", left_open)
-    monkeypatch.setattr(runs_module.Runs, "settled", rewound)
+    monkeypatch.setattr(executor.RunExecutor, "_mark_stalled", left_open)
+    monkeypatch.setattr(runs_module.Runs, "load_outcome", rewound)
     with pytest.raises(Violated, match="the client was sent"):
         await try_fault(tmp_path, "sqlite", "locked", planted=True, routes=("invoke",), rounds=1)

@@ -152,7 +152,7 @@ async def test_a_role_that_is_too_low_is_refused_and_one_that_is_enough_is_not(
             closed = [row for row in matrix if row.access != "public"]
             answers = await ask_all(served.url, [_empty(row, HOST, bearer) for row in closed])
             for row, answer in zip(closed, answers, strict=True):
-                may = User("x", user, ROLES[user]).may(row.access)  # type: ignore[arg-type]
+                may = User("x", user, ROLES[user]).has_role(row.access)  # type: ignore[arg-type]
                 right = (answer.status == 403) != may and answer.status != 401 and 0 < answer.status < 500
                 tally.check(right, f"{row}, {user}: {answer.status}")
 
@@ -308,7 +308,7 @@ async def test_a_door_without_a_guard_is_noticed(
     async def let_in(self: middleware.AuthMiddleware, scope: Any) -> None:
         scope["wick.route_access"], scope["wick.user"] = None, LOCAL_USER
 
-    monkeypatch.setattr(middleware.AuthMiddleware, "_let_in", let_in)
+    monkeypatch.setattr(middleware.AuthMiddleware, "_authorize", let_in)
     some = [row for row in matrix if row.method == "GET" and row.access != "public"][::6]
     shown = {name: NO_CREDENTIAL[name] for name in ("nothing", "a wrong token")}
     with pytest.raises(Violated, match=r"violated (\d+) of \1\b"):

@@ -290,7 +290,7 @@ async def test_a_server_refuses_code_in_a_workspace_at_start_at_reload_and_over_
         await service.registry.start()
     config.write_text(plain)
     await service.registry.start()
-    watched = service.registry._watched
+    watched = service.registry._watcher
     assert watched is not None
     config.write_text(plain + "hooks: ['mine_h:hook']\n")
     with pytest.raises(ConfigError, match="the module of mine_h:hook"):

@@ -209,7 +209,7 @@ async def test_a_handler_that_raises_is_noticed(tmp_path: Path, monkeypatch: pyt
     async def raising(self: AgentRegistry, user: User, id: str) -> Any:
         raise RuntimeError("planted")
 
-    monkeypatch.setattr(AgentRegistry, "template", raising)
+    monkeypatch.setattr(AgentRegistry, "get_template", raising)
     with canary() as bird:
         async with hosted(tmp_path, agents={"plain": {"model": "demo"}}) as here:
             with pytest.raises(Violated, match="500 to"), Tally("S5", "requests, planted", planted=True) as tally:

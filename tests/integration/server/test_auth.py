@@ -216,7 +216,7 @@ async def test_what_breaks_at_the_door_lets_nobody_in(here: Hosted, monkeypatch:
     async def broken(bearer: str) -> None:
         raise RuntimeError("hush")
 
-    monkeypatch.setattr(here.service.authenticator.verifier, "user", broken)
+    monkeypatch.setattr(here.service.authenticator.verifier, "authenticate", broken)
     async with here.client("ada") as ada:
         assert await code(ada) == (500, "internal")
         assert await asked_by_websocket(ada) == 500

@@ -118,7 +118,7 @@ async def test_what_cannot_be_taken_up_is_tried_less_and_less(
         tries.append(given)
         raise ApiError(503, "unavailable", "not now")
 
-    monkeypatch.setattr(server.service.runs, "take_up", fails)
+    monkeypatch.setattr(server.service.runs, "resume_thread", fails)
 
     async def five() -> bool:
         return len(tries) >= 5
@@ -370,7 +370,7 @@ async def test_to_cancel_a_run_that_is_just_over_takes_nothing_from_the_next(
     over, head, position = await one_over_one_waiting(server, client)
     assert await runs._cancel_waiting(over)
     assert (await runs.store.head(over.owner, "th_1")).queued == 1
-    next_one = await runs._noted(
+    next_one = await runs._load_or_create_record(
         replace(over, id=derive_run_id(head, position), begin=head.last, ended=0.0, outcome="")
     )
     assert await runs._cancel_waiting(next_one)

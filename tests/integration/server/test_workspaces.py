@@ -188,7 +188,7 @@ def named(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         names.add(name)
         return name
 
-    monkeypatch.setattr(Workspaces, "_volume", asked)
+    monkeypatch.setattr(Workspaces, "_volume_name", asked)
     return names
 
 

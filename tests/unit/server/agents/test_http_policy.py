@@ -111,7 +111,7 @@ SAID: list[tuple[dict[str, Any], Role | str]] = [
 @pytest.mark.parametrize(("options", "least"), SAID, ids=lambda value: str(value)[:60])
 def test_each_role_may_say_what_is_on_its_list(options: dict[str, Any], least: str) -> None:
     for role in ROLES:
-        may = least != "" and somebody(role).may(least)  # type: ignore[arg-type]
+        may = least != "" and somebody(role).has_role(least)  # type: ignore[arg-type]
         assert refused(options, role) is not may, f"{role}: {options}"
 
 

@@ -27,9 +27,9 @@ async def records(tmp_path: Path) -> AsyncIterator[SqliteRecords]:
 
 
 def test_a_role_may_what_those_below_it_may() -> None:
-    may = {role: [other for other in ROLES if User("u", "u", role).may(other)] for role in ROLES}
+    may = {role: [other for other in ROLES if User("u", "u", role).has_role(other)] for role in ROLES}
     assert may == {"user": ["user"], "operator": ["user", "operator"], "admin": ["user", "operator", "admin"]}
-    assert LOCAL_USER.may("admin")
+    assert LOCAL_USER.has_role("admin")
 
 
 async def test_a_login_of_one_provider_is_not_that_of_another(records: SqliteRecords) -> None:
@@ -42,7 +42,7 @@ async def test_a_login_of_one_provider_is_not_that_of_another(records: SqliteRec
 
 
 async def test_servers_that_see_somebody_first_at_the_same_time_agree(records: SqliteRecords) -> None:
-    found = await asyncio.gather(*(Users(records).user("token", "ada", "user") for _ in range(20)))
+    found = await asyncio.gather(*(Users(records).get_or_create("token", "ada", "user") for _ in range(20)))
     assert len({user.id for user in found}) == 1
 
 

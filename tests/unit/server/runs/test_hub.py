@@ -169,7 +169,7 @@ async def test_a_reader_that_never_reads_holds_little(monkeypatch: pytest.Monkey
     monkeypatch.setattr(module, "READER_BYTES", 10_000)
     reader = StreamReader(START)
     hub = RunHub(Thread("th_1"), "r", 0)
-    hub._join(reader)
+    hub._attach(reader)
     hub.emit(ChatModelStart("r", "m", 1))
     for _ in range(1000):
         hub.emit(ChatModelStream("r", "m", "x" * 1000))
@@ -202,7 +202,7 @@ async def test_an_end_that_is_not_in_the_log_is_told_all_the_same() -> None:
     hub.emit(Done("r", outcome="stopped", reason="blocked: no"))
     hub.finish("told")
     for found in (await listening, await heard(hub)):
-        assert events(found) == ["done"] and found[0].place is None
+        assert events(found) == ["done"] and found[0].position is None
 
 
 async def test_what_comes_about_a_complete_message_comes_too_late() -> None:
@@ -258,7 +258,7 @@ async def test_what_is_not_saved_is_not_told() -> None:
     running = asyncio.create_task(stream.finish())
     await _until(lambda: len(thread.entries) >= 2)
     hub.flush()
-    assert hub._told == 0
+    assert hub._sent == 0
     saving.set()
     await running
     hub.finish("told")

@@ -50,6 +50,6 @@ async def test_who_asks_for_many_does_not_keep_others_waiting(loading: ThreadLoa
 
 
 async def test_nothing_is_read_for_who_has_gone(loading: ThreadLoader) -> None:
-    with pytest.raises(ApiError, match="nobody to answer"):
+    with pytest.raises(ApiError, match="closed the connection"):
         async with loading.load("ada", "ada-one", asked(gone=True)):
             pytest.fail("it was read")
