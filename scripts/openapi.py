@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from wick.server.app import create_api
-from wick.server.openapi import document
+from wick.server.openapi import build_document
 from wick.server.service import Service
 from wick.server.settings import Settings
 
@@ -21,7 +21,7 @@ def described() -> str:
     """The description of the API, the same on every machine."""
     with tempfile.TemporaryDirectory() as folder:
         service = Service(Settings(data=Path(folder)))
-        return json.dumps(document(create_api(service)), indent=1, ensure_ascii=False) + "\n"
+        return json.dumps(build_document(create_api(service)), indent=1, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":

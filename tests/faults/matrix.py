@@ -18,7 +18,7 @@ from faults.line import Header, request
 from faults.tally import Violated
 from serving import TOKENS, Hosted, Served, events, talking
 from wick.server.auth.access_table import ACCESS, Access
-from wick.server.auth.signed_cookies import name_of
+from wick.server.auth.signed_cookies import secret_id
 from wick.server.records import Records
 
 UNKNOWN = "nobody-has-this"
@@ -224,9 +224,9 @@ async def _ticket(client: aiohttp.ClientSession) -> str:
 
 async def _expire(records: Records, ticket: str) -> None:
     """What a clock does in half a minute."""
-    found = await records.take("ticket", name_of(ticket))
+    found = await records.take("ticket", secret_id(ticket))
     assert found is not None
-    await records.put("ticket", found[0], name_of(ticket), found[1], until=1.0)
+    await records.put("ticket", found[0], secret_id(ticket), found[1], until=1.0)
 
 
 async def _cookie(served: Served | Hosted, user: str) -> str:

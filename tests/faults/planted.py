@@ -58,38 +58,38 @@ def forgetful() -> None:
 
 def blocking() -> None:
     """Whoever comes to a server with a token holds up everybody else."""
-    from wick.server.auth.tokens import Verifier
+    from wick.server.auth.tokens import TokenVerifier
 
-    real = Verifier.user
+    real = TokenVerifier.authenticate
 
-    async def slow(self: Verifier, bearer: str) -> Any:
+    async def slow(self: TokenVerifier, bearer: str) -> Any:
         time.sleep(0.3)  # noqa: ASYNC251
         return await real(self, bearer)
 
-    Verifier.user = slow  # type: ignore[method-assign]
+    TokenVerifier.authenticate = slow  # type: ignore[method-assign]
 
 
 def late() -> None:
     """A server takes its time until it is ready."""
-    from wick.server.agents.registry import Registry
+    from wick.server.agents.registry import AgentRegistry
 
-    real = Registry.start
+    real = AgentRegistry.start
 
-    async def start(self: Registry) -> None:
+    async def start(self: AgentRegistry) -> None:
         await asyncio.sleep(2.5)
         await real(self)
 
-    Registry.start = start  # type: ignore[method-assign]
+    AgentRegistry.start = start  # type: ignore[method-assign]
 
 
 def idle() -> None:
     """A server takes nothing up that was going on when it last ended."""
-    from wick.server.runs.recovery import Resuming
+    from wick.server.runs.recovery import RunRecovery
 
-    async def nothing(self: Resuming) -> None:
+    async def nothing(self: RunRecovery) -> None:
         return None
 
-    Resuming.take_up_all = nothing  # type: ignore[method-assign]
+    RunRecovery.take_up_all = nothing  # type: ignore[method-assign]
 
 
 FAULTS: dict[str, Callable[[], None]] = {

@@ -30,7 +30,7 @@ KEY = os.environ["PLANTED_API_KEY"]
 if os.environ.get("REDACTION") == "off":
     from wick.server.ops.redaction import Secrets
     from wick.models._http import Server as ModelServer
-    Secrets.without = lambda self, text: text
+    Secrets.redact_text = lambda self, text: text
     ModelServer.redact = lambda self, text, shortest=0: text
 
 

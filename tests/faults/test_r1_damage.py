@@ -144,7 +144,7 @@ async def test_a_server_does_not_start_on_an_incompatible_postgres(
         monkeypatch.setattr("wick.stores.postgres.WAIT_SECONDS", 1.0)
         conninfo = conninfo.replace("dbname=postgres", "dbname=missing")
         more = {"store": conninfo, "store_schema": schema, "data": tmp_path}
-        store = service.Service(service.Settings(**more).checked()).store  # type: ignore[arg-type]
+        store = service.Service(service.Settings(**more).check()).store  # type: ignore[arg-type]
         store._store._pools._options = (conninfo, schema, 1, 1.0)  # type: ignore[attr-defined]
         with pytest.raises(StoreError, match="does the database exist"):
             await service.check_store(store)

@@ -347,7 +347,7 @@ async def hurry(target: Target) -> None:
     if hasattr(target.store, "_file"):
         target.store._file.busy_seconds = 0.1
         await target.store.close()
-    resuming = target.server.service._resuming
+    resuming = target.server.service._recovery
     await resuming.stop()
     resuming.look = 0.2
     resuming.start()
@@ -377,7 +377,7 @@ async def test_a_message_that_is_taken_without_its_text_is_found(
 
 async def test_an_end_that_the_log_does_not_have_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def left_open(self: Any, running: Any, result: Any, problem: StoreError) -> Any:
-        return executor._left_open(running, result, problem)
+        return executor._report_left_open(running, result, problem)
 
     real = runs_module.Runs.settled
 
@@ -385,7 +385,7 @@ async def test_an_end_that_the_log_does_not_have_is_found(tmp_path: Path, monkey
         found = await real(self, info)
         return found if found.outcome else replace(found, **runs_module.REWOUND)
 
-    monkeypatch.setattr(executor.Performing, "_stall", left_open)
-    monkeypatch.setattr(runs_module.Runs, "settled", rewound)
+    monkeypatch.setattr(executor.RunExecutor, "_mark_stalled", left_open)
+    monkeypatch.setattr(runs_module.Runs, "load_outcome", rewound)
     with pytest.raises(Violated, match="the client was sent"):
         await try_fault(tmp_path, "sqlite", "locked", planted=True, routes=("invoke",), rounds=1)

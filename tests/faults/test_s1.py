@@ -36,12 +36,12 @@ from faults.tally import FULL, Tally, Violated
 from serving import ROLES, TOKENS, Hosted, Served, hosted, serving, talking
 from wick.server.app import create_api
 from wick.server.auth import middleware
-from wick.server.auth.access_table import places
-from wick.server.auth.identity import LOCAL, User
+from wick.server.auth.access_table import route_methods
+from wick.server.auth.identity import LOCAL_USER, User
 from wick.server.records import sqlite as records_sqlite
 from wick.server.service import Service, open_records
 from wick.server.settings import Settings
-from wick.server.static_files import OWN
+from wick.server.static_files import SHIPPED_PAGES
 from wick.stores import sqlite
 
 AGENTS: Mapping[str, Any] = {
@@ -68,25 +68,25 @@ pytestmark = pytest.mark.timeout(1_800 if FULL else 300)
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("served")
-    with serving(folder, store=request.param, config=CONFIG, static=str(OWN)) as found:
+    with serving(folder, store=request.param, config=CONFIG, static=str(SHIPPED_PAGES)) as found:
         yield found
 
 
 @pytest.fixture
 async def here(tmp_path: Path) -> AsyncIterator[Hosted]:
     """A server whose insides are at hand, to plant faults in."""
-    async with hosted(tmp_path, agents=AGENTS, static=OWN) as found:
+    async with hosted(tmp_path, agents=AGENTS, static=SHIPPED_PAGES) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
 def matrix(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
     """A row for every route of the app."""
-    return rows(routes(Service(Settings(data=tmp_path_factory.mktemp("routes"), static=OWN))))
+    return rows(routes(Service(Settings(data=tmp_path_factory.mktemp("routes"), static=SHIPPED_PAGES))))
 
 
 def routes(service: Service) -> list[tuple[str, str]]:
-    return [place for route in create_api(service).router.routes for place in places(route)]
+    return [place for route in create_api(service).router.routes for place in route_methods(route)]
 
 
 async def shown_to(served: Served) -> dict[str, Shown]:
@@ -152,7 +152,7 @@ async def test_a_role_that_is_too_low_is_refused_and_one_that_is_enough_is_not(
             closed = [row for row in matrix if row.access != "public"]
             answers = await ask_all(served.url, [_empty(row, HOST, bearer) for row in closed])
             for row, answer in zip(closed, answers, strict=True):
-                may = User("x", user, ROLES[user]).may(row.access)  # type: ignore[arg-type]
+                may = User("x", user, ROLES[user]).has_role(row.access)  # type: ignore[arg-type]
                 right = (answer.status == 403) != may and answer.status != 401 and 0 < answer.status < 500
                 tally.check(right, f"{row}, {user}: {answer.status}")
 
@@ -305,10 +305,10 @@ async def _hers_is_there(served: Served, matrix: Sequence[Row], things: Things) 
 async def test_a_door_without_a_guard_is_noticed(
     here: Hosted, matrix: list[Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def let_in(self: middleware.Auth, scope: Any) -> None:
-        scope["wick.door"], scope["wick.user"] = None, LOCAL
+    async def let_in(self: middleware.AuthMiddleware, scope: Any) -> None:
+        scope["wick.route_access"], scope["wick.user"] = None, LOCAL_USER
 
-    monkeypatch.setattr(middleware.Auth, "_let_in", let_in)
+    monkeypatch.setattr(middleware.AuthMiddleware, "_authorize", let_in)
     some = [row for row in matrix if row.method == "GET" and row.access != "public"][::6]
     shown = {name: NO_CREDENTIAL[name] for name in ("nothing", "a wrong token")}
     with pytest.raises(Violated, match=r"violated (\d+) of \1\b"):

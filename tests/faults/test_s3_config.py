@@ -22,10 +22,10 @@ from wick.backends.local import Local
 from wick.config import Config, load
 from wick.config.process_files import ProcessFiles, pin_files
 from wick.errors import BackendError, ConfigError
-from wick.server.agents.config_watcher import Watched
+from wick.server.agents.config_watcher import ConfigWatcher
 from wick.server.agents.overrides import Overrides
-from wick.server.agents.templates import of_file
-from wick.server.agents.workspaces import Places, private_files
+from wick.server.agents.templates import templates_from_config
+from wick.server.agents.workspaces import Workspaces, private_files
 from wick.server.auth.identity import User
 from wick.server.service import Service
 from wick.server.settings import Settings
@@ -261,7 +261,7 @@ def test_the_environment_of_wick_is_pinned_as_a_whole(folder: Path, monkeypatch:
 
 async def test_a_config_that_was_replaced_is_not_taken(folder: Path) -> None:
     config = folder / "conf/agents.yaml"
-    watched = Watched(config, lambda found: True)
+    watched = ConfigWatcher(config, lambda found: True)
     await watched.read()
     config.write_text(config.read_text() + "name: same file\n")
     assert next(iter((await watched.read()).agents.values())).name == "same file"
@@ -290,7 +290,7 @@ async def test_a_server_refuses_code_in_a_workspace_at_start_at_reload_and_over_
         await service.registry.start()
     config.write_text(plain)
     await service.registry.start()
-    watched = service.registry._watched
+    watched = service.registry._watcher
     assert watched is not None
     config.write_text(plain + "hooks: ['mine_h:hook']\n")
     with pytest.raises(ConfigError, match="the module of mine_h:hook"):
@@ -303,7 +303,7 @@ async def test_a_server_refuses_code_in_a_workspace_at_start_at_reload_and_over_
             await service.registry.create(user, "posted", options, shared=False)
     options = {"model": "demo", "backend": {"type": "local", "workdir": str(folder)}}
     made = await service.registry.create(user, "posted", options, shared=False)
-    wanted = service.registry.places.wanted(made, Overrides(), user.id)
+    wanted = service.registry.workspaces.backend_options(made, Overrides(), user.id)
     assert wanted is not None and wanted["pinned"] == ["conf/agents.yaml"]
 
 
@@ -316,9 +316,9 @@ def test_the_code_of_one_agent_is_not_in_the_workspace_of_another(tmp_path: Path
     with pytest.raises(ConfigError, match="the module of mine_i:hook"):
         load(tmp_path / "agents.yaml").agent("two")
     config = Config(tmp_path / "agents.yaml", load(tmp_path / "agents.yaml").agents["one"].file.source)
-    places = Places(tmp_path.parent / "data", None)  # type: ignore[arg-type]
-    templates = of_file(config)
-    places.learn(templates.values())
+    places = Workspaces(tmp_path.parent / "data", None)  # type: ignore[arg-type]
+    templates = templates_from_config(config)
+    places.collect_files(templates.values())
     with pytest.raises(ConfigError, match="the module of mine_i:hook"):
         places.check(templates["two"])
 

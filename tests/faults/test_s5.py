@@ -37,7 +37,7 @@ from wick.backends.local import Local
 from wick.config import load
 from wick.protocols import CallArgs, CallStart, Delta, Finish, Request, TextDelta
 from wick.server.agents.default_agent import EMBEDDED
-from wick.server.agents.registry import Registry
+from wick.server.agents.registry import AgentRegistry
 from wick.server.auth.identity import User
 
 REQUESTS, SOCKETS, ARGUMENTS = (100_000, 2_000, 10_000) if FULL else (600, 10, 40)
@@ -206,10 +206,10 @@ async def test_no_request_breaks_the_server(tmp_path: Path) -> None:
 
 
 async def test_a_handler_that_raises_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def raising(self: Registry, user: User, id: str) -> Any:
+    async def raising(self: AgentRegistry, user: User, id: str) -> Any:
         raise RuntimeError("planted")
 
-    monkeypatch.setattr(Registry, "template", raising)
+    monkeypatch.setattr(AgentRegistry, "get_template", raising)
     with canary() as bird:
         async with hosted(tmp_path, agents={"plain": {"model": "demo"}}) as here:
             with pytest.raises(Violated, match="500 to"), Tally("S5", "requests, planted", planted=True) as tally:

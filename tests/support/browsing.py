@@ -24,7 +24,7 @@ import pytest
 
 from chromium import find_chromium
 from serving import TOKENS, Served, serving
-from wick.server.static_files import BUILT
+from wick.server.static_files import BUILT_PAGES
 
 try:
     from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
@@ -136,9 +136,9 @@ server.start()
 
 def stories(folder: Path, **more: Any) -> AbstractContextManager[Served]:
     """A server with the interface as it is built, an agent that can do things, and some that do exactly as told."""
-    if not (BUILT / "index.html").is_file():
+    if not (BUILT_PAGES / "index.html").is_file():
         pytest.skip("the web interface is not built: make ui")
-    return serving(folder, script=AGENTS, static=str(BUILT), **more)
+    return serving(folder, script=AGENTS, static=str(BUILT_PAGES), **more)
 
 
 @contextmanager

@@ -211,7 +211,7 @@ async def hosted(
 ) -> AsyncIterator[Hosted]:
     """A server in this event loop, with agents as a program registers them; `more` are settings."""
     said = {"port": 0, "data": folder / "data", **settings(store, folder, **more)}
-    made = Server(settings=Settings(**said).checked())
+    made = Server(settings=Settings(**said).check())
     for id, agent in (agents or {}).items():
         made.register_agent(id, agent)
     for tool in tools:

@@ -1,4 +1,4 @@
-"""wick as a server: HTTP, SSE and WebSocket, for many users. It needs the extra `server`.
+"""The wick server: agents over HTTP, SSE and WebSocket, for many users. It needs the extra `server`.
 
 Server(port=8000).register_agent("default", {"model": "sonnet"}).start()
 """

@@ -1,4 +1,4 @@
-"""The server as an ASGI app: its routes, and the layers around them."""
+"""The ASGI app of the server: its routes and its middleware."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from starlette.types import ASGIApp
 
 from wick._internal.worker_threads import run_in_thread
 from wick.errors import WickError
-from wick.server.auth.access_table import ACCESS, Doors, in_order
-from wick.server.auth.middleware import Auth
-from wick.server.errors import ApiError, on_error, on_http, on_invalid
-from wick.server.http.admission import Crowds
-from wick.server.http.middleware import Bounded, Caught, Stamped
-from wick.server.http.spooling import Unread
-from wick.server.openapi import document
+from wick.server.auth.access_table import ACCESS, AccessTable, sort_routes
+from wick.server.auth.middleware import AuthMiddleware
+from wick.server.errors import ApiError, handle_error, handle_http, handle_invalid
+from wick.server.http.admission import AdmissionMiddleware
+from wick.server.http.middleware import BodyLimitMiddleware, ErrorMiddleware, RequestIdMiddleware
+from wick.server.http.spooling import SpoolingMiddleware
+from wick.server.openapi import build_document
 from wick.server.routes import ROUTERS
 from wick.server.service import Service
 from wick.server.static_files import page_routes
 
 
 def create_app(service: Service) -> ASGIApp:
-    """A service as an ASGI app. The outermost layer comes first."""
+    """Return the ASGI app of a service, with its middleware."""
     api = create_api(service)
-    settings, doors = service.settings, Doors(api.router.routes, (*ACCESS, *page_routes(service.static)[1]))
-    app: ASGIApp = Bounded(Unread(Caught(api)))
-    app = Auth(app, settings, service.guests, doors, service.limits, service.metrics)
+    settings, access = service.settings, AccessTable(api.router.routes, (*ACCESS, *page_routes(service.static)[1]))
+    app: ASGIApp = BodyLimitMiddleware(SpoolingMiddleware(ErrorMiddleware(api)))
+    app = AuthMiddleware(app, settings, service.authenticator, access, service.limits, service.metrics)
     if settings.cors_origins:
         app = CORSMiddleware(
             app,
@@ -44,11 +44,11 @@ def create_app(service: Service) -> ASGIApp:
             allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"],
             expose_headers=["Retry-After", "X-Request-Id", "X-Run-Id", "X-Thread-Id"],
         )
-    return Crowds(Stamped(app, service.metrics))
+    return AdmissionMiddleware(RequestIdMiddleware(app, service.metrics))
 
 
 def create_api(service: Service) -> FastAPI:
-    """The routes and what they answer; nobody is kept out here."""
+    """Return the FastAPI app with all routes and error handlers, without authentication."""
     api = FastAPI(
         title="wick",
         summary="Agents made of hooks, over HTTP.",
@@ -62,21 +62,21 @@ def create_api(service: Service) -> FastAPI:
     api.state.service = service
     routes = [route for router in ROUTERS for route in router.routes]
     routes += page_routes(service.static)[0]
-    routes.append(Route("/openapi.json", _described(api), include_in_schema=False))
-    api.router.routes[:] = in_order(routes)
+    routes.append(Route("/openapi.json", _openapi_endpoint(api), include_in_schema=False))
+    api.router.routes[:] = sort_routes(routes)
     for kind in (ApiError, WickError, Exception):
-        api.add_exception_handler(kind, on_error)
-    api.add_exception_handler(RequestValidationError, on_invalid)
-    api.add_exception_handler(HTTPException, on_http)
+        api.add_exception_handler(kind, handle_error)
+    api.add_exception_handler(RequestValidationError, handle_invalid)
+    api.add_exception_handler(HTTPException, handle_http)
     return api
 
 
-def _described(api: FastAPI) -> Callable[[Request], Awaitable[Response]]:
+def _openapi_endpoint(api: FastAPI) -> Callable[[Request], Awaitable[Response]]:
     made: list[bytes] = []
 
     async def openapi(request: Request) -> Response:
         if not made:
-            made.append(await run_in_thread(lambda: orjson.dumps(document(api)), "describing the API"))
+            made.append(await run_in_thread(lambda: orjson.dumps(build_document(api)), "building the OpenAPI document"))
         return Response(made[0], media_type="application/json")
 
     return openapi

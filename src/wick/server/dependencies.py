@@ -1,4 +1,4 @@
-"""What a route is given: who asks, and the service they ask."""
+"""Dependencies of routes: the authenticated user and the service."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from wick.server.errors import ApiError
 from wick.server.service import Service
 
 
-async def caller(connection: HTTPConnection) -> User:
-    """Whoever the auth layer has let in."""
+async def get_caller(connection: HTTPConnection) -> User:
+    """Return the user that the auth middleware has authenticated."""
     user = connection.scope.get("wick.user")
-    if not isinstance(user, User):  # a public route has no business with a user
+    if not isinstance(user, User):  # a public route has no user
         raise ApiError(401, "unauthorized", "sign in first", {"WWW-Authenticate": "Bearer"})
     return user
 
 
-async def service(connection: HTTPConnection) -> Service:
+async def get_service(connection: HTTPConnection) -> Service:
     found = connection.app.state.service
     assert isinstance(found, Service)
     return found
 
 
-Caller = Annotated[User, Depends(caller)]
-Wick = Annotated[Service, Depends(service)]
+Caller = Annotated[User, Depends(get_caller)]
+Wick = Annotated[Service, Depends(get_service)]

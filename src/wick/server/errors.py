@@ -1,4 +1,4 @@
-"""What goes wrong, as an answer: a status and `{"error": {"code", "message"}}`."""
+"""Errors of the HTTP API: a status and the body `{"error": {"code", "message"}}`."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ logger = logging.getLogger("wick.server")
 
 
 class ErrorDetail(BaseModel):
-    """A word for programs and a sentence for people."""
+    """A code for programs and a message for people."""
 
     code: str
     message: str
 
 
 class ErrorBody(BaseModel):
-    """What every refusal looks like."""
+    """The body of every error response."""
 
     error: ErrorDetail
 
 
 class ApiError(Exception):
-    """A request that is refused: with a status, a code for programs and a sentence for people."""
+    """An error response: a status, a code for programs and a message for people."""
 
     def __init__(self, status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
@@ -55,12 +55,12 @@ class ApiError(Exception):
 
 
 def not_found(what: str) -> ApiError:
-    """There is no such thing, or it is somebody else's: nobody can tell which."""
+    """Return a 404. It does not reveal whether the object is missing or belongs to another user."""
     return ApiError(404, "not_found", f"there is no {what}")
 
 
-# The status of each code that a store or a workspace has.
-STATUS = {
+# HTTP status by error code of stores and workspaces.
+STATUS_CODES = {
     "not_found": 404,
     "conflict": 409,
     "exists": 409,
@@ -91,21 +91,21 @@ STATUS = {
     "full": 507,
     "no_space": 507,
 }
-DAMAGED = ("corrupt", "incompatible")  # codes of a store that its operator must replace or restore
-RETRY = {503: {"Retry-After": "1"}, 504: {"Retry-After": "1"}}
-FRAMEWORK = {404: "not_found", 405: "method_not_allowed", 400: "invalid", 408: "too_slow", 413: "too_large"}
+DAMAGED = ("corrupt", "incompatible")  # codes of a store that the operator must repair or restore
+RETRY_HEADERS = {503: {"Retry-After": "1"}, 504: {"Retry-After": "1"}}
+FRAMEWORK_CODES = {404: "not_found", 405: "method_not_allowed", 400: "invalid", 408: "too_slow", 413: "too_large"}
 
 
 def as_api_error(error: Exception) -> ApiError | None:
-    """What an error of wick is as an answer; None for one that is nobody's fault but the server's."""
+    """Return the response for an error of wick, or None for an internal error."""
     if isinstance(error, ApiError):
         return error
-    if isinstance(error, BackendError):  # what a workspace could not do and has no word for is the workspace's trouble
-        status = STATUS.get(error.code, 502)
-        return ApiError(status, error.code, str(error), RETRY.get(status))
+    if isinstance(error, BackendError):  # an unknown code is a failure of the workspace: 502
+        status = STATUS_CODES.get(error.code, 502)
+        return ApiError(status, error.code, str(error), RETRY_HEADERS.get(status))
     if isinstance(error, StoreError):
-        status = STATUS.get(error.code, 0)
-        return ApiError(status, error.code, public_text(error), RETRY.get(status)) if status else None
+        status = STATUS_CODES.get(error.code, 0)
+        return ApiError(status, error.code, public_text(error), RETRY_HEADERS.get(status)) if status else None
     if isinstance(error, MissingExtra):
         return ApiError(501, "missing_extra", str(error))
     if isinstance(error, ConfigError | MessageError):
@@ -115,20 +115,22 @@ def as_api_error(error: Exception) -> ApiError | None:
     return None
 
 
-async def on_error(request: Request, error: Exception) -> Response:
-    """Answer an error: what is known with its sentence, what is not with the request's id alone."""
+async def handle_error(request: Request, error: Exception) -> Response:
+    """Handle an error of a route. The response to an unknown error holds only the request id."""
     service = request.app.state.service
-    service.runs.performing.note_damage(error)
-    told = explained(error, request.scope)
-    told.message = service.secrets.without(told.message)
-    return told.response()
+    service.runs.executor.record_damage(error)
+    refusal = resolve_error(error, request.scope)
+    refusal.message = service.secrets.redact_text(refusal.message)
+    return refusal.response()
 
 
-def explained(error: Exception, scope: Scope) -> ApiError:
-    """What to answer to an error; one that nobody knows is logged under the request's id."""
+def resolve_error(error: Exception, scope: Scope) -> ApiError:
+    """Return the response for an error. Log an unknown error under the request id."""
     known, id = as_api_error(error), scope.get("wick.request_id", "")
     if known is not None:
-        if isinstance(error, StoreError) and known.message != str(error):  # the operator needs all of it
+        if isinstance(error, StoreError) and known.message != str(
+            error
+        ):  # the log has the full message for the operator
             logger.warning("request %s to %s failed: %s", id, scope.get("path", ""), error)
         return known
     logger.error("request %s to %s failed", id, scope.get("path", ""), exc_info=error)
@@ -137,31 +139,31 @@ def explained(error: Exception, scope: Scope) -> ApiError:
     return ApiError(500, "internal", f"something went wrong inside the server; its log has more under {id}")
 
 
-async def on_invalid(request: Request, error: Exception) -> Response:
-    """A body or a parameter that does not fit is told in one sentence."""
+async def handle_invalid(request: Request, error: Exception) -> Response:
+    """Handle a request that fails validation: a 422 with one sentence."""
     assert isinstance(error, RequestValidationError)
-    told = ApiError(422, "invalid", validation_message(error.errors()))
-    error.body = error.__traceback__ = None  # which know of each other, and of all that came: it may be much
-    return told.response()
+    refusal = ApiError(422, "invalid", validation_message(error.errors()))
+    error.body = error.__traceback__ = None  # break the cycle error → traceback → frame
+    return refusal.response()
 
 
 def validation_message(errors: Any) -> str:
     if errors and errors[0].get("type") == "json_invalid":
         why, place = errors[0].get("ctx", {}).get("error", "unreadable"), errors[0]["loc"][-1]
         return f"the body is not JSON ({why}, at character {place}); /docs shows what it may be"[:2000]
-    parts = [f"{_place(each['loc'])}: {each['msg']}" for each in errors[:5]]
+    parts = [f"{_format_location(each['loc'])}: {each['msg']}" for each in errors[:5]]
     more = f"; and {len(errors) - 5} more" if len(errors) > 5 else ""
     return f"the request does not fit: {'; '.join(parts)}{more}"[:2000]
 
 
-def _place(loc: Any) -> str:
+def _format_location(loc: Any) -> str:
     return ".".join(str(part) for part in loc) or "body"
 
 
-async def on_http(request: Request, error: Exception) -> Response:
-    """What the framework itself refuses: no such path, no such method, a body that cannot be read."""
+async def handle_http(request: Request, error: Exception) -> Response:
+    """Handle errors of the framework: unknown path, wrong method, unreadable body."""
     assert isinstance(error, HTTPException)
-    code = FRAMEWORK.get(error.status_code, "refused")
+    code = FRAMEWORK_CODES.get(error.status_code, "refused")
     message = {
         404: f"there is nothing at {request.url.path[:200]}",
         405: f"{request.url.path[:200]} does not take {request.method}",

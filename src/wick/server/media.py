@@ -1,4 +1,4 @@
-"""Addresses of pictures and files in messages: which ones a model's server may be asked to fetch.
+"""Checks of the addresses of pictures and files in messages, which a model's server fetches.
 
 A model's server fetches what a message points to, from inside its own network. So an address from a user or a tool must
 be `https:`, name a public host and hold no credentials. A name is not resolved here: what counts is what the model's
@@ -33,7 +33,7 @@ def media_problem(part: Part) -> str:
     if isinstance(part, TextPart):
         return ""
     if part.media_type and not (len(part.media_type) <= 200 and _TYPE.fullmatch(part.media_type)):
-        return f"{_short(part.media_type)} is not a media type; use one like image/png"
+        return f"{_shorten(part.media_type)} is not a media type; use one like image/png"
     if part.data:
         return _data_problem(part.data)
     if found := _DATA.match(part.url):
@@ -43,7 +43,7 @@ def media_problem(part: Part) -> str:
 
 def address_problem(url: str) -> str:
     """Return why a model's server is not asked to fetch an address, or an empty text."""
-    shown = _short(url)
+    shown = _shorten(url)
     if len(url) > MEDIA_URL_CHARS:
         return f"an address of a picture or a file has at most {MEDIA_URL_CHARS:,} characters"
     if not url.isprintable() or " " in url or "\\" in url:
@@ -68,8 +68,8 @@ def is_public_host(host: str) -> bool:
         return "%" not in host and is_public_address(host)
     host = host.removesuffix(".")
     last = host.rpartition(".")[2]
-    if re.fullmatch(r"0x[0-9a-f]*|[0-9]+", last):  # an IPv4 address, however it is spelled
-        return _is_usual(host) and is_public_address(host)
+    if re.fullmatch(r"0x[0-9a-f]*|[0-9]+", last):  # an IPv4 address in any notation
+        return _is_canonical_ipv4(host) and is_public_address(host)
     if not _HOST.fullmatch(host) or _PRIVATE.fullmatch(host):
         return False
     return all(is_public_address(".".join(found)) for found in _INSIDE.findall(host))
@@ -103,14 +103,14 @@ def _data_problem(data: str) -> str:
     return "" if data else "a picture or a file is empty"
 
 
-def _is_usual(host: str) -> bool:
+def _is_canonical_ipv4(host: str) -> bool:
     try:
         return str(IPv4Address(host)) == host
     except ValueError:
         return False
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     """Return a text from outside as a sentence shows it: short, on one line, without user and password."""
     bare = re.sub(r"//[^/?#]*@", "//", text.partition("?")[0])
     return escape_controls(bare if len(bare) <= 100 else f"{bare[:100]}…")

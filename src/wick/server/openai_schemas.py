@@ -1,4 +1,4 @@
-"""Chat completions, as OpenAI's clients speak them: what they ask in wick's words, and what wick says in theirs."""
+"""Schemas and conversions for OpenAI's chat completions API."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from wick.protocols import Usage
 from wick.server.errors import ApiError
 from wick.server.media import address_problem
 
-CLIENT = "client"  # the name of assistant messages that a client says were said: nobody here has said them
-BETWEEN = "\n\n"  # the replies of one run are one text to a client that knows of no steps
+CLIENT_NAME = "client"  # name of assistant messages that a client sent: no agent wrote them
+SEPARATOR = "\n\n"  # between the replies of one run, which clients see as one text
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.+)", re.DOTALL)
 
 FinishReason = Literal["stop", "length", "content_filter"]
 
 
 class _Lenient(BaseModel):
-    """What clients send beside this is theirs, and is not looked at."""
+    """A model that ignores unknown fields."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -132,76 +132,80 @@ class ChatModels(BaseModel):
     data: list[ChatModel]
 
 
-# -- what is asked ---------------------------------------------------------------------------------------------------
+# -- requests ---------------------------------------------------------------------------------------------------------
 
 
-def words(request: ChatRequest, *, systems: bool) -> Messages:
-    """The conversation that a client sends. What it says an assistant said is marked as the client's."""
+def parse_conversation(request: ChatRequest, *, systems: bool) -> Messages:
+    """Return the messages of a request. Assistant messages are marked as sent by the client."""
     _check_options(request)
-    said = [_message(message, number, systems) for number, message in enumerate(request.messages)]
-    if said[-1].role != "user":
-        raise refused("the last message must be the user's, for that is what is answered", "messages")
-    return Messages(said).validate()
+    messages = [_parse_message(message, number, systems) for number, message in enumerate(request.messages)]
+    if messages[-1].role != "user":
+        raise request_error("the last message must be a user message", "messages")
+    return Messages(messages).validate()
 
 
 def _check_options(request: ChatRequest) -> None:
     if request.tools or request.functions:
-        raise refused("an agent has its own tools and takes none from a client; leave out tools and functions", "tools")
+        raise request_error(
+            "an agent has its own tools and takes none from a client; leave out tools and functions", "tools"
+        )
     if request.n not in (None, 1):
-        raise refused("an agent answers once; leave out n", "n")
+        raise request_error("an agent answers once; leave out n", "n")
     if request.logprobs:
-        raise refused("an agent has no log probabilities; leave out logprobs", "logprobs")
+        raise request_error("an agent has no log probabilities; leave out logprobs", "logprobs")
     if request.response_format and request.response_format.get("type") != "text":
-        raise refused("the shape of an agent's answer is the agent's own; leave out response_format", "response_format")
+        raise request_error(
+            "the shape of an agent's answer is the agent's own; leave out response_format", "response_format"
+        )
 
 
-def _message(message: ChatMessage, number: int, systems: bool) -> Message:
+def _parse_message(message: ChatMessage, number: int, systems: bool) -> Message:
     place = f"messages[{number}]"
     if message.role in ("tool", "function") or message.tool_calls or message.function_call:
-        raise refused(
-            f"{place}: tools are used by the agent itself; send what was said, without tool calls", "messages"
-        )
+        raise request_error(f"{place}: the agent uses its own tools; send the messages without tool calls", "messages")
     if message.role in ("system", "developer"):
         if not systems:
-            raise refused(f"{place}: this server takes no {message.role} messages; the agent has its own", "messages")
-        return Message("system", _text(message, place))
+            raise request_error(
+                f"{place}: this server takes no {message.role} messages; the agent has its own", "messages"
+            )
+        return Message("system", _message_text(message, place))
     if message.role == "assistant":
-        return Message("assistant", _text(message, place), name=CLIENT)
+        return Message("assistant", _message_text(message, place), name=CLIENT_NAME)
     if isinstance(message.content, list):
-        return Message("user", tuple(_part(part, place) for part in message.content))
+        return Message("user", tuple(_parse_part(part, place) for part in message.content))
     return Message("user", message.content or "")
 
 
-def _text(message: ChatMessage, place: str) -> str:
+def _message_text(message: ChatMessage, place: str) -> str:
     parts = (
         message.content if isinstance(message.content, list) else [TextContent(type="text", text=message.content or "")]
     )
     texts = [part.text for part in parts if isinstance(part, TextContent)]
     if len(texts) < len(parts):
-        raise refused(f"{place}: only text can be sent as a message of the {message.role}", "messages")
+        raise request_error(f"{place}: only text can be sent as a message of the {message.role}", "messages")
     return "\n".join(texts)
 
 
-def _part(part: TextContent | ImageContent, place: str) -> Part:
+def _parse_part(part: TextContent | ImageContent, place: str) -> Part:
     if isinstance(part, TextContent):
         return TextPart(part.text)
     url = part.image_url.url
     if found := _DATA_URL.fullmatch(url):
         return ImagePart(data=found[2], media_type=found[1])
     if why := address_problem(url):
-        raise refused(f"{place}: {why}", "messages")
+        raise request_error(f"{place}: {why}", "messages")
     return ImagePart(url=url)
 
 
-# -- what is answered ------------------------------------------------------------------------------------------------
+# -- responses --------------------------------------------------------------------------------------------------------
 
 
-def refused(message: str, param: str = "", status: int = 400, code: str = "unsupported") -> OpenAIError:
+def request_error(message: str, param: str = "", status: int = 400, code: str = "unsupported") -> OpenAIError:
     return OpenAIError(status, code, message, param=param)
 
 
 class OpenAIError(ApiError):
-    """A refusal in the shape that OpenAI's clients read."""
+    """An error in OpenAI's format."""
 
     def __init__(
         self, status: int, code: str, message: str, headers: dict[str, str] | None = None, *, param: str = ""
@@ -218,84 +222,84 @@ _TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_
 
 
 @dataclass(slots=True)
-class Spoken:
-    """One run as a growing text: what a client has been told of it, and how it ended."""
+class CompletionText:
+    """The text of one run as it is streamed to a client, and how the run ended."""
 
-    run_id: str = ""  # whose words these are; those of agents below are not told
-    told: str = ""  # of the message that is open
-    begun: bool = False  # something was said before
+    run_id: str = ""  # events of other runs, such as subagents, are ignored
+    open_text: str = ""  # sent text of the current message
+    started: bool = False  # an earlier message was sent
     question: str = ""
     end: Done | Failed | None = None
 
-    def take(self, event: Event) -> str:
-        """What the client is told because of an event."""
+    def add_event(self, event: Event) -> str:
+        """Add an event and return the text to send for it."""
         if isinstance(event, ApprovalRequest):
             self.question = event.question
         if event.run_id != self.run_id:
             return ""
         if isinstance(event, ChatModelStream):
-            return self._tell(event.delta) if event.kind == "text" else ""
+            return self._append(event.delta) if event.kind == "text" else ""
         if isinstance(event, ChatModelRestart):
-            return self._instead(event.content)
+            return self._replace_open(event.content)
         if isinstance(event, ChatModelEnd):
-            return self._complete(Message.from_json(event.message).text)
-        return self._ended(event) if isinstance(event, Done | Failed) else ""
+            return self._close_message(Message.from_json(event.message).text)
+        return self._finish(event) if isinstance(event, Done | Failed) else ""
 
-    def _tell(self, text: str) -> str:
-        apart = BETWEEN if text and not self.told and self.begun else ""
-        self.told += text
+    def _append(self, text: str) -> str:
+        apart = SEPARATOR if text and not self.open_text and self.started else ""
+        self.open_text += text
         return apart + text
 
-    def _instead(self, text: str) -> str:
-        """Go on as a message really is; what was told of it cannot be taken back, so it is said again as a whole."""
-        if text.startswith(self.told):
-            return self._tell(text[len(self.told) :])
+    def _replace_open(self, text: str) -> str:
+        """Return the rest of the current message. If it differs from the sent text, send it again as a whole."""
+        if text.startswith(self.open_text):
+            return self._append(text[len(self.open_text) :])
         if not text:
             return ""
-        self.told, self.begun = "", True
-        return self._tell(text)
+        self.open_text, self.started = "", True
+        return self._append(text)
 
-    def _complete(self, text: str) -> str:
-        news = self._instead(text)
-        self.told, self.begun = "", self.begun or bool(self.told)
+    def _close_message(self, text: str) -> str:
+        news = self._replace_open(text)
+        self.open_text, self.started = "", self.started or bool(self.open_text)
         return news
 
-    def _ended(self, event: Done | Failed) -> str:
+    def _finish(self, event: Done | Failed) -> str:
         self.end = event
         if isinstance(event, Failed) or event.outcome != "interrupted" or not self.question:
             return ""
-        self.told = ""
-        return self._tell(f"The agent waits for an answer to its question: {self.question}")
+        self.open_text = ""
+        return self._append(f"The agent waits for an answer to its question: {self.question}")
 
 
 def finish_reason(reason: str) -> FinishReason:
-    """Why an answer ended, in OpenAI's words."""
+    """Return OpenAI's finish reason for the reason of a run."""
     reason = reason.lower()
     if "content_filter" in reason or reason.startswith("blocked"):
         return "content_filter"
     return "length" if "length" in reason or "token limit" in reason or "step limit" in reason else "stop"
 
 
-def usage_of(tokens: Mapping[str, Any]) -> ChatUsage:
+def chat_usage(tokens: Mapping[str, Any]) -> ChatUsage:
     usage = Usage.from_json(tokens)
     return ChatUsage(
         prompt_tokens=usage.input_tokens, completion_tokens=usage.output_tokens, total_tokens=usage.total_tokens
     )
 
 
-def failure(end: Failed) -> OpenAIError:
-    """A run that failed, as an error. Clients are told not to ask again by themselves, for it would run again."""
+def failure_error(end: Failed) -> OpenAIError:
+    """Return the error for a failed run. `x-should-retry: false` keeps clients from starting another run."""
     status = 502 if end.code == "model_error" else 500
     return OpenAIError(status, end.code, end.message, {"x-should-retry": "false"})
 
 
-def chunk(
+def create_chunk(
     id: str, created: int, model: str, choices: Sequence[dict[str, Any]], usage: ChatUsage | None
 ) -> dict[str, Any]:
-    """A piece of a streamed answer."""
+    """Return one chunk of a streamed completion."""
     head: dict[str, Any] = {"id": id, "object": "chat.completion.chunk", "created": created, "model": model}
     return {**head, "choices": [*choices], "usage": None if usage is None else usage.model_dump()}
 
 
-def choice(delta: dict[str, Any], finish: FinishReason | None = None) -> dict[str, Any]:
+def create_choice(delta: dict[str, Any], finish: FinishReason | None = None) -> dict[str, Any]:
     return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}

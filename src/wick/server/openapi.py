@@ -1,4 +1,4 @@
-"""The description of the API, from which clients are made: every body typed, every refusal the same, who may ask."""
+"""The OpenAPI document of the server, with error responses and the required role of each operation."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from wick.server.errors import ErrorBody
 
 REF = "#/components/schemas/"
 REFUSALS = {"4XX": "It was refused: the error says why.", "5XX": "It could not be done: the error says why."}
-UNUSED = ("HTTPValidationError", "ValidationError")  # FastAPI's own shape of an error, which is not used here
+UNUSED = ("HTTPValidationError", "ValidationError")  # FastAPI's own error schemas, which are not used
 SCHEMES = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "ticket": {"type": "apiKey", "in": "query", "name": "ticket", "description": "one-use, from POST /auth/tickets"},
 }
 
 
-def document(api: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document of the routes."""
+def build_document(api: FastAPI) -> dict[str, Any]:
+    """Return the OpenAPI document of all routes."""
     made = get_openapi(title=api.title, version=api.version, summary=api.summary, routes=api.routes)
     schemas = made.setdefault("components", {}).setdefault("schemas", {})
     for name in UNUSED:
@@ -29,20 +29,20 @@ def document(api: FastAPI) -> dict[str, Any]:
     schemas |= body.pop("$defs")
     schemas["ErrorBody"] = body
     made["components"]["securitySchemes"] = SCHEMES
-    who = {(method, path): access for method, path, access in ACCESS}
+    roles = {(method, path): access for method, path, access in ACCESS}
     for path, methods in made["paths"].items():
         for method, operation in methods.items():
-            _complete(operation, who.get((method.upper(), path), "user"))
+            _complete_operation(operation, roles.get((method.upper(), path), "user"))
     return made
 
 
-def _complete(operation: dict[str, Any], access: str) -> None:
-    """What every operation has: its refusals, and who may use it."""
+def _complete_operation(operation: dict[str, Any], access: str) -> None:
+    """Add the error responses and the required role to an operation."""
     operation["responses"].pop("422", None)
     for answer in operation["responses"].values():
         stream = answer.get("content", {}).get("text/event-stream", {})
         if "$ref" in stream.get("schema", {}):
-            stream |= {"itemSchema": _frame(stream["schema"]["$ref"]), "schema": {"type": "string"}}
+            stream |= {"itemSchema": _frame_schema(stream["schema"]["$ref"]), "schema": {"type": "string"}}
     for status, description in REFUSALS.items():
         content = {"application/json": {"schema": {"$ref": f"{REF}ErrorBody"}}}
         operation["responses"].setdefault(status, {"description": description, "content": content})
@@ -50,8 +50,8 @@ def _complete(operation: dict[str, Any], access: str) -> None:
     operation["x-role"] = access
 
 
-def _frame(ref: str) -> dict[str, Any]:
-    """A frame of a stream, whose data is JSON of that shape."""
+def _frame_schema(ref: str) -> dict[str, Any]:
+    """Return the schema of a stream frame whose data is JSON of this schema."""
     data = {"type": "string", "contentMediaType": "application/json", "contentSchema": {"$ref": ref}}
     text = {"type": "string"}
     return {"type": "object", "required": ["data"], "properties": {"id": text, "event": text, "data": data}}

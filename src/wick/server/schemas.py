@@ -1,4 +1,4 @@
-"""What requests about runs and threads say, and what their answers are: the shapes that several routes share."""
+"""Request and response schemas of runs and threads that several routes share."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from wick.messages import Message
 from wick.protocols import Summary
 from wick.server.errors import ApiError
 from wick.server.runs import State
-from wick.server.runs.history import History
+from wick.server.runs.history import ThreadHistory
 from wick.server.runs.record import RunInfo
-from wick.server.strict_models import Strict
+from wick.server.strict_models import StrictModel
 from wick.threads import Thread
 
 MESSAGE_CHARS = 2_000_000
 
 
-# -- messages -------------------------------------------------------------------------------------------------------
+# -- messages ---------------------------------------------------------------------------------------------------------
 
 
-class TextIn(Strict):
+class TextIn(StrictModel):
     """A piece of text."""
 
     type: Literal["text"]
     text: str = Field(max_length=MESSAGE_CHARS)
 
 
-class MediaIn(Strict):
+class MediaIn(StrictModel):
     """A picture or a file: its address, or its bytes in base64."""
 
     type: Literal["image", "file"]
@@ -46,7 +46,7 @@ class MediaIn(Strict):
 PartIn = Annotated[TextIn | MediaIn, Field(discriminator="type")]
 
 
-class MessageIn(Strict):
+class MessageIn(StrictModel):
     """What somebody says. The words of an assistant or a tool come from the server, never from a client."""
 
     role: Literal["user", "system"] = "user"
@@ -56,7 +56,7 @@ class MessageIn(Strict):
     )
 
 
-class Words(Strict):
+class Words(StrictModel):
     """What is said to a thread."""
 
     messages: list[MessageIn] = Field(min_length=1, max_length=100)
@@ -69,15 +69,15 @@ class Asked(Words):
     recipe: str = Field("", max_length=100, pattern=r"^[\w.-]*$")
 
 
-def messages_of(words: Words, *, systems: bool) -> list[Message]:
-    """The messages that a request brings; one of the system only where the settings allow that."""
+def parse_messages(words: Words, *, systems: bool) -> list[Message]:
+    """Return the messages of a request; raise a 403 for a system message unless the settings allow it."""
     if not systems and any(message.role == "system" for message in words.messages):
         message = "system messages are not taken here; the operator may allow them with allow_system_messages"
         raise ApiError(403, "forbidden", message)
-    return [_message(message) for message in words.messages]
+    return [_parse_message(message) for message in words.messages]
 
 
-def _message(given: MessageIn) -> Message:
+def _parse_message(given: MessageIn) -> Message:
     if isinstance(given.content, str):
         return Message(given.role, given.content)
     parts = [part.model_dump(exclude_defaults=True) | {"type": part.type} for part in given.content]
@@ -133,7 +133,7 @@ class MessageOut(BaseModel):
 
 
 _MESSAGES = TypeAdapter(list[MessageOut], config=ConfigDict(defer_build=True))
-AT_ONCE = 100  # messages
+MESSAGES_PER_BATCH = 100  # messages
 
 
 class ErrorOut(BaseModel):
@@ -180,7 +180,7 @@ class UsageOut(BaseModel):
     cache_write_tokens: int = 0
 
 
-class Kept(BaseModel):
+class ThreadContent(BaseModel):
     """What a thread keeps beside its messages."""
 
     messages: list[MessageOut]
@@ -190,13 +190,13 @@ class Kept(BaseModel):
     ends: list[EndOut] = Field([], description="how each run ended, the earliest first")
 
 
-def kept(thread: Thread) -> dict[str, Any]:
-    """What is kept with a thread, as `Kept` has it."""
-    history = History.of(thread)
-    return {"messages": [history.told(message) for message in thread.messages], **_beside(thread, history)}
+def thread_content(thread: Thread) -> dict[str, Any]:
+    """Return the fields of `ThreadContent` for a thread."""
+    history = ThreadHistory.from_thread(thread)
+    return {"messages": [history.to_json(message) for message in thread.messages], **_thread_values(thread, history)}
 
 
-def _beside(thread: Thread, history: History) -> dict[str, Any]:
+def _thread_values(thread: Thread, history: ThreadHistory) -> dict[str, Any]:
     return {
         "todos": thaw(thread.values.get("todos", [])),
         "files": thaw(thread.values.get("files", {})),
@@ -205,23 +205,25 @@ def _beside(thread: Thread, history: History) -> dict[str, Any]:
     }
 
 
-async def whole(kind: type[Kept], about: Mapping[str, Any], thread: Thread) -> Response:
-    """A thread with what is said about it, made beside the event loop: a long one would hold up everybody."""
-    return Response(await run_in_thread(lambda: _whole(kind, about, thread), "a thread"), media_type="application/json")
+async def thread_response(kind: type[ThreadContent], about: Mapping[str, Any], thread: Thread) -> Response:
+    """Return a thread as a JSON response, serialized in a worker thread since it may be long."""
+    return Response(
+        await run_in_thread(lambda: _dump_thread(kind, about, thread), "a thread"), media_type="application/json"
+    )
 
 
-def _whole(kind: type[Kept], about: Mapping[str, Any], thread: Thread) -> bytes:
-    """The JSON of it, some messages at a time: Python goes on with nothing else while it checks or writes a list."""
-    history = History.of(thread)
-    rest = kind.model_validate({**about, **_beside(thread, history), "messages": []})
+def _dump_thread(kind: type[ThreadContent], about: Mapping[str, Any], thread: Thread) -> bytes:
+    """Return the JSON of a thread. Serialize messages in batches: validating a list holds the GIL."""
+    history = ThreadHistory.from_thread(thread)
+    rest = kind.model_validate({**about, **_thread_values(thread, history), "messages": []})
     pieces = []
-    for at in range(0, len(thread.messages), AT_ONCE):
-        told = [history.told(message) for message in thread.messages[at : at + AT_ONCE]]
+    for at in range(0, len(thread.messages), MESSAGES_PER_BATCH):
+        told = [history.to_json(message) for message in thread.messages[at : at + MESSAGES_PER_BATCH]]
         pieces.append(_MESSAGES.dump_json(_MESSAGES.validate_python(told))[1:-1])
     return b'{"messages":[%s],%s' % (b",".join(pieces), rest.model_dump_json(exclude={"messages"})[1:].encode())
 
 
-# -- runs and threads -----------------------------------------------------------------------------------------------
+# -- runs and threads -------------------------------------------------------------------------------------------------
 
 
 class RunOut(BaseModel):
@@ -272,7 +274,7 @@ class ThreadOut(BaseModel):
     queued: int = Field(0, description="what was said and is not heard yet")
 
 
-# What only the server says about a thread, and a command that began it: `agent_file` names code.
+# Metadata that clients cannot set: `agent_file` names code.
 OWN_META = ("agent", "parent", "forked_from", "forked_at", "agent_name", "agent_file")
 
 
@@ -292,6 +294,6 @@ def thread_out(head: Summary) -> ThreadOut:
     )
 
 
-def listed(heads: Sequence[Summary]) -> list[ThreadOut]:
-    """Threads as lists have them: those of subagents are parts of others."""
+def list_root_threads(heads: Sequence[Summary]) -> list[ThreadOut]:
+    """Return the threads of a list, without those of subagents."""
     return [thread_out(head) for head in heads if "parent" not in head.meta]

@@ -1,8 +1,8 @@
-"""A server in a program: agents and tools are registered, and it starts.
+"""The server as an object of a program: register agents and tools, then start it.
 
     Server(port=8000).register_agent("default", {"model": "sonnet"}).register_tool(add).start()
 
-`start` blocks until the server is told to stop; `app()` is for those who run it inside of something else.
+`start` blocks until the server stops; `app()` returns the ASGI app for another server.
 """
 
 from __future__ import annotations
@@ -33,27 +33,31 @@ from wick.errors import ConfigError
 from wick.server.app import create_app
 from wick.server.auth.identity import User
 from wick.server.ops.files_limit import raise_files_limit
-from wick.server.ops.redaction import keep_out_of_logs, named_secrets, weak_names
+from wick.server.ops.redaction import named_secrets, redact_logs, weak_names
 from wick.server.service import Service
 from wick.server.settings import Settings, load_settings
-from wick.server.startup_message import announcement
-from wick.server.uvicorn_protocol import SocketWire, Wire
+from wick.server.startup_message import startup_lines
+from wick.server.uvicorn_protocol import HttpProtocol, WebSocketProtocol
 from wick.tools import Tool, tool
 
-CLOSE_SECONDS = 5  # for connections to end when the server stops
+CLOSE_SECONDS = 5  # for connections to close when the server stops
 BACKLOG = 4096
 M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8  # of mallopt, in malloc.h
-LARGE_BLOCK, ARENAS = 262_144, 2  # what is larger has pages of its own; how many heaps share the rest
-COLLECT = (5_000, 5, 100)  # how many new objects make Python look for garbage, and how often it looks at older ones
-SWITCH_SECONDS = 0.0002  # for which a Python thread that has much to do goes on before the event loop has its turn
+LARGE_BLOCK, ARENAS = 262_144, 2  # larger blocks get their own pages; number of heaps for the rest
+GC_THRESHOLDS = (
+    5_000,
+    5,
+    100,
+)  # thresholds of the three generations of the garbage collector
+SWITCH_SECONDS = 0.0002  # after which a busy Python thread gives the GIL to the event loop
 
 
-def _say(line: str) -> None:
-    print(line, flush=True)  # also where it goes to a file, which somebody reads to sign in
+def _print_line(line: str) -> None:
+    print(line, flush=True)  # flush, since a user may read the sign-in link from a file
 
 
 class ServerOptions(TypedDict, total=False):
-    """What can be said about a server in a program: the settings."""
+    """The settings of a server as keyword arguments."""
 
     host: str
     port: int
@@ -75,7 +79,7 @@ class ServerOptions(TypedDict, total=False):
 
 
 class Server:
-    """wick's server. What is not said here comes from the environment and from `server.yaml` in the data folder."""
+    """wick's server. Other settings come from the environment and from `server.yaml` in the data folder."""
 
     def __init__(
         self, settings: Settings | str | os.PathLike[str] | None = None, **options: Unpack[ServerOptions]
@@ -90,43 +94,47 @@ class Server:
         self._app: ASGIApp | None = None
 
     def register_agent(self, id: str, agent: Mapping[str, Any] | Agent | Callable[[User], Agent]) -> Server:
-        """Offer an agent: options as in agents.yaml, an Agent, or a function that makes one for a user."""
-        self._before_start()
+        """Register an agent: options as in agents.yaml, an Agent, or a function that creates one for a user."""
+        self._check_not_started()
         self._agents[id] = agent
         return self
 
     def register_tool(self, given: Tool | Callable[..., object]) -> Server:
-        """Offer a tool, which agents have by naming it in their `tools`."""
-        self._before_start()
+        """Register a tool, which agents can name in their `tools`."""
+        self._check_not_started()
         self._tools.append(given if isinstance(given, Tool) else tool(given))
         return self
 
     def app(self) -> ASGIApp:
-        """The server as an ASGI app. Its lifespan starts and stops it."""
+        """Return the server as an ASGI app. Its lifespan starts and stops the service."""
         if self._app is None:
             self._app = create_app(self.service)
         return self._app
 
     @cached_property
     def service(self) -> Service:
-        """What stands behind the app, for those who start and stop it by themselves."""
+        """The service behind the app, for programs that start and stop it themselves."""
         return Service(self.settings, agents=self._agents, tools=self._tools)
 
-    def start(self, *, tell: Callable[[str], None] | None = _say) -> None:
-        """Serve until a signal or `shutdown` ends it. `tell` is told where, once it can be reached."""
-        _give_back_what_is_large()
+    def start(self, *, tell: Callable[[str], None] | None = _print_line) -> None:
+        """Serve until a signal or `shutdown`. Call `tell` with each line of the startup message."""
+        _configure_malloc()
         self.app()
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner, _collecting_rarely(), _loop_first():
+        with (
+            asyncio.Runner(loop_factory=_loop_factory()) as runner,
+            _rare_garbage_collection(),
+            _short_switch_interval(),
+        ):
             runner.run(self.serve(tell=tell))
 
     async def serve(self, *, tell: Callable[[str], None] | None = None) -> None:
-        """The same in an event loop that is there already."""
-        notes, app = [*raise_files_limit(), *_weak_note(self.settings)], self.app()
-        bound = bound_socket(self.settings.host, self.settings.port)
+        """Serve in the running event loop."""
+        notes, app = [*raise_files_limit(), *_warn_weak_secrets(self.settings)], self.app()
+        bound = bind_socket(self.settings.host, self.settings.port)
         config = uvicorn.Config(
             app,
-            http=Wire,
-            ws=SocketWire,
+            http=HttpProtocol,
+            ws=WebSocketProtocol,
             lifespan="off",
             log_level="warning",
             access_log=False,
@@ -136,7 +144,7 @@ class Server:
             ws_max_size=1_000_000,
             ws_per_message_deflate=False,
         )
-        keep_out_of_logs(self.service.secrets)  # after uvicorn has made its handlers
+        redact_logs(self.service.secrets)  # after uvicorn has created its log handlers
         self._running = _Uvicorn(config, self.service, tell, notes)
         try:
             await self.service.start()
@@ -147,17 +155,17 @@ class Server:
             await self.service.stop()
 
     def shutdown(self) -> None:
-        """Have a server that is running stop: as a signal would, from whatever thread."""
+        """Stop a running server, as a signal would. This method is thread-safe."""
         if self._running is not None:
             self._running.should_exit = True
 
-    def _before_start(self) -> None:
+    def _check_not_started(self) -> None:
         if self._app is not None:
             raise ConfigError("register agents and tools before the server is started")
 
 
 class _Uvicorn(uvicorn.Server):
-    """Tells where it is once it is there, and lets runs end before connections do."""
+    """A uvicorn server that prints the startup message, and drains runs before it closes connections."""
 
     def __init__(
         self, config: uvicorn.Config, service: Service, tell: Callable[[str], None] | None, notes: list[str]
@@ -167,7 +175,7 @@ class _Uvicorn(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """A signal ends the server and nothing else: who asked it to stop gets an exit code of 0."""
+        """Stop on SIGINT and SIGTERM without raising the signal again, so that the exit code is 0."""
         if current_thread() is not main_thread():
             yield
             return
@@ -182,31 +190,31 @@ class _Uvicorn(uvicorn.Server):
         await super().startup(sockets)
         if self.started and self._tell is not None:
             host, port = self.servers[0].sockets[0].getsockname()[:2]
-            for line in await announcement(self._service, host, port, self._notes):
+            for line in await startup_lines(self._service, host, port, self._notes):
                 self._tell(line)
         if self.started:
-            self._warming = asyncio.create_task(run_in_thread(_warm, "warming up"))
+            self._warming = asyncio.create_task(run_in_thread(_warm_up, "warming up"))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._service.drain()
         await super().shutdown(sockets)
 
 
-def _weak_note(settings: Settings) -> list[str]:
-    """Name the secrets that are not redacted where users see it, since redaction would let users guess them."""
+def _warn_weak_secrets(settings: Settings) -> list[str]:
+    """Return a warning for secrets that are too weak to be redacted, since redaction would help to guess them."""
     names = weak_names(named_secrets(settings))
     if not names:
         return []
     return [f"weak secrets, shown if a tool prints them: {', '.join(names)}; use {SECRET_CHARS} characters or more"]
 
 
-def _warm() -> None:
-    """Load, beside the event loop, what FastAPI would load for the first who comes."""
-    APIRoute("/", _warm, response_model=int)
+def _warm_up() -> None:
+    """Import, in a worker thread, the modules that FastAPI would import for the first request."""
+    APIRoute("/", _warm_up, response_model=int)
 
 
-def bound_socket(host: str, port: int) -> socket.socket:
-    """A socket that listens there; a ConfigError, if somebody else does."""
+def bind_socket(host: str, port: int) -> socket.socket:
+    """Return a listening socket; raise a ConfigError if the address is in use or unknown."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         made = socket.socket(family, kind, protocol)
@@ -219,22 +227,22 @@ def bound_socket(host: str, port: int) -> socket.socket:
     except OSError as error:
         made.close()
         taken = error.errno == errno.EADDRINUSE
-        why = "another program listens there; say another --port" if taken else error.strerror or str(error)
+        why = "another program listens there; choose another --port" if taken else error.strerror or str(error)
         raise ConfigError(f"the server cannot listen on {host}:{port}: {why}") from None
     made.setblocking(False)
     return made
 
 
 @contextmanager
-def _collecting_rarely() -> Iterator[None]:
-    """Look for garbage less often: with thousands of runs a look at everything holds up all of them.
+def _rare_garbage_collection() -> Iterator[None]:
+    """Run the garbage collector less often: with thousands of runs, a full collection blocks the event loop.
 
-    What is there before the first request stays until the end, and is not looked at again.
+    Objects from before the first request are frozen, so that they are never scanned.
     """
     usual = gc.get_threshold()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*COLLECT)
+    gc.set_threshold(*GC_THRESHOLDS)
     try:
         yield
     finally:
@@ -243,8 +251,8 @@ def _collecting_rarely() -> Iterator[None]:
 
 
 @contextmanager
-def _loop_first() -> Iterator[None]:
-    """Whoever is waited for comes soon after whoever computes."""
+def _short_switch_interval() -> Iterator[None]:
+    """Shorten the GIL switch interval, so that worker threads delay the event loop less."""
     usual = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_SECONDS)
     try:
@@ -253,9 +261,9 @@ def _loop_first() -> Iterator[None]:
         sys.setswitchinterval(usual)
 
 
-def _give_back_what_is_large() -> None:
-    """Have glibc return large blocks at once: it would keep what was freed, for each thread that had some."""
-    with suppress(OSError, AttributeError):  # another C library has its own ways
+def _configure_malloc() -> None:
+    """Make glibc return freed large blocks to the system at once, and limit the number of arenas."""
+    with suppress(OSError, AttributeError):  # another C library has no mallopt
         library = ctypes.CDLL(None)
         library.mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
         library.mallopt(M_ARENA_MAX, ARENAS)

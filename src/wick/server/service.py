@@ -1,4 +1,4 @@
-"""Everything a server holds, put together: what it keeps, whom it knows, what runs. It starts and it stops."""
+"""The service behind the routes: stores, users, agents and runs, with their start and stop."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from wick._internal.worker_threads import run_in_thread
 from wick.errors import StoreError
 from wick.protocols import Store
 from wick.server.agents.default_agent import EMBEDDED
-from wick.server.agents.registry import Registry
-from wick.server.auth.browser_sessions import Browsers
-from wick.server.auth.identity import LOCAL
-from wick.server.auth.middleware import Guests
+from wick.server.agents.registry import AgentRegistry
+from wick.server.auth.browser_sessions import BrowserSessions
+from wick.server.auth.identity import LOCAL_USER
+from wick.server.auth.middleware import Authenticator
 from wick.server.auth.tickets import Tickets
-from wick.server.auth.tokens import Verifier
+from wick.server.auth.tokens import TokenVerifier
 from wick.server.auth.users import Users
 from wick.server.errors import ApiError
-from wick.server.ops.event_bus import Bus
+from wick.server.ops.event_bus import EventBus
 from wick.server.ops.metrics import Metrics
-from wick.server.ops.process_stats import Pulse
-from wick.server.ops.quotas import Limits
-from wick.server.ops.redaction import Secrets, Unwritten, known_secrets
+from wick.server.ops.process_stats import LoopMonitor
+from wick.server.ops.quotas import QuotaLimiter
+from wick.server.ops.redaction import RedactingStore, Secrets, known_secrets
 from wick.server.records import Records
 from wick.server.records.sqlite import SqliteRecords
 from wick.server.runs import Runs
-from wick.server.runs.recovery import Resuming
-from wick.server.runs.thread_loading import Loading
-from wick.server.runs.thread_retention import Expiry
-from wick.server.runs.usage import Ledger
+from wick.server.runs.recovery import RunRecovery
+from wick.server.runs.thread_loading import ThreadLoader
+from wick.server.runs.thread_retention import ThreadExpiry
+from wick.server.runs.usage import UsageLedger
 from wick.server.settings import MEMORY, Settings
 from wick.server.static_files import page_folder
 from wick.stores.in_memory import TTL_SECONDS, InMemory
@@ -43,7 +43,7 @@ logger = logging.getLogger("wick.server")
 
 
 class Service:
-    """The server behind the routes. It belongs to one event loop, and is used from `start` to `stop`."""
+    """All components of a server. It belongs to one event loop, and is used from `start` to `stop`."""
 
     def __init__(
         self,
@@ -57,56 +57,56 @@ class Service:
         settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.records: Records = open_records(settings)
         self.metrics = Metrics()
-        self.limits = Limits(settings.quotas)
-        self.files = asyncio.Lock()  # one large file is in memory at a time
+        self.limits = QuotaLimiter(settings.quotas)
+        self.files = asyncio.Lock()  # allows one large file in memory at a time
         self.users = Users(self.records)
         self.tickets = Tickets(self.records, clock)
-        verifier = Verifier(settings, self.users)
-        self.secrets = Secrets(known_secrets(settings, verifier.local))
-        self.store = cast(Store, Unwritten(open_store(settings), self.secrets))
-        self.loading = Loading(self.store)
-        self.guests = Guests(verifier, Browsers(self.records, clock), self.tickets)
-        self.bus = Bus()
-        self.usage = Ledger(self.records)
-        self.registry = Registry(settings, self.records, self.store, self.bus, self.secrets)
+        verifier = TokenVerifier(settings, self.users)
+        self.secrets = Secrets(known_secrets(settings, verifier.local_token))
+        self.store = cast(Store, RedactingStore(open_store(settings), self.secrets))
+        self.thread_loader = ThreadLoader(self.store)
+        self.authenticator = Authenticator(verifier, BrowserSessions(self.records, clock), self.tickets)
+        self.bus = EventBus()
+        self.usage = UsageLedger(self.records)
+        self.registry = AgentRegistry(settings, self.records, self.store, self.bus, self.secrets)
         for made in tools:
             self.registry.register_tool(made)
         for id, agent in (agents or ({} if settings.config else EMBEDDED)).items():
             self.registry.register_agent(id, agent)
         self.runs = Runs(self.store, self.records, self.registry, self.usage, self.limits, self.metrics)
-        self._resuming = Resuming(self.runs)
-        self._expiry = Expiry(self.runs.conversations, settings.retention.threads)
-        self.pulse = Pulse(self.metrics)
+        self._recovery = RunRecovery(self.runs)
+        self._expiry = ThreadExpiry(self.runs.threads, settings.retention.threads)
+        self.loop_monitor = LoopMonitor(self.metrics)
         self.metrics.gauge("wick_agents", lambda: len(self.registry))
 
     @property
     def static(self) -> Path:
-        """The folder of the page."""
+        """The folder of the web interface."""
         return page_folder(self.settings.static)
 
     def agent_count(self) -> int:
         return len(self.registry)
 
-    async def about(self) -> list[tuple[str, str]]:
-        """What whoever started the server wants to know of it."""
-        ids = await self.registry.ids(LOCAL)
+    async def describe(self) -> list[tuple[str, str]]:
+        """Return the labeled lines of the startup message: agents, data folder, model, protection, problems."""
+        ids = await self.registry.list_ids(LOCAL_USER)
         found = [("agents", ", ".join(ids)), ("data", str(self.settings.data.absolute()))]
         if "default" in ids or len(ids) == 1:
             shown = "default" if "default" in ids else ids[0]
-            found += await self._about_agent(shown)
-        problems = await self.registry.problems(LOCAL)
+            found += await self._describe_agent(shown)
+        problems = await self.registry.find_problems(LOCAL_USER)
         return found + [
             ("trouble", f"the agent {id!r} cannot be used: {problem}")
             for id, problem in problems.items()
             if not any(about == "trouble" and repr(id) in what for about, what in found)
         ]
 
-    async def _about_agent(self, id: str) -> list[tuple[str, str]]:
+    async def _describe_agent(self, id: str) -> list[tuple[str, str]]:
         try:
-            instance = await self.registry.agent(LOCAL, id)
+            instance = await self.registry.get_agent(LOCAL_USER, id)
             model = await run_in_thread(lambda: instance.agent.model, "finding a model")
-        except Exception as error:  # whoever talks to it is told the same; the others can be talked to
-            return [("trouble", f"the agent {id!r} cannot be made: {error}")]
+        except Exception as error:  # requests to this agent get the same error; other agents work
+            return [("trouble", f"the agent {id!r} cannot be created: {error}")]
         found = [("model", getattr(model, "why", "") or str(getattr(model, "name", id)))]
         if instance.backend is not None:
             found.append(("protection", instance.backend.protection.says))
@@ -114,41 +114,41 @@ class Service:
 
     def check_health(self) -> None:
         """Raise a 503 if the store is damaged or cannot be read."""
-        if problem := self.runs.performing.damage or self._resuming.problem:
+        if problem := self.runs.executor.damage or self._recovery.problem:
             raise ApiError(503, problem, "the server's database does not work; its log has more", {"Retry-After": "5"})
 
     async def start(self) -> None:
-        """Check the stores, get ready, and resume the runs that were open when the server last ended.
+        """Check the stores, start all components, and resume the runs that were open when the server stopped.
 
-        A StoreError names a database that cannot be used, and what to do. One that is only locked now is waited for.
+        Raise a StoreError if a database cannot be used. The server waits for one that is only locked.
         """
         for place in (self.store, self.records):
             await check_store(place)
         await self.registry.start()
-        self._resuming.start()
+        self._recovery.start()
         self._expiry.start()
-        self.pulse.start()
+        self.loop_monitor.start()
 
     async def drain(self) -> None:
-        """Take nothing new, and let what runs come to an end, or become resumable when the time of grace is over."""
+        """Refuse new runs and wait for the others to end. After the grace period, release them to be resumed."""
         self.bus.close()
-        await self._resuming.stop()
+        await self._recovery.stop()
         await self._expiry.stop()
         await self.runs.stop(self.settings.grace)
 
     async def stop(self) -> None:
-        """Drain, and let go of everything."""
+        """Drain, and close all components."""
         await self.drain()
-        self.pulse.stop()
+        self.loop_monitor.stop()
         await self.registry.stop()
-        await self.guests.verifier.close()
+        await self.authenticator.verifier.close()
         await self.store.close()
         await self.records.close()
 
 
 async def check_store(place: Any) -> None:
-    """Raise a StoreError if a database cannot be used; log if it cannot be used just now."""
-    check = getattr(place, "check", None)  # a store in memory has nothing to check
+    """Raise a StoreError if a database cannot be used; log a temporary problem."""
+    check = getattr(place, "check", None)  # an in-memory store has nothing to check
     try:
         if check is not None:
             await check()
@@ -159,7 +159,7 @@ async def check_store(place: Any) -> None:
 
 
 def open_records(settings: Settings) -> Records:
-    """Where these settings keep the server's own facts: beside the threads."""
+    """Return the records store of these settings: the database of the threads, or a file in the data folder."""
     if settings.on_postgres:
         from wick.server.records.postgres import PostgresRecords
 

@@ -1,4 +1,4 @@
-"""How a server is set up: flags first, then the environment, then `server.yaml`, then what stands here."""
+"""Settings of the server, by precedence: flags, environment variables, `server.yaml`, defaults."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ ENVIRONMENT = {
     "WICK_TOKEN": "token",
     "WICK_GATEWAY_URL": "gateway",
 }
-MEMORY = "memory"  # a store
+MEMORY = "memory"  # value of `store`
 UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 FILE = "server.yaml"  # in the data folder
 
 
-class _Part(BaseModel):
+class _SettingsModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
 
-class StaticToken(_Part):
-    """Somebody's token, known by its SHA-256 only."""
+class StaticToken(_SettingsModel):
+    """A token of a user, stored as its SHA-256."""
 
     name: str = Field(min_length=1, max_length=200)
     role: Literal["user", "operator", "admin"] = "user"
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$", repr=False)
 
 
-class Jwt(_Part):
-    """Signed tokens of somebody else's sign-in: whose keys, and which claims count."""
+class Jwt(_SettingsModel):
+    """JWTs of another identity provider: its keys, and the claims that are used."""
 
     jwks: str  # a file, or an https address
     issuer: str
@@ -52,22 +52,22 @@ class Jwt(_Part):
     role_claim: str = "role"
 
 
-class Quotas(_Part):
-    """What one user may have at a time, and how often they may ask; 0 is no limit."""
+class Quotas(_SettingsModel):
+    """Quotas of one user: concurrent resources and request rate; 0 means no limit."""
 
     runs: int = Field(default=20, ge=0)  # at once
     threads: int = Field(default=10_000, ge=0)
     agents: int = Field(default=50, ge=0)
     terminals: int = Field(default=8, ge=0)
     streams: int = Field(default=200, ge=0)
-    disk: int = Field(default=constants.WORKSPACE_BYTES, ge=0)  # bytes of a workspace that the server made
-    reserve: int = Field(default=constants.RESERVED_BYTES, ge=0)  # bytes of a disk that no workspace takes
+    disk: int = Field(default=constants.WORKSPACE_BYTES, ge=0)  # bytes of a workspace that the server created
+    reserve: int = Field(default=constants.RESERVED_BYTES, ge=0)  # bytes of the disk that workspaces leave free
     requests_per_second: float = Field(default=50.0, ge=0)
     burst: int = Field(default=200, ge=0)
 
 
-def _seconds(given: Any) -> Any:
-    """Read a time such as 30d, 12h, 90m or 45s; 0 is none."""
+def _parse_seconds(given: Any) -> Any:
+    """Parse a duration such as 30d, 12h, 90m or 45s; 0 means none."""
     if given is None or given is False or (type(given) in (int, float) and given == 0):
         return 0.0
     found = re.fullmatch(r"(\d{1,6})\s*([smhdw])", given.strip()) if isinstance(given, str) else None
@@ -76,14 +76,14 @@ def _seconds(given: Any) -> Any:
     return float(int(found[1]) * UNITS[found[2]])
 
 
-class Retention(_Part):
-    """How long things are kept that nobody uses; 0 is for good. In memory, threads are kept for an hour then."""
+class Retention(_SettingsModel):
+    """How long idle data is stored; 0 means forever, except one hour for threads in memory."""
 
-    threads: Annotated[float, BeforeValidator(_seconds)] = 0.0
+    threads: Annotated[float, BeforeValidator(_parse_seconds)] = 0.0
 
 
-class Settings(_Part):
-    """All that can be said about a server."""
+class Settings(_SettingsModel):
+    """All settings of a server."""
 
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65_535)
@@ -115,17 +115,17 @@ class Settings(_Part):
 
     @property
     def has_provider(self) -> bool:
-        """Whether somebody has said who may come in; else the server makes a token of its own."""
+        """Return True if an authentication source is configured; otherwise the server creates its own token."""
         return bool(self.token or self.tokens or self.gateway or self.jwt)
 
     @property
     def allowed_hosts(self) -> tuple[str, ...]:
-        """The names under which the server answers; one without a port stands for every port."""
-        bound = () if self.host in ("0.0.0.0", "::", "") else (host_name(self.host),)
+        """The host names that requests may use. A name without a port allows every port."""
+        bound = () if self.host in ("0.0.0.0", "::", "") else (url_host(self.host),)
         return (*LOOPBACK_NAMES, *bound, *self.hosts)
 
-    def checked(self) -> Settings:
-        """These settings, if a server may be started with them."""
+    def check(self) -> Settings:
+        """Return these settings; raise a ConfigError if a server cannot be started with them."""
         if not is_loopback(self.host) and not self.has_provider:
             raise ConfigError(
                 f"{self.host} can be reached from elsewhere, and nobody has said who may come in; say --token, "
@@ -147,29 +147,29 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def host_name(host: str) -> str:
-    """A host as it stands in an address: IPv6 in brackets."""
+def url_host(host: str) -> str:
+    """Return a host as in a URL, with IPv6 in brackets."""
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
 def load_settings(
     flags: Mapping[str, Any], *, environment: Mapping[str, str] | None = None, file: str | Path | None = None
 ) -> Settings:
-    """Flags that say something, over the environment, over the file, over what is usual."""
+    """Return the settings from flags that are not None, the environment, the file and the defaults."""
     environment = os.environ if environment is None else environment
     said = {name: value for name, value in flags.items() if value is not None}
     said = {key: environment[name] for name, key in ENVIRONMENT.items() if environment.get(name)} | said
     source = _file(file, Path(said.get("data") or default_data_folder()), environment)
     given = (source.data if source else {}) | said
     try:
-        made = Settings(**given).checked()
-        made._file = _path(file, said)
+        made = Settings(**given).check()
+        made._file = _settings_path(file, said)
         return made
     except ValidationError as error:
-        raise _wrong(error, source, said) from None
+        raise _settings_error(error, source, said) from None
 
 
-def _path(file: str | Path | None, said: Mapping[str, Any]) -> Path:
+def _settings_path(file: str | Path | None, said: Mapping[str, Any]) -> Path:
     return Path(file) if file is not None else Path(said.get("data") or default_data_folder()) / FILE
 
 
@@ -180,7 +180,7 @@ def _file(file: str | Path | None, data: Path, environment: Mapping[str, str]) -
     return read(path, environment) if path.is_file() else None
 
 
-def _wrong(error: ValidationError, source: YamlSource | None, said: Mapping[str, Any]) -> ConfigError:
+def _settings_error(error: ValidationError, source: YamlSource | None, said: Mapping[str, Any]) -> ConfigError:
     first = error.errors(include_input=False)[0]
     place = (*first["loc"],)
     key = ".".join(map(str, place)) or "the settings"

@@ -1,25 +1,25 @@
-"""What the server says when it is there: where, how to sign in, which model it has, and what confines commands."""
+"""The startup message: address, sign-in link, model and protection of commands."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from wick.server.service import Service
-from wick.server.settings import host_name
+from wick.server.settings import url_host
 
 
-async def announcement(service: Service, host: str, port: int, notes: Sequence[str] = ()) -> list[str]:
-    """The lines to print. The sign-in link holds for ten minutes, and once."""
-    name = "127.0.0.1" if host in ("0.0.0.0", "::") else host_name(host)
+async def startup_lines(service: Service, host: str, port: int, notes: Sequence[str] = ()) -> list[str]:
+    """Return the lines of the message. The sign-in link can be used once, for ten minutes."""
+    name = "127.0.0.1" if host in ("0.0.0.0", "::") else url_host(host)
     address = f"http://{name}:{port}"
-    lines = [f"wick serves {address}", f"  sign in     {await _sign_in(service, address)}"]
-    lines += [f"  {about:<11} {what}" for about, what in await service.about()]
+    lines = [f"wick serves {address}", f"  sign in     {await _sign_in_link(service, address)}"]
+    lines += [f"  {about:<11} {what}" for about, what in await service.describe()]
     lines += [f"  note        {note}" for note in notes]
     return lines
 
 
-async def _sign_in(service: Service, address: str) -> str:
-    local = service.guests.verifier.local
+async def _sign_in_link(service: Service, address: str) -> str:
+    local = service.authenticator.verifier.local_token
     if not local:
         return f"{address}/ with your token"
     ticket = await service.tickets.issue_sign_in(local)

@@ -1,4 +1,4 @@
-"""The files of the pages: what stands in their folder is served from the top, where it does not hide a route."""
+"""Static files of the web interface, served from the root path where they do not shadow a route."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from wick.server.auth.access_table import ACCESS, Access
 
 logger = logging.getLogger("wick.server")
 
-OWN = Path(__file__).parent / "static"  # what comes with wick
-BUILT = Path(__file__).parent / "ui"  # the same, where the user interface has been built
-HASHED = "public, max-age=31536000, immutable"  # what is below assets/ has its hash in its name
-PATH_CHARS = 500  # of a file that is looked for: to look for a path of many parts takes long, and nobody has one
-_TAKEN = {path.split("/")[1] for _, path, _ in ACCESS}
+SHIPPED_PAGES = Path(__file__).parent / "static"  # the pages in the package
+BUILT_PAGES = Path(__file__).parent / "ui"  # the built web interface, if present
+HASHED_CACHE = "public, max-age=31536000, immutable"  # file names below assets/ contain a hash
+MAX_PATH_CHARS = 500  # a path of many segments is slow to look up
+_RESERVED = {path.split("/")[1] for _, path, _ in ACCESS}
 
-Row = tuple[str, str, Access]
+AccessRow = tuple[str, str, Access]
 
 
-class Files(StaticFiles):
-    """Files of several folders; the first that has one counts."""
+class PageFiles(StaticFiles):
+    """Static files of several folders; the first folder that has a file wins."""
 
     def __init__(self, *folders: Path, cache: str = "no-cache") -> None:
         super().__init__(directory=folders[0], check_dir=False)
-        self.directory = None  # so that a folder that is not there is no error
+        self.directory = None  # so that a missing folder is not an error
         self.all_directories = [str(folder) for folder in folders]
         self._cache = cache
 
     def lookup_path(self, path: str) -> tuple[str, os.stat_result | None]:
-        return super().lookup_path(path) if len(path) <= PATH_CHARS else ("", None)
+        return super().lookup_path(path) if len(path) <= MAX_PATH_CHARS else ("", None)
 
     def file_response(self, *args: Any, **options: Any) -> Response:
         answer = super().file_response(*args, **options)
@@ -45,40 +45,40 @@ class Files(StaticFiles):
 
 
 def page_folder(named: Path | None) -> Path:
-    """The folder of the page: the one that was named, or else wick's own."""
+    """Return the folder of the web interface: the configured one, else wick's own."""
     if named is not None:
         return named
-    return BUILT if (BUILT / "index.html").is_file() else OWN
+    return BUILT_PAGES if (BUILT_PAGES / "index.html").is_file() else SHIPPED_PAGES
 
 
-def page_routes(folder: Path) -> tuple[list[BaseRoute], list[Row]]:
-    """The routes of what stands in a folder, and their rows in the table of who may do what: it is for everybody."""
-    routes: list[BaseRoute] = [Mount("/static", Files(folder / "static", folder, OWN), name="static")]
-    rows: list[Row] = []
-    for entry in _entries(folder):
+def page_routes(folder: Path) -> tuple[list[BaseRoute], list[AccessRow]]:
+    """Return the routes of a folder's files, and their public rows of the access table."""
+    routes: list[BaseRoute] = [Mount("/static", PageFiles(folder / "static", folder, SHIPPED_PAGES), name="static")]
+    rows: list[AccessRow] = []
+    for entry in _list_entries(folder):
         if entry.is_dir():
-            files = Files(Path(entry.path), cache=HASHED if entry.name == "assets" else "no-cache")
+            files = PageFiles(Path(entry.path), cache=HASHED_CACHE if entry.name == "assets" else "no-cache")
             routes.append(Mount(f"/{entry.name}", GZipMiddleware(files, minimum_size=1_000, compresslevel=6)))
             rows.append(("GET", f"/{entry.name}/{{path:path}}", "public"))
         else:
-            routes.append(Route(f"/{entry.name}", _one(Path(entry.path)), include_in_schema=False))
+            routes.append(Route(f"/{entry.name}", _file_endpoint(Path(entry.path)), include_in_schema=False))
             rows.append(("GET", f"/{entry.name}", "public"))
     return routes, rows
 
 
-def _entries(folder: Path) -> Sequence[os.DirEntry[str]]:
-    """What stands at the top of a page's folder; wick's own is below /static already."""
-    if folder == OWN or not folder.is_dir():
+def _list_entries(folder: Path) -> Sequence[os.DirEntry[str]]:
+    """Return the servable top-level entries of a folder. wick's own pages are served below /static."""
+    if folder == SHIPPED_PAGES or not folder.is_dir():
         return []
     found = sorted(os.scandir(folder), key=lambda entry: entry.name)
-    hidden = [entry.name for entry in found if entry.name in _TAKEN - {"static"}]
+    hidden = [entry.name for entry in found if entry.name in _RESERVED - {"static"}]
     if hidden:
-        logger.warning("these files of %s are not served, as routes have their names: %s", folder, ", ".join(hidden))
-    fine = [entry for entry in found if entry.name not in {*_TAKEN, "index.html"} and entry.name[0] not in ".{"]
+        logger.warning("files of %s that are not served, since routes have their names: %s", folder, ", ".join(hidden))
+    fine = [entry for entry in found if entry.name not in {*_RESERVED, "index.html"} and entry.name[0] not in ".{"]
     return [entry for entry in fine if entry.is_dir() or entry.is_file()]
 
 
-def _one(path: Path) -> Any:
+def _file_endpoint(path: Path) -> Any:
     async def file(request: Any) -> FileResponse:
         return FileResponse(path, headers={"Cache-Control": "no-cache"})
 

@@ -1,4 +1,4 @@
-"""The events of a stream, as the description of the API has them."""
+"""The OpenAPI schema of event streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request says, and nothing else."""
+"""Base class of request models that refuse unknown fields."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-FAULTS = 100  # that are told one by one
+MAX_FAULTS = 100  # errors that are listed one by one
 
 
-class Strict(BaseModel):
-    """A shape that takes no other fields. What is wrong in very many ways is told in one: a list would hold up all."""
+class StrictModel(BaseModel):
+    """A request model without extra fields. Very many errors are reported as one: formatting a list would block."""
 
     model_config = ConfigDict(extra="forbid")
 
     @model_validator(mode="wrap")
     @classmethod
-    def _told_shortly(cls, data: Any, check: ModelWrapValidatorHandler[Self]) -> Self:
-        if isinstance(data, dict) and len(data) > len(cls.model_fields) + FAULTS:
-            raise _many(f"it has {len(data):,} fields")
+    def _limit_faults(cls, data: Any, check: ModelWrapValidatorHandler[Self]) -> Self:
+        if isinstance(data, dict) and len(data) > len(cls.model_fields) + MAX_FAULTS:
+            raise _many_faults(f"it has {len(data):,} fields")
         try:
             return check(data)
         except ValidationError as error:
-            if (found := error.error_count()) <= FAULTS:
+            if (found := error.error_count()) <= MAX_FAULTS:
                 raise
-        raise _many(f"it does not fit in {found:,} places")
+        raise _many_faults(f"it does not fit in {found:,} places")
 
 
-def _many(faults: str) -> PydanticCustomError:
-    """An error that does not keep all that came."""
+def _many_faults(faults: str) -> PydanticCustomError:
+    """Return an error that holds no reference to the input."""
     return PydanticCustomError("many_faults", "{told}", {"told": f"{faults}; see /docs for what it may say"})

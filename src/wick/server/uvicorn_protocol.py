@@ -1,4 +1,4 @@
-"""HTTP on the wire: the head of a request is small and comes soon, or the connection is closed."""
+"""uvicorn protocols that limit the size and the time of request heads."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from wick.constants import HEAD_BYTES, HEAD_SECONDS
 
 TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-HEADER_SIGNS = 4  # of a header: a colon, a blank and the end of its line
-NO_TEXT = 1007  # why a WebSocket is closed
+HEADER_SIGNS = 4  # per header: colon, space and line end
+INVALID_TEXT = 1007  # WebSocket close code
 UNREADABLE = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
-class Wire(HttpToolsProtocol):
-    """A connection. Whoever says nothing for long, or headers without end, holds it no longer.
+class HttpProtocol(HttpToolsProtocol):
+    """An HTTP connection that is closed if a request head is too large or too slow.
 
-    A body comes to the app in pieces, which looks after its size and pace; what is left are heads and trailers.
+    The app limits the size and the pace of bodies. This class limits heads and trailers.
     """
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
-        self._heading = True  # headers that come are those of a head
-        self._unread = 0  # bytes that came and were no body, since the last head
-        self._head = 0  # bytes of the head that is being read
+        self._heading = True  # the current headers belong to a head, not to trailers
+        self._unread = 0  # received bytes since the last head that are not body
+        self._head = 0  # bytes of the current head
         self._refused = False
         self._late: asyncio.TimerHandle | None = None
 
@@ -35,7 +35,7 @@ class Wire(HttpToolsProtocol):
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._head_is_here()
+        self._head_received()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -59,15 +59,15 @@ class Wire(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._head += len(name) + len(value) + HEADER_SIGNS
-        if self._heading and self._head <= HEAD_BYTES:  # trailers are nobody's: they would change what was checked
+        if self._heading and self._head <= HEAD_BYTES:  # ignore trailers: they would change checked headers
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Refuse a head that is too large, also one that arrived with its body in a single read."""
+        """Refuse a head that is too large, also if it arrived with its body in one read."""
         if self._refused or self._head > HEAD_BYTES:
             self._refuse()
             return
-        self._head_is_here()
+        self._head_received()
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -90,7 +90,7 @@ class Wire(HttpToolsProtocol):
         self._refused = True
 
     def on_response_complete(self) -> None:
-        if self.cycle.more_body:  # it was answered before its body came; what is left of that is not waited for
+        if self.cycle.more_body:  # answered before its body arrived: do not wait for the rest
             self._expect_head()
         super().on_response_complete()
 
@@ -99,15 +99,15 @@ class Wire(HttpToolsProtocol):
         if self._late is None:
             self._late = self.loop.call_later(HEAD_SECONDS, self.transport.close)
 
-    def _head_is_here(self) -> None:
+    def _head_received(self) -> None:
         self._heading, self._unread = False, 0
         if self._late is not None:
             self._late.cancel()
             self._late = None
 
 
-class SocketWire(WebSocketsSansIOProtocol):
-    """A WebSocket. A head that it does not take, such as one with a long line, is refused and not waited for."""
+class WebSocketProtocol(WebSocketsSansIOProtocol):
+    """A WebSocket connection that refuses an invalid handshake at once, such as one with a long line."""
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -116,11 +116,11 @@ class SocketWire(WebSocketsSansIOProtocol):
             self.transport.close()
 
     def send_receive_event_to_app(self) -> None:
-        """What is said as text and is none ends it, as the protocol has it: the client's fault, and no error here."""
-        if self.curr_msg_data_type == "text" and not self.close_sent and not _is_text(b"".join(self.frames)):
+        """Close the connection with code 1007 if a text message is not UTF-8, without logging an error."""
+        if self.curr_msg_data_type == "text" and not self.close_sent and not _is_utf8(b"".join(self.frames)):
             self.frames = []
-            if self.conn.close_sent is None:  # else it was closed at once
-                self.conn.send_close(NO_TEXT)
+            if self.conn.close_sent is None:  # else it is closed already
+                self.conn.send_close(INVALID_TEXT)
                 self.handle_parser_exception()
             return
         super().send_receive_event_to_app()
@@ -128,10 +128,10 @@ class SocketWire(WebSocketsSansIOProtocol):
     async def send(self, message: Any) -> None:
         await super().send(message)
         if self.initial_response is not None and self.close_sent:
-            self.handshake_complete = True  # a refusal is an answer, too, and nothing to be logged as an error
+            self.handshake_complete = True  # a refusal is a complete response; otherwise uvicorn logs an error
 
 
-def _is_text(data: bytes) -> bool:
+def _is_utf8(data: bytes) -> bool:
     try:
         data.decode()
     except UnicodeDecodeError:

@@ -10,7 +10,7 @@ import pytest
 
 from chromium import find_chromium
 from serving import Served, serving
-from wick.server.static_files import OWN
+from wick.server.static_files import SHIPPED_PAGES
 
 try:
     from playwright.async_api import Page, async_playwright
@@ -23,7 +23,7 @@ OFFLINE = {"OLLAMA_HOST": "127.0.0.1:1"}
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server that nobody has configured, with the small page that is always there."""
-    none: dict[str, Any] = {"tokens": [], "quotas": {}, "static": str(OWN)}
+    none: dict[str, Any] = {"tokens": [], "quotas": {}, "static": str(SHIPPED_PAGES)}
     with serving(tmp_path_factory.mktemp("page"), config=None, environment=OFFLINE, **none) as found:
         yield found
 

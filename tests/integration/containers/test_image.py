@@ -20,7 +20,7 @@ from installing import ROOT, wheelhouse
 from wick.client import ServerError, SyncClient
 from wick.events import ChatModelStream
 from wick.server.settings import ENVIRONMENT
-from wick.server.static_files import BUILT
+from wick.server.static_files import BUILT_PAGES
 
 pytestmark = pytest.mark.timeout(300)  # an image is built
 TOKEN = "a-token-that-is-long-enough"
@@ -39,7 +39,7 @@ def docker(*words: str, seconds: int = 100) -> str:
 def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The image, on a base made of this machine's files, with packages from a folder: nothing is pulled."""
     need("docker")
-    if not (BUILT / "index.html").is_file():
+    if not (BUILT_PAGES / "index.html").is_file():
         pytest.skip("the interface is not built: make ui")
     base = engines.here().image("whole")
     folder = tmp_path_factory.mktemp("image")

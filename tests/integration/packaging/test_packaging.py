@@ -17,7 +17,7 @@ import pytest
 
 from installing import ROOT, Installed, plain_programs
 from serving import Served
-from wick.server.static_files import BUILT
+from wick.server.static_files import BUILT_PAGES
 
 MOST_MB = 6.0
 NOT_SHIPPED = re.compile(r"(^|/)(tests?|node_modules|__pycache__|\.git|\.venv|bench|ui/src)/|\.py[co]$|\.test\.|\.map$")
@@ -35,7 +35,7 @@ def build(source: Path, folder: Path, programs: Path, *options: str) -> subproce
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An sdist, and the wheel that was made of it without Node.js."""
-    if not (BUILT / "index.html").is_file():
+    if not (BUILT_PAGES / "index.html").is_file():
         pytest.skip("the interface is not built: make ui")
     folder = tmp_path_factory.mktemp("dist")
     build(ROOT, folder, plain_programs(folder / "programs"))

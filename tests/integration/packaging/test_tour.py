@@ -24,7 +24,7 @@ import pytest
 from installing import plain_programs, wheel, wheelhouse
 from ports import own_port
 from reading import ROOT, fences
-from wick.server.static_files import BUILT
+from wick.server.static_files import BUILT_PAGES
 
 TOUR = ROOT / "docs" / "tour.md"
 PAGE_PORT = "127.0.0.1:8000"
@@ -161,7 +161,7 @@ class Terminal:
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[dict[str, str]]:
     """What the commands of the tour find: Python, the usual programs, and a registry that has wick."""
-    if not (BUILT / "index.html").is_file():
+    if not (BUILT_PAGES / "index.html").is_file():
         pytest.skip("the interface is not built: make ui")
     (tmp_path / "dist").mkdir()
     made = wheel(tmp_path / "dist")

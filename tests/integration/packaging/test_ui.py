@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from wick.server.static_files import BUILT
+from wick.server.static_files import BUILT_PAGES
 
 ROOT = Path(__file__).parents[3]
 UI = ROOT / "ui"
@@ -136,9 +136,9 @@ def test_its_own_tests_pass(tmp_path: Path) -> None:
 
 
 def built() -> Path:
-    if not (BUILT / "index.html").is_file():
+    if not (BUILT_PAGES / "index.html").is_file():
         pytest.skip("the interface is not built: make ui")
-    return BUILT
+    return BUILT_PAGES
 
 
 @pytest.mark.long

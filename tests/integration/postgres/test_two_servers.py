@@ -12,7 +12,7 @@ from postgres import server as postgres_server
 from serving import Hosted, events, eventually, hosted, talking
 from talkers import Gate, agents, answer, get, ids, names, say
 from wick.server.auth.identity import User
-from wick.server.runs.followers import Board
+from wick.server.runs.followers import HubDirectory
 
 
 @pytest.fixture
@@ -64,8 +64,8 @@ async def follow_where_another_performs(two: tuple[Hosted, Hosted], gate: Gate, 
         async with response:
             await gate.asked.wait()
             run, runs = response.headers["X-Run-Id"], two[0].service.runs
-            info = await runs.info(User((await get(here, "/auth/me"))["id"], "ada"), run)
-            runs.performing.begin(info.user, info, runs._go_on)
+            info = await runs.load_info(User((await get(here, "/auth/me"))["id"], "ada"), run)
+            runs.executor.start(info.user, info, runs._start_next_run)
             async with there.post("/threads/th_1/messages", json={"messages": say("Two.")["messages"]}) as said:
                 assert said.status == 202
             gate.answers.put_nowait("First.")  # and the run waits for its second answer
@@ -85,7 +85,7 @@ async def test_a_client_follows_a_run_that_another_server_took_first(two: tuple[
 async def test_a_hub_that_is_published_before_its_lease_is_held_is_found(
     two: tuple[Hosted, Hosted], gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Board, "expect", Board.put)
+    monkeypatch.setattr(HubDirectory, "expect", HubDirectory.put)
     with pytest.raises(TimeoutError):
         await follow_where_another_performs(two, gate, 2)
 
@@ -151,7 +151,7 @@ async def test_who_comes_second_to_a_run_finds_nothing_left_to_do(two: tuple[Hos
         await asyncio.gather(*(each.take_up(user, head) for each in runs))
 
         async def settled() -> bool:
-            return not any(each.performing.running for each in runs)
+            return not any(each.executor.running for each in runs)
 
         await eventually(settled)
         log = await get(there, "/threads/th_1/export")

@@ -13,7 +13,7 @@ import pytest
 from postgres import server as postgres_server
 from serving import Served, frames, hosted
 from talk import ask, code, listening
-from wick.server.agents.redacted_options import HIDDEN, model_name, shown
+from wick.server.agents.redacted_options import HIDDEN, model_name, redact_options
 
 
 def new_id() -> str:
@@ -271,7 +271,7 @@ def test_secrets_are_not_shown() -> None:
         "list": [{"token": "t"}, ExpandedText("from the environment")],
         "number": 5, "token_count": 3, "object": object(),
     }  # fmt: skip
-    assert shown(options) == {
+    assert redact_options(options) == {
         "api_key": HIDDEN, "headers": HIDDEN, "url": f"https://{HIDDEN}@example.com/x", "env": HIDDEN,
         "list": [{"token": HIDDEN}, HIDDEN], "number": 5, "token_count": 3, "object": HIDDEN,
     }  # fmt: skip

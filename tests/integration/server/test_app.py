@@ -16,9 +16,9 @@ from yarl import URL
 from serving import Hosted, hosted
 from wick.errors import BackendError, ConfigError, HookError, MissingExtra, ModelError, StoreError
 from wick.server.app import create_api
-from wick.server.errors import STATUS, ApiError, as_api_error, validation_message
+from wick.server.errors import STATUS_CODES, ApiError, as_api_error, validation_message
 from wick.server.http.middleware import SMALL_BYTES
-from wick.server.openapi import document
+from wick.server.openapi import build_document
 from wick.server.static_files import page_routes
 
 
@@ -67,7 +67,7 @@ def test_what_is_the_servers_own_fault_is_not_explained() -> None:
     assert as_api_error(StoreError("damaged", "corrupt")) is None
     assert as_api_error(HookError("a hook failed")) is None
     assert as_api_error(RuntimeError("x")) is None
-    assert set(STATUS.values()) <= {400, 403, 404, 409, 413, 501, 503, 504, 507}
+    assert set(STATUS_CODES.values()) <= {400, 403, 404, 409, 413, 501, 503, 504, 507}
 
 
 def test_many_mistakes_are_one_sentence() -> None:
@@ -119,7 +119,7 @@ def schemas(document: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 async def test_no_body_is_untyped(here: Hosted) -> None:
-    made = document(create_api(here.service))
+    made = build_document(create_api(here.service))
     untyped = [place for place, schema in schemas(made) if not _typed(schema)]
     assert not untyped
     loose = [
@@ -136,7 +136,7 @@ def _typed(schema: Any) -> bool:
 
 
 async def test_every_operation_says_who_may_use_it_and_how_it_is_refused(here: Hosted) -> None:
-    made = document(create_api(here.service))
+    made = build_document(create_api(here.service))
     for path, methods in made["paths"].items():
         for method, about in methods.items():
             assert about["x-role"] in ("public", "user", "operator", "admin"), (method, path)

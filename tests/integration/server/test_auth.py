@@ -15,10 +15,10 @@ import yaml
 
 from serving import TOKENS, Hosted, hosted, serving, talking
 from wick.server.app import create_api
-from wick.server.auth.access_table import ACCESS, Doors, in_order, places
-from wick.server.auth.credentials import shown
-from wick.server.auth.middleware import without_port
-from wick.server.http.middleware import HEADERS
+from wick.server.auth.access_table import ACCESS, AccessTable, route_methods, sort_routes
+from wick.server.auth.credentials import read_credential
+from wick.server.auth.middleware import strip_port
+from wick.server.http.middleware import SECURITY_HEADERS
 from wick.server.static_files import page_routes
 
 PLAIN = {"default": {"model": "demo"}}
@@ -114,7 +114,7 @@ async def test_this_machine_is_answered_under_every_port(here: Hosted, host: str
 
 def test_a_port_is_cut_off_and_nothing_else() -> None:
     cases = {"a:80": "a", "[::1]:80": "[::1]", "[::1]": "[::1]", "::1": "::1", "a": "a", "a:b": "a:b", "a:": "a:"}
-    assert {host: without_port(host) for host in cases} == cases
+    assert {host: strip_port(host) for host in cases} == cases
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost:1", "", "http://127.0.0.1"])
@@ -144,10 +144,10 @@ async def test_every_answer_keeps_a_browser_safe(here: Hosted) -> None:
     async with here.client("") as nobody:
         for path in ("/health", "/", "/auth/me", "/no/such"):
             async with nobody.get(path) as answer:
-                assert {name: answer.headers[name] for name in HEADERS} == HEADERS, path
+                assert {name: answer.headers[name] for name in SECURITY_HEADERS} == SECURITY_HEADERS, path
                 assert re.fullmatch("[0-9a-f]{16}", answer.headers["X-Request-Id"])
-        assert "script-src 'self';" in HEADERS["Content-Security-Policy"]
-        assert "img-src 'self' data: blob:;" in HEADERS["Content-Security-Policy"]
+        assert "script-src 'self';" in SECURITY_HEADERS["Content-Security-Policy"]
+        assert "img-src 'self' data: blob:;" in SECURITY_HEADERS["Content-Security-Policy"]
 
 
 # -- browsers ---------------------------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ async def test_what_breaks_at_the_door_lets_nobody_in(here: Hosted, monkeypatch:
     async def broken(bearer: str) -> None:
         raise RuntimeError("hush")
 
-    monkeypatch.setattr(here.service.guests.verifier, "user", broken)
+    monkeypatch.setattr(here.service.authenticator.verifier, "authenticate", broken)
     async with here.client("ada") as ada:
         assert await code(ada) == (500, "internal")
         assert await asked_by_websocket(ada) == 500
@@ -274,7 +274,7 @@ async def test_a_ticket_stands_for_its_user_once(here: Hosted) -> None:
 
 async def test_a_ticket_ends_with_its_time(tmp_path: Path, here: Hosted) -> None:
     tickets = here.service.tickets
-    user = await here.service.users.user("token", "ada", "user")
+    user = await here.service.users.get_or_create("token", "ada", "user")
     tickets._clock = lambda: 0.0
     old = await tickets.issue(user)
     old_link = await tickets.issue_sign_in(TOKENS["ada"])
@@ -292,14 +292,14 @@ def test_the_table_is_sorted_and_says_each_thing_once() -> None:
 
 async def test_every_route_has_a_row_and_every_row_a_route(here: Hosted) -> None:
     routes, pages = create_api(here.service).router.routes, page_routes(here.service.static)[1]
-    assert {place for route in routes for place in places(route)} == {row[:2] for row in (*ACCESS, *pages)}
+    assert {place for route in routes for place in route_methods(route)} == {row[:2] for row in (*ACCESS, *pages)}
 
 
 async def test_plain_words_come_before_ids(here: Hosted) -> None:
     table = (*ACCESS, *page_routes(here.service.static)[1])
-    doors = Doors(in_order(create_api(here.service).router.routes), table)
+    doors = AccessTable(sort_routes(create_api(here.service).router.routes), table)
     for method, path in (("GET", "/agents/events"), ("GET", "/agents/skills/available"), ("GET", "/threads/search")):
-        door = doors.of(method, path)
+        door = doors.find(method, path)
         assert door is not None and door.path == path
 
 
@@ -322,7 +322,7 @@ async def test_plain_words_come_before_ids(here: Hosted) -> None:
     ],
 )
 def test_one_credential_is_read(headers: Any, query: bytes, expected: tuple[str, str] | None) -> None:
-    found = shown({"headers": headers, "query_string": query}, "c_1")
+    found = read_credential({"headers": headers, "query_string": query}, "c_1")
     if expected is not None and expected[1] is None:
         assert found is None or found.kind == "cookie"
     else:

@@ -200,7 +200,7 @@ async def test_files_that_are_data_of_a_conversation_are_read_by_its_thread(tmp_
     agents = {"noter": {"model": Scripted(write, "Done.", spare=True), "backend": "state"}}
     async with hosted(tmp_path, agents=agents) as there:
         user = await _user(there, "ada")
-        instance = await there.service.registry.agent(user, "noter")
+        instance = await there.service.registry.get_agent(user, "noter")
         await instance.agent.run("Note it.", user=user.id, thread="t1")
         files = "/agents/noter/files"
         _, content = await ask(there, "ada", "GET", f"{files}/read", params={"path": "notes.txt", "thread_id": "t1"})

@@ -240,7 +240,7 @@ async def test_what_is_over_is_gone_from_a_server(tmp_path: Path, said: str, how
         async def work() -> None:
             async with client.post(f"/agents/a/{how}", json={"messages": [{"content": said}]}) as answer:
                 await answer.read()
-            while served.service.runs.performing.running:
+            while served.service.runs.executor.running:
                 await asyncio.sleep(0.01)
 
         found = await garbage(work)

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from serving import hosted, serving, talking
-from wick.server.auth.gateway import CACHE_SECONDS, Gateway
+from wick.server.auth.gateway import CACHE_SECONDS, GatewayVerifier
 from wick.server.errors import ApiError
 
 
@@ -61,7 +61,7 @@ async def running(known: Known) -> AsyncIterator[Known]:
 async def test_it_is_asked_once_for_many_and_again_when_that_is_old() -> None:
     now = 100.0
     async with running(Known()) as known:
-        gateway = Gateway(known.url + "/", clock=lambda: now)
+        gateway = GatewayVerifier(known.url + "/", clock=lambda: now)
         found = await asyncio.gather(*(gateway.claim("good") for _ in range(20)))
         assert found == [("ada", "operator")] * 20 and known.asked == 1
         known.answers["good"] = {"username": "ada", "role": "user"}
@@ -90,7 +90,7 @@ async def test_it_is_asked_once_for_many_and_again_when_that_is_old() -> None:
 async def test_what_it_says_is_not_believed_beyond_its_shape(said: Any, claim: Any) -> None:
     async with running(Known()) as known:
         known.answers["good"] = said
-        gateway = Gateway(known.url)
+        gateway = GatewayVerifier(known.url)
         assert await gateway.claim("good") == claim
         await gateway.close()
 
@@ -99,7 +99,7 @@ async def test_what_it_says_is_not_believed_beyond_its_shape(said: Any, claim: A
 async def test_an_answer_that_says_nothing_lets_nobody_in(status: int) -> None:
     async with running(Known()) as known:
         known.status = status
-        gateway = Gateway(known.url)
+        gateway = GatewayVerifier(known.url)
         with pytest.raises(ApiError) as caught:
             await gateway.claim("good")
         assert (caught.value.status, caught.value.code) == (503, "gateway_unavailable")
@@ -125,7 +125,7 @@ async def test_an_answer_may_come_in_pieces_but_not_without_end() -> None:
     known = Known()
     known.me = me  # type: ignore[method-assign,assignment]
     async with running(known):
-        gateway = Gateway(known.url)
+        gateway = GatewayVerifier(known.url)
         assert await gateway.claim("good") == ("ada", "operator")
         with pytest.raises(ApiError, match="more than"):
             await gateway.claim("endless")
@@ -140,14 +140,14 @@ async def test_a_gateway_that_is_gone_lets_nobody_in(tmp_path: Path) -> None:
                 assert (answer.status, (await answer.json())["role"]) == (200, "operator")
             async with here.client("bad") as nobody, nobody.get("/auth/me") as answer:
                 assert answer.status == 401
-            assert here.service.guests.verifier.local == ""  # whoever named a gateway has no other way in
+            assert here.service.authenticator.verifier.local_token == ""  # whoever named a gateway has no other way in
             async with here.client("") as browser, browser.post("/auth/session", json={"token": "good"}) as answer:
                 cookie = answer.headers["Set-Cookie"].partition(";")[0]
             known.status = 500
-            gateway = here.service.guests.verifier._gateway
+            gateway = here.service.authenticator.verifier._gateway
             assert gateway is not None
             gateway._known.clear()
-            here.service.guests._remembered.clear()
+            here.service.authenticator._remembered.clear()
             for client in (here.client("good"), here.client("", Cookie=cookie)):
                 async with client, client.get("/auth/me") as answer:
                     assert answer.status == 503 and answer.headers["Retry-After"]

@@ -17,8 +17,8 @@ from yarl import URL
 
 from serving import TOKENS, Served, talking
 from wick.server.auth.access_table import ACCESS
-from wick.server.routes.terminal import _accepted
-from wick.server.static_files import PATH_CHARS, Files
+from wick.server.routes.terminal import _accept
+from wick.server.static_files import MAX_PATH_CHARS, PageFiles
 
 ADA = f"Authorization: Bearer {TOKENS['ada']}\r\n"
 SECONDS = 60.0  # in which everything is answered; it shows that nothing hangs
@@ -184,7 +184,7 @@ def test_a_path_of_many_parts_is_not_looked_for(tmp_path: Path) -> None:
         name = "/".join([letter * 99] * (length // 100))
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text("x")
-        assert (Files(tmp_path).lookup_path(name)[1] is not None) == (length < PATH_CHARS)
+        assert (PageFiles(tmp_path).lookup_path(name)[1] is not None) == (length < MAX_PATH_CHARS)
 
 
 @pytest.mark.parametrize("id", ["tools", "skills", "events", "hooks", "", ".", "..", "a/b", "a b", "\0", "x" * 500])
@@ -211,7 +211,7 @@ async def test_who_leaves_before_a_terminal_is_open_is_no_error_of_the_server() 
     async def has_left(message: Any) -> None:
         raise OSError("gone")
 
-    assert not await _accepted(WebSocket({"type": "websocket", "headers": []}, asks, has_left))
+    assert not await _accept(WebSocket({"type": "websocket", "headers": []}, asks, has_left))
 
 
 # -- bodies -----------------------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ def a_tool(url: str, **more: Any) -> dict[str, Any]:
 async def used(there: Hosted, user: str, agent: str) -> str:
     """What an agent's first tool came to."""
     _, me = await ask(there, user, "GET", "/auth/me")
-    instance = await there.service.registry.agent(User(me["id"], user), agent)
+    instance = await there.service.registry.get_agent(User(me["id"], user), agent)
     result = await instance.agent.run("Look it up.", user=me["id"], thread=f"t-{user}-{agent}")
     return next(message.text for message in result.messages if message.role == "tool")
 

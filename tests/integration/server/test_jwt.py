@@ -23,7 +23,7 @@ from jwt.algorithms import ECAlgorithm
 
 from serving import hosted, serving
 from wick.errors import ConfigError
-from wick.server.auth.jwt import AGAIN_SECONDS, Signed
+from wick.server.auth.jwt import AGAIN_SECONDS, JwtVerifier
 from wick.server.errors import ApiError
 from wick.server.settings import Jwt
 
@@ -49,11 +49,11 @@ def token(key: Any = KEY, kid: str = "k1", algorithm: str = "ES256", **more: Any
 
 
 @pytest.fixture
-def signed(tmp_path: Path) -> Signed:
-    return Signed(Jwt(jwks=str(jwks(tmp_path, k1=KEY)), issuer="https://id", audience="wick"))
+def signed(tmp_path: Path) -> JwtVerifier:
+    return JwtVerifier(Jwt(jwks=str(jwks(tmp_path, k1=KEY)), issuer="https://id", audience="wick"))
 
 
-async def test_a_good_token_is_somebody(signed: Signed) -> None:
+async def test_a_good_token_is_somebody(signed: JwtVerifier) -> None:
     assert await signed.claim(token()) == ("ada", "operator")
     assert await signed.claim(token(role="emperor")) == ("ada", "user")
     assert await signed.claim(token(role=None)) == ("ada", "user")
@@ -77,13 +77,13 @@ BAD = {
 
 
 @pytest.mark.parametrize("make", BAD.values(), ids=BAD)
-async def test_a_bad_token_is_nobody(signed: Signed, make: Any) -> None:
+async def test_a_bad_token_is_nobody(signed: JwtVerifier, make: Any) -> None:
     assert await signed.claim(make()) is None
 
 
 async def test_new_keys_are_found(tmp_path: Path) -> None:
     now = 0.0
-    signed = Signed(Jwt(jwks=str(jwks(tmp_path, k1=KEY)), issuer="https://id", audience="wick"), clock=lambda: now)
+    signed = JwtVerifier(Jwt(jwks=str(jwks(tmp_path, k1=KEY)), issuer="https://id", audience="wick"), clock=lambda: now)
     assert await signed.claim(token(OTHER, kid="k2")) is None
     jwks(tmp_path, k1=KEY, k2=OTHER)
     assert await signed.claim(token(OTHER, kid="k2")) is None  # asked a moment ago
@@ -92,11 +92,11 @@ async def test_new_keys_are_found(tmp_path: Path) -> None:
 
 
 async def test_keys_that_cannot_be_read_let_nobody_in(tmp_path: Path) -> None:
-    signed = Signed(Jwt(jwks=str(tmp_path / "missing"), issuer="https://id", audience="wick"))
+    signed = JwtVerifier(Jwt(jwks=str(tmp_path / "missing"), issuer="https://id", audience="wick"))
     with pytest.raises(ApiError, match="cannot be read"):
         await signed.claim(token())
     (tmp_path / "odd").write_text("[]")
-    signed = Signed(Jwt(jwks=str(tmp_path / "odd"), issuer="https://id", audience="wick"))
+    signed = JwtVerifier(Jwt(jwks=str(tmp_path / "odd"), issuer="https://id", audience="wick"))
     with pytest.raises(ApiError, match="no JWKS"):
         await signed.claim(token())
 
@@ -106,7 +106,7 @@ async def test_keys_that_cannot_be_read_let_nobody_in(tmp_path: Path) -> None:
 )
 def test_settings_that_open_a_door_are_refused(more: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
-        Signed(Jwt(**{"jwks": "keys.json", "issuer": "https://id", "audience": "wick"} | more))
+        JwtVerifier(Jwt(**{"jwks": "keys.json", "issuer": "https://id", "audience": "wick"} | more))
 
 
 @asynccontextmanager

@@ -24,8 +24,8 @@ from wick.server import runs as runs_module
 from wick.server.auth.identity import User
 from wick.server.errors import ApiError
 from wick.server.runs import Turn
-from wick.server.runs.record import RunInfo, run_id
-from wick.server.runs.recovery import Resuming
+from wick.server.runs.record import RunInfo, derive_run_id
+from wick.server.runs.recovery import RunRecovery
 from wick.stores.held_thread import hold
 from wick.threads import Thread
 
@@ -38,7 +38,7 @@ async def gate() -> Gate:
 @pytest.fixture
 async def server(tmp_path: Path, gate: Gate) -> AsyncIterator[Hosted]:
     async with hosted(tmp_path, agents=agents(gate), grace=0) as found:
-        await found.service._resuming.stop()  # here it is told when to look
+        await found.service._recovery.stop()  # here it is told when to look
         found.service.registry.sessions.patience = 0.0
         yield found
 
@@ -58,7 +58,7 @@ async def paused(client: aiohttp.ClientSession) -> str:
 
 async def settled(server: Hosted) -> None:
     async def nothing_runs() -> bool:
-        return not server.service.runs.performing.running
+        return not server.service.runs.executor.running
 
     await eventually(nothing_runs)
 
@@ -67,13 +67,13 @@ async def test_a_run_that_waits_for_an_answer_is_left_alone(server: Hosted, clie
     run = await paused(client)
     before = (await get(client, "/threads/th_1"))["last"]
     for _ in range(3):
-        await server.service._resuming.take_up_all()
+        await server.service._recovery.take_up_all()
     await settled(server)
     thread = await get(client, "/threads/th_1")
     assert thread["last"] == before and thread["asking"] == 1 and thread["run_id"] == run
     async with client.post("/threads/th_1/messages", json=say("Well?")) as said:
         assert (await said.json())["run_id"] == run
-    await server.service._resuming.take_up_all()
+    await server.service._recovery.take_up_all()
     assert (await get(client, "/threads/th_1"))["queued"] == 1  # it is heard when the question is answered
 
 
@@ -100,7 +100,7 @@ async def test_an_answer_from_elsewhere_lets_a_run_go_on(server: Hosted, client:
     sessions = server.service.runs.sessions
     (question,) = await sessions.questions("th_1", owner=owner)
     await sessions.answer("th_1", question["id"], "allow", owner=owner)
-    await server.service._resuming.take_up_all()
+    await server.service._recovery.take_up_all()
     async with client.get(f"/runs/{run}/events") as response:
         found = await events(response)
     assert names(found).count("done") == 1 and found[-1]["data"]["data"]["outcome"] == "completed"
@@ -118,12 +118,12 @@ async def test_what_cannot_be_taken_up_is_tried_less_and_less(
         tries.append(given)
         raise ApiError(503, "unavailable", "not now")
 
-    monkeypatch.setattr(server.service.runs, "take_up", fails)
+    monkeypatch.setattr(server.service.runs, "resume_thread", fails)
 
     async def five() -> bool:
         return len(tries) >= 5
 
-    resuming, began = Resuming(server.service.runs, look=0.05), time.monotonic()
+    resuming, began = RunRecovery(server.service.runs, look=0.05), time.monotonic()
     resuming.start()
     await eventually(five)
     assert time.monotonic() - began >= 0.05 + 0.1 + 0.2 + 0.4
@@ -145,7 +145,7 @@ async def test_a_run_under_guards_that_are_gone_waits_for_them(tmp_path: Path, g
     bare = agents(gate)
     bare["payer"] = bare["payer"]._copy(bare["payer"]._given[0], ())  # the same, and nobody who asks
     async with hosted(tmp_path, agents=bare, grace=0) as server, talking(server) as client:
-        await server.service._resuming.stop()  # it would try again and again
+        await server.service._recovery.stop()  # it would try again and again
         (waiting,) = (await get(client, "/approvals"))["approvals"]
         async with client.post(f"/approvals/{waiting['id']}", json={"choice": "allow"}) as said:
             assert said.status == 200
@@ -162,9 +162,9 @@ async def test_a_thread_that_somebody_holds_is_left_alone(server: Hosted, client
     owner = (await get(client, "/auth/me"))["id"]
     async with hold(server.service.store, owner, Thread("th_1")):
         await server.service.store.enqueue(owner, "th_1", {"role": "user", "content": "Two."})
-        await server.service._resuming.take_up_all()
-        assert not server.service.runs.performing.running
-    await server.service._resuming.take_up_all()
+        await server.service._recovery.take_up_all()
+        assert not server.service.runs.executor.running
+    await server.service._recovery.take_up_all()
     await settled(server)
     assert (await get(client, "/threads/th_1"))["messages"][-1]["content"] == "You said: Two."
 
@@ -194,7 +194,7 @@ async def full(*given: Any, **options: Any) -> None:
 
 async def stalled(server: Hosted) -> None:
     async def is_stalled() -> bool:
-        return bool(server.service.runs.performing.stalls)
+        return bool(server.service.runs.executor.stalls)
 
     await eventually(is_stalled)
 
@@ -209,11 +209,11 @@ async def test_clients_of_a_run_that_cannot_be_saved_wait_for_its_end(
     monkeypatch.setattr(server.service.store, "append", full)
     gate.answers.put_nowait("")
     await stalled(server)
-    (run,) = [stall.run for stall in server.service.runs.performing.stalls.values()]
+    (run,) = [stall.run for stall in server.service.runs.executor.stalls.values()]
     assert (await get(client, f"/runs/{run}"))["state"] == "interrupted"
     monkeypatch.undo()
     gate.answers.put_nowait("")
-    await server.service._resuming.take_up_all()
+    await server.service._recovery.take_up_all()
     async with await asking as response:
         if route == "invoke":
             assert (await response.json())["outcome"] == "completed"
@@ -221,7 +221,7 @@ async def test_clients_of_a_run_that_cannot_be_saved_wait_for_its_end(
             seen = await events(response)
             assert [name for name in names(seen) if name in ("done", "error")] == ["done"]
             assert seen[-1]["data"]["data"]["outcome"] == "completed" and seen[-1]["id"]
-    assert not server.service.runs.performing.stalls
+    assert not server.service.runs.executor.stalls
     ends = [(end["run"], end["outcome"]) for end in (await get(client, "/threads/th_1"))["ends"]]
     assert ends == [(run, "completed")]
 
@@ -232,7 +232,7 @@ async def test_a_client_that_waited_too_long_is_told_that_the_run_is_open(
 ) -> None:
     """A 503 with the run's id, and never an outcome; under its key the request is the same one later."""
     monkeypatch.setattr(runs_module, "STALLED_SECONDS", 0.0)
-    server.service.runs.following.beat = 0.05
+    server.service.runs.followers.beat = 0.05
     if not began:
         monkeypatch.setattr(server.service.store, "append", full)
     gate.answers.put_nowait("")
@@ -250,7 +250,7 @@ async def test_a_client_that_waited_too_long_is_told_that_the_run_is_open(
     monkeypatch.setattr(server.service.store, "append", server.service.store._store.append)
     for _ in range(4):
         gate.answers.put_nowait("")
-    await server.service._resuming.take_up_all()
+    await server.service._recovery.take_up_all()
     again = await answer(client, "gate", HELLO, **{"Idempotency-Key": "k"})
     assert (again["run_id"], again["outcome"]) == (run, "completed")
     await settled(server)
@@ -266,7 +266,7 @@ async def test_a_cancellation_that_cannot_be_written_is_written_later(
         async with client.post(f"/runs/{run}/cancel") as cancelled:
             assert cancelled.status == 507, await cancelled.text()
         monkeypatch.undo()
-        await server.service._resuming.take_up_all()
+        await server.service._recovery.take_up_all()
         seen = await events(response)
     assert seen[-1]["data"]["data"]["outcome"] == "cancelled" and len(gate.requests) == 1
     assert (await get(client, f"/runs/{run}"))["outcome"] == "cancelled"
@@ -287,10 +287,10 @@ async def test_a_run_that_is_taken_up_while_there_is_no_room_is_not_given_up(
         raise StoreError("the disk is full; make room, and go on", "full")
 
     monkeypatch.setattr(server.service.store, "lease", full)
-    await server.service._resuming.take_up_all()
+    await server.service._recovery.take_up_all()
     await settled(server)
     assert tried.is_set() and (await get(client, "/threads/th_1"))["queued"] == 1
-    await Resuming(server.service.runs).take_up_all()
+    await RunRecovery(server.service.runs).take_up_all()
     await settled(server)
     assert (await get(client, "/threads/th_1"))["messages"][-1]["content"] == "You said: Two."
 
@@ -313,7 +313,7 @@ async def test_the_end_of_a_run_that_had_only_to_end_is_told_as_the_log_has_it(t
             thread.add(user("Hello."))
             thread.append("run_start", {"run": "run_1", "agent": "", "guards": [], "resumed": False, "input": 1})
             thread.add(assistant("Hello yourself."))
-        await server.service._resuming.take_up_all()
+        await server.service._recovery.take_up_all()
         response = await client.get("/runs/run_1/events")
         opens.set()
         seen = await events(response)
@@ -327,7 +327,7 @@ async def one_over_one_waiting(server: Hosted, client: aiohttp.ClientSession) ->
     first = await answer(client, "echo", say("One.", "th_1"))
     me, runs = await get(client, "/auth/me"), server.service.runs
     position = await runs.store.enqueue(me["id"], "th_1", {"role": "user", "content": "Two."})
-    over = await runs.info(User(me["id"], ""), first["run_id"])
+    over = await runs.load_info(User(me["id"], ""), first["run_id"])
     return over, await runs.store.head(me["id"], "th_1"), position
 
 
@@ -337,17 +337,17 @@ async def test_a_run_that_is_over_does_not_hear_what_was_said_to_the_next(
     """It was to be taken up, and somebody ended it just then."""
     runs = server.service.runs
     over, head, position = await one_over_one_waiting(server, client)
-    runs.performing.begin(over.user, over, runs._go_on)
+    runs.executor.start(over.user, over, runs._start_next_run)
 
     async def heard() -> bool:
         return (await runs.store.head(over.owner, "th_1")).queued == 0
 
     await eventually(heard)
-    async with client.get(f"/runs/{run_id(head, position)}/events") as response:
+    async with client.get(f"/runs/{derive_run_id(head, position)}/events") as response:
         assert names(await events(response))[-1] == "done"
     log = [row async for batch in runs.store.read(over.owner, "th_1") for row in batch]
     started = [row["data"]["run"] for row in log if row["kind"] == "run_start"]
-    assert started == [over.id, run_id(head, position)]
+    assert started == [over.id, derive_run_id(head, position)]
 
 
 async def test_who_speaks_while_a_run_that_is_over_is_taken_up_is_told_of_the_next(
@@ -356,10 +356,10 @@ async def test_who_speaks_while_a_run_that_is_over_is_taken_up_is_told_of_the_ne
     """Who comes back asks for the run that they were told of: that must be the one that hears them."""
     runs = server.service.runs
     over, head, position = await one_over_one_waiting(server, client)
-    runs.performing.begin(over.user, over, runs._go_on)
+    runs.executor.start(over.user, over, runs._start_next_run)
     turn = await runs.start(over.user, "echo", [user("Three.")], "th_1")
-    assert turn.run_id == run_id(head, position)
-    assert (await turn.ended()).outcome == "completed"
+    assert turn.run_id == derive_run_id(head, position)
+    assert (await turn.wait_end()).outcome == "completed"
 
 
 async def test_to_cancel_a_run_that_is_just_over_takes_nothing_from_the_next(
@@ -370,7 +370,9 @@ async def test_to_cancel_a_run_that_is_just_over_takes_nothing_from_the_next(
     over, head, position = await one_over_one_waiting(server, client)
     assert await runs._cancel_waiting(over)
     assert (await runs.store.head(over.owner, "th_1")).queued == 1
-    next_one = await runs._noted(replace(over, id=run_id(head, position), begin=head.last, ended=0.0, outcome=""))
+    next_one = await runs._load_or_create_record(
+        replace(over, id=derive_run_id(head, position), begin=head.last, ended=0.0, outcome="")
+    )
     assert await runs._cancel_waiting(next_one)
     assert (await runs.store.head(over.owner, "th_1")).queued == 0
     log = [row async for batch in runs.store.read(over.owner, "th_1") for row in batch]
@@ -406,7 +408,7 @@ async def test_to_cancel_a_run_that_is_just_being_taken_up_ends_it(tmp_path: Pat
         async with hold(store, owner, thread := Thread("th_1")):
             thread.add(user("Hello."))
             thread.append("run_start", {"run": "run_1", "agent": "", "guards": [], "resumed": False, "input": 1})
-        await server.service._resuming.take_up_all()
+        await server.service._recovery.take_up_all()
         await there.wait()
         async with client.get("/runs/run_1/events") as reading:
             async with client.post("/runs/run_1/cancel") as response:
@@ -425,13 +427,13 @@ async def test_who_was_heard_by_the_next_run_already_is_told_of_that(
     """It was said while a run was ending, and the next one was quicker than who looked."""
     runs = server.service.runs
     over, head, position = await one_over_one_waiting(server, client)
-    await runs.take_up(over.user, head)
+    await runs.resume_thread(over.user, head)
     await settled(server)
     told = [frame async for frames in Turn(runs, over, position).frames() for frame in frames]
     assert [frame.terminal for frame in told].count(True) == 1 and told[-1].terminal
-    assert run_id(head, position).encode() in told[-1].text
+    assert derive_run_id(head, position).encode() in told[-1].text
     turn = Turn(runs, over, position)
-    assert (await turn.ended()).id == turn.run_id == run_id(head, position)
+    assert (await turn.wait_end()).id == turn.run_id == derive_run_id(head, position)
 
 
 async def test_a_run_that_a_hook_keeps_from_being_resumed_is_still_open(tmp_path: Path) -> None:
@@ -443,7 +445,7 @@ async def test_a_run_that_a_hook_keeps_from_being_resumed_is_still_open(tmp_path
 
     agent = Agent(FunctionModel(lambda request: "Never asked."), hooks=[policy])
     async with hosted(tmp_path, agents={"strict": agent}) as server, talking(server) as client:
-        await server.service._resuming.stop()
+        await server.service._recovery.stop()
         owner, store = (await get(client, "/auth/me"))["id"], server.service.store
         await store.create(owner, "th_1", meta={"agent": "strict"})
         async with hold(store, owner, thread := Thread("th_1")):
@@ -469,7 +471,7 @@ async def test_a_hook_that_fails_like_a_store_is_not_run_again_and_again(tmp_pat
         told = await answer(client, "strict", say("Hello.", "th_1"), 502)
         assert told["error"]["code"] == code
         await settled(server)
-        await server.service._resuming.take_up_all()
+        await server.service._recovery.take_up_all()
         await settled(server)
         log = await get(client, "/threads/th_1/export")
     assert len(tried) == 1 and log["entries"][-1]["data"]["unheard"][0]["message"]["content"] == "Hello."

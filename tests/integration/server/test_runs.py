@@ -150,7 +150,7 @@ async def test_what_a_run_came_to_is_noted_before_its_end_is_told(tmp_path: Path
 
     made = {"broken": Agent(FunctionModel(broken)), "fine": Agent(FunctionModel(echoing))}
     async with hosted(tmp_path, agents=made) as server, talking(server) as client:
-        records = server.service.runs.performing.records
+        records = server.service.runs.executor.records
         put = records.put
 
         async def slowly(*words: Any) -> None:
@@ -174,7 +174,7 @@ async def test_a_run_goes_on_when_its_reader_goes(server: Hosted, client: aiohtt
         response.close()
 
     async def nobody_reads() -> bool:
-        return server.service.runs.following.readers == 0
+        return server.service.runs.followers.readers == 0
 
     await eventually(nobody_reads)
     assert (await get(client, f"/runs/{run}"))["state"] == "running"
@@ -289,7 +289,7 @@ async def test_what_was_said_during_a_run_that_failed_is_answered(tmp_path: Path
         return echoing(request)
 
     async with hosted(tmp_path, agents={"moody": Agent(FunctionModel(moody))}) as server, talking(server) as client:
-        await server.service._resuming.stop()  # nobody comes by later
+        await server.service._recovery.stop()  # nobody comes by later
         first = asyncio.create_task(answer(client, "moody", say("First.", "th_1"), 502))
         await asked.wait()
         second = asyncio.create_task(answer(client, "moody", say("Second.", "th_1")))

@@ -22,7 +22,7 @@ from starlette.routing import Mount
 from serving import TOKENS, Served, serving, talking
 from wick import Scripted
 from wick.server.ops.files_limit import raise_files_limit
-from wick.server.server import Server, bound_socket
+from wick.server.server import Server, bind_socket
 
 OWNER: dict[str, Any] = {"tokens": [], "quotas": {}}  # whoever starts it, and nobody else
 OFFLINE = {"OLLAMA_HOST": "127.0.0.1:1"}  # where no Ollama listens
@@ -89,7 +89,7 @@ def test_it_does_not_open_up_to_everybody(tmp_path: Path) -> None:
 
 
 def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
-    with bound_socket("127.0.0.1", 0) as taken:
+    with bind_socket("127.0.0.1", 0) as taken:
         port = str(taken.getsockname()[1])
         done = wick_serve("--port", port, "--data", str(tmp_path / "data"), folder=tmp_path, **OFFLINE)
     assert done.returncode == 2
@@ -158,7 +158,7 @@ def test_the_limit_of_files_is_raised_or_said() -> None:
 @asynccontextmanager
 async def run_by_uvicorn(app: Any) -> AsyncIterator[str]:
     """An ASGI app behind a plain uvicorn, as somebody else would run it."""
-    with bound_socket("127.0.0.1", 0) as bound:
+    with bind_socket("127.0.0.1", 0) as bound:
         server = uvicorn.Server(uvicorn.Config(app, lifespan="on", log_level="warning"))
         task = asyncio.create_task(server.serve(sockets=[bound]))
         while not server.started and not task.done():

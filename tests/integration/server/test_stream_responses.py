@@ -124,7 +124,7 @@ async def test_a_browser_follows_a_run(tmp_path: Path) -> None:
             await eventually(lambda: page.evaluate("window.listening === true"))
 
             async def two_read() -> bool:
-                return server.service.runs.following.readers == 2
+                return server.service.runs.followers.readers == 2
 
             await eventually(two_read)
             gate.answers.put_nowait("Here.")
@@ -144,5 +144,5 @@ async def test_a_run_that_went_with_its_thread_is_followed_to_no_end(tmp_path: P
         runs = server.service.runs
         gone = RunInfo("run_gone", (await get(client, "/auth/me"))["id"], "th_1", "echo")
         async with asyncio.timeout(60):
-            frames = [frame async for batch in runs.following.follow(gone, START) for frame in batch]
+            frames = [frame async for batch in runs.followers.follow(gone, START) for frame in batch]
         assert isinstance(frames[-1].event, module.Failed) and frames[-1].event.code == "not_found"

@@ -15,15 +15,15 @@ from engines import Running, here
 from serving import Hosted, hosted
 from talk import ask, code
 from wick.server.agents.overrides import Overrides
-from wick.server.agents.templates import of_post
-from wick.server.agents.workspaces import IMAGE, Places
+from wick.server.agents.templates import template_from_request
+from wick.server.agents.workspaces import IMAGE, Workspaces
 from wick.server.records.sqlite import SqliteRecords
 
 
 @pytest.fixture
-async def places(tmp_path: Path) -> AsyncIterator[Places]:
+async def places(tmp_path: Path) -> AsyncIterator[Workspaces]:
     records = SqliteRecords(tmp_path / "server.db")
-    made = Places(tmp_path, records)
+    made = Workspaces(tmp_path, records)
     await made.start()
     yield made
     await made.stop()
@@ -31,7 +31,7 @@ async def places(tmp_path: Path) -> AsyncIterator[Places]:
 
 
 def template(folder: Path, backend: Any) -> Any:
-    return of_post("coder", {"model": "demo", "backend": backend}, folder, "*")
+    return template_from_request("coder", {"model": "demo", "backend": backend}, folder, "*")
 
 
 DOCKER = {
@@ -41,22 +41,23 @@ DOCKER = {
 }
 
 
-async def test_mounts_of_the_template_are_shared_to_be_read_only(places: Places, tmp_path: Path) -> None:
+async def test_mounts_of_the_template_are_shared_to_be_read_only(places: Workspaces, tmp_path: Path) -> None:
     """What a user writes is theirs alone: the workspace that the template names is for whoever started the server."""
-    wanted = places.wanted(template(tmp_path, DOCKER), Overrides(), "u_1")
+    wanted = places.backend_options(template(tmp_path, DOCKER), Overrides(), "u_1")
     assert wanted is not None
     volumes = dict(wanted["volumes"])
     assert {key: volumes.pop(key) for key in ("/data", "cache")} == {"/data": "/data:ro", "cache": "/cache:ro"}
     (own,) = volumes
     assert volumes[own] == "/workspace" and own.startswith("wick-") and "u_1" not in own
-    local = places.wanted(template(tmp_path, DOCKER), Overrides(), "local")
+    local = places.backend_options(template(tmp_path, DOCKER), Overrides(), "local")
     assert local is not None
     assert local["volumes"] == {str(tmp_path / "project"): "/workspace", "/data": "/data", "cache": "/cache:ro"}
 
 
-async def test_every_user_and_agent_has_a_container_and_a_volume_of_its_own(places: Places, tmp_path: Path) -> None:
+async def test_every_user_and_agent_has_a_container_and_a_volume_of_its_own(places: Workspaces, tmp_path: Path) -> None:
     made = [
-        places.wanted(template(tmp_path, {"type": "docker", "image": "x"}), Overrides(), user) for user in ("a", "b")
+        places.backend_options(template(tmp_path, {"type": "docker", "image": "x"}), Overrides(), user)
+        for user in ("a", "b")
     ]
     assert all(made)
     assert len({one["id"] for one in made if one}) == 2
@@ -66,9 +67,9 @@ async def test_every_user_and_agent_has_a_container_and_a_volume_of_its_own(plac
     )
 
 
-async def test_a_mode_says_where(places: Places, tmp_path: Path) -> None:
+async def test_a_mode_says_where(places: Workspaces, tmp_path: Path) -> None:
     local, none = template(tmp_path, {"type": "local", "timeout": 5}), template(tmp_path, False)
-    remote = places.wanted(local, Overrides(mode="remote", sandbox_url="tcp://box:2376"), "u_1")
+    remote = places.backend_options(local, Overrides(mode="remote", sandbox_url="tcp://box:2376"), "u_1")
     assert remote is not None and (remote["type"], remote["image"], remote["engine"]) == (
         "docker",
         IMAGE,
@@ -76,17 +77,19 @@ async def test_a_mode_says_where(places: Places, tmp_path: Path) -> None:
     )
     assert "timeout" not in remote  # that was said about the other one
     boxed = template(tmp_path, {"type": "docker", "image": "x", "engine": "unix:///x"})
-    back = places.wanted(boxed, Overrides(mode="local"), "u_1")
+    back = places.backend_options(boxed, Overrides(mode="local"), "u_1")
     assert back is not None and back["type"] == "local" and back["path"] == str(places.folder("u_1", "coder"))
-    same = places.wanted(boxed, Overrides(mode="remote"), "u_1")
+    same = places.backend_options(boxed, Overrides(mode="remote"), "u_1")
     assert same is not None and (same["image"], same["engine"]) == ("x", "unix:///x")
-    assert places.wanted(none, Overrides(), "u_1") is None
-    there = places.wanted(none, Overrides(mode="local"), "u_1")
+    assert places.backend_options(none, Overrides(), "u_1") is None
+    there = places.backend_options(none, Overrides(mode="local"), "u_1")
     assert there is not None and there["type"] == "local"
 
 
-async def test_a_place_is_one_for_all_who_want_the_same_and_ends_with_the_last(places: Places, tmp_path: Path) -> None:
-    wanted = places.wanted(template(tmp_path, "local"), Overrides(), "u_1")
+async def test_a_place_is_one_for_all_who_want_the_same_and_ends_with_the_last(
+    places: Workspaces, tmp_path: Path
+) -> None:
+    wanted = places.backend_options(template(tmp_path, "local"), Overrides(), "u_1")
     first, second = await places.open(wanted), await places.open(wanted)
     assert first is second and first is not None
     await first.backend.start()
@@ -102,7 +105,7 @@ async def test_servers_that_share_no_users_share_no_volumes(tmp_path: Path) -> N
     for number in range(2):
         records = SqliteRecords(tmp_path / f"{number}.db")
         for folder in ("one", "two"):  # two servers with the same records
-            made = Places(tmp_path / f"{number}-{folder}", records)
+            made = Workspaces(tmp_path / f"{number}-{folder}", records)
             await made.start()
             wanted = made.wanted(template(tmp_path, {"type": "docker", "image": "x"}), Overrides(), "local")
             assert wanted is not None
@@ -115,7 +118,7 @@ async def test_a_server_keeps_its_name(tmp_path: Path) -> None:
     records = SqliteRecords(tmp_path / "server.db")
     names = []
     for _ in range(2):
-        made = Places(tmp_path, records)
+        made = Workspaces(tmp_path, records)
         await made.start()
         names.append(made.server)
     assert names[0] == names[1] and len(names[0]) == 16
@@ -178,14 +181,14 @@ async def test_a_local_workspace_is_stopped_and_started_as_a_container_is(tmp_pa
 def named(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """The names of the volumes that this test has asked for: the engine has those of other tests, too."""
     names: set[str] = set()
-    volume = Places._volume
+    volume = Workspaces._volume
 
-    def asked(places: Places, user: str, agent: str) -> str:
+    def asked(places: Workspaces, user: str, agent: str) -> str:
         name = volume(places, user, agent)
         names.add(name)
         return name
 
-    monkeypatch.setattr(Places, "_volume", asked)
+    monkeypatch.setattr(Workspaces, "_volume_name", asked)
     return names
 
 
@@ -225,7 +228,7 @@ async def read(there: Hosted, user: str) -> tuple[int, Any]:
 
 
 def containers(there: Hosted, engine: Running) -> list[dict[str, Any]]:
-    return engine.containers(f"wick.server={there.service.registry.places.server}")
+    return engine.containers(f"wick.server={there.service.registry.workspaces.server}")
 
 
 async def test_containers_are_each_users_own_and_their_files_outlive_them(boxed: Hosted, engine: Running) -> None:
@@ -264,13 +267,13 @@ async def test_a_server_that_starts_removes_what_one_that_was_killed_has_left(tm
     data = tmp_path / "data"
     data.mkdir()
     records = SqliteRecords(data / "server.db")
-    killed = Places(data, records)
+    killed = Workspaces(data, records)
     await killed.start()
     wanted = killed.wanted(template(tmp_path, _boxed(engine)["boxed"]["backend"]), Overrides(), "u_1")
     place = await killed.open(wanted)
     assert place is not None
     await place.backend.start()
-    again = Places(data, records)
+    again = Workspaces(data, records)
     await again.start()
     assert engine.containers(f"wick.server={again.server}")
     await again.reap()

@@ -13,7 +13,7 @@ import aiohttp
 
 from serving import frames
 from soaking.ledger import TERMINAL, Ledger, Turn
-from wick.server.runs.frames import place_of
+from wick.server.runs.frames import parse_position
 
 PATIENCE = 150.0  # seconds after which a turn that has not ended is lost
 SILENCE = 40.0  # the server says something at least every 15 seconds
@@ -121,7 +121,7 @@ class Person:
         name, data = frame["event"], (frame["data"] or {}).get("data") or {}
         paused = name == "done" and data.get("outcome") == "interrupted"
         if frame["id"] and not paused:
-            if turn.seen and place_of(frame["id"]) <= place_of(turn.last):
+            if turn.seen and parse_position(frame["id"]) <= parse_position(turn.last):
                 self.ledger.say("duplicated", f"{turn.run}: frame {frame['id']} came after {turn.last}")
             turn.seen.append((frame["id"], name))
         if name == "on_tool_end":

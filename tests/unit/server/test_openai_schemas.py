@@ -8,11 +8,21 @@ import pytest
 
 from wick.events import ApprovalRequest, ChatModelEnd, ChatModelRestart, ChatModelStream, Done, Event, Failed
 from wick.messages import ImagePart, Message, TextPart
-from wick.server.openai_schemas import ChatRequest, OpenAIError, Spoken, failure, finish_reason, usage_of, words
+from wick.server.openai_schemas import (
+    ChatRequest,
+    CompletionText,
+    OpenAIError,
+    chat_usage,
+    failure_error,
+    finish_reason,
+    parse_conversation,
+)
 
 
 def said(*messages: dict[str, Any], systems: bool = False, **more: Any) -> list[Message]:
-    return [*words(ChatRequest.model_validate({"model": "a", "messages": messages, **more}), systems=systems)]
+    return [
+        *parse_conversation(ChatRequest.model_validate({"model": "a", "messages": messages, **more}), systems=systems)
+    ]
 
 
 HELLO = {"role": "user", "content": "hello"}
@@ -50,10 +60,10 @@ CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{
     ("messages", "more", "sentence"),
     [
         ([{"role": "system", "content": "x"}, HELLO], {}, "messages[0]: this server takes no system messages"),
-        ([{"role": "tool", "content": "x", "tool_call_id": "1"}, HELLO], {}, "tools are used by the agent itself"),
-        ([{"role": "function", "content": "x", "name": "f"}, HELLO], {}, "tools are used by the agent itself"),
-        ([{"role": "assistant", "tool_calls": [CALL]}, HELLO], {}, "tools are used by the agent itself"),
-        ([HELLO, {"role": "assistant", "content": "x"}], {}, "the last message must be the user's"),
+        ([{"role": "tool", "content": "x", "tool_call_id": "1"}, HELLO], {}, "the agent uses its own tools"),
+        ([{"role": "function", "content": "x", "name": "f"}, HELLO], {}, "the agent uses its own tools"),
+        ([{"role": "assistant", "tool_calls": [CALL]}, HELLO], {}, "the agent uses its own tools"),
+        ([HELLO, {"role": "assistant", "content": "x"}], {}, "the last message must be a user message"),
         ([HELLO], {"tools": [CALL]}, "leave out tools"),
         ([HELLO], {"functions": [{"name": "f"}]}, "leave out tools"),
         ([HELLO], {"n": 2}, "answers once"),
@@ -79,11 +89,11 @@ def test_what_means_nothing_here_is_not_refused() -> None:
 # -- telling ---------------------------------------------------------------------------------------------------------
 
 
-def told(*events: Event) -> tuple[str, Spoken]:
-    spoken = Spoken(run_id="r")
+def told(*events: Event) -> tuple[str, CompletionText]:
+    spoken = CompletionText(run_id="r")
     for event in events:
         event.run_id = event.run_id or "r"
-    return "".join([spoken.take(event) for event in events]), spoken
+    return "".join([spoken.add_event(event) for event in events]), spoken
 
 
 def end(text: str) -> ChatModelEnd:
@@ -142,5 +152,5 @@ def test_why_an_answer_ended(reason: str, finish: str) -> None:
 
 
 def test_usage_and_failures() -> None:
-    assert usage_of({"input_tokens": 3, "output_tokens": 4, "later": 9}).total_tokens == 7
-    assert (failure(Failed(code="model_error")).status, failure(Failed(code="x")).status) == (502, 500)
+    assert chat_usage({"input_tokens": 3, "output_tokens": 4, "later": 9}).total_tokens == 7
+    assert (failure_error(Failed(code="model_error")).status, failure_error(Failed(code="x")).status) == (502, 500)

@@ -13,11 +13,20 @@ from wick.messages import FilePart, ImagePart, TextPart
 from wick.protocols import Summary
 from wick.server.errors import ApiError
 from wick.server.runs.record import RunInfo
-from wick.server.schemas import Asked, Kept, Words, kept, listed, messages_of, run_out, thread_out
+from wick.server.schemas import (
+    Asked,
+    ThreadContent,
+    Words,
+    list_root_threads,
+    parse_messages,
+    run_out,
+    thread_content,
+    thread_out,
+)
 
 
 def said(*messages: Any) -> list[Any]:
-    return messages_of(Words.model_validate({"messages": messages}), systems=False)
+    return parse_messages(Words.model_validate({"messages": messages}), systems=False)
 
 
 def test_a_text_and_its_role() -> None:
@@ -79,8 +88,8 @@ def test_what_does_not_fit_in_many_ways_is_told_in_one(many: Any) -> None:
 def test_words_of_the_system_only_where_that_is_allowed() -> None:
     words = Words.model_validate({"messages": [{"role": "system", "content": "Obey."}]})
     with pytest.raises(ApiError, match="allow_system_messages"):
-        messages_of(words, systems=False)
-    assert messages_of(words, systems=True)[0].role == "system"
+        parse_messages(words, systems=False)
+    assert parse_messages(words, systems=True)[0].role == "system"
 
 
 @pytest.mark.parametrize("id", ["", "a b", "a/b", "ä", "x" * 201, "a\0b", "\ud800"])
@@ -95,7 +104,7 @@ def test_what_a_thread_keeps_fits_its_shape() -> None:
     thread.values["todos"] = [{"id": "1", "title": "Do it", "status": "done"}]
     thread.values.put("files", "a.txt", "hello")
     thread.values.put("files", "b.bin", {"size": 5_000_000})
-    found = Kept.model_validate(kept(thread))
+    found = ThreadContent.model_validate(thread_content(thread))
     assert [message.seq for message in found.messages] == [1, 2, 3] and found.todos[0].title == "Do it"
     assert found.files["a.txt"] == "hello" and found.files["b.bin"].size == 5_000_000  # type: ignore[union-attr]
 
@@ -105,7 +114,7 @@ def head(id: str, **meta: Any) -> Summary:
 
 
 def test_threads_of_subagents_are_no_threads_of_their_own() -> None:
-    found = listed([head("th_1", agent="a", star=True), head("th_1.x", agent="b", parent="th_1")])
+    found = list_root_threads([head("th_1", agent="a", star=True), head("th_1.x", agent="b", parent="th_1")])
     assert [thread.id for thread in found] == ["th_1"]
     assert found[0].agent_id == "a" and found[0].meta == {"star": True} and found[0].running
     assert thread_out(head("th_2")).agent_id == ""

@@ -3253,7 +3253,7 @@ export interface components {
         };
         /**
          * ErrorDetail
-         * @description A word for programs and a sentence for people.
+         * @description A code for programs and a message for people.
          */
         ErrorDetail: {
             /** Code */
@@ -3263,7 +3263,7 @@ export interface components {
         };
         /**
          * ErrorBody
-         * @description What every refusal looks like.
+         * @description The body of every error response.
          */
         ErrorBody: {
             error: components["schemas"]["ErrorDetail"];

@@ -1,4 +1,4 @@
-"""Makes an agent of a template for one user, with all that was changed about it."""
+"""Builds the agent of one user from a template and its overrides."""
 
 from __future__ import annotations
 
@@ -21,42 +21,42 @@ from wick.capability import Capability
 from wick.config.builder import BUILTIN, AgentConfig
 from wick.operations import Run
 from wick.protocols import Backend
-from wick.server.agents.http_tools import Kept, Registered, Toolbox
+from wick.server.agents.http_tools import Registered, RegisteredTool, ToolRegistry
 from wick.server.agents.overrides import Overrides
-from wick.server.agents.templates import Template, checked, rebuilt
-from wick.server.agents.workspaces import Place, Places
+from wick.server.agents.templates import AgentTemplate, rebuild_config, validate_options
+from wick.server.agents.workspaces import WorkspaceMount, Workspaces
 from wick.server.auth.identity import User
 from wick.server.ops.redaction import Redaction
 
 
 @dataclass(slots=True, eq=False)
-class Instance:
-    """An agent of one user, ready to run, with what belongs to it."""
+class AgentInstance:
+    """A built agent of one user, with its template, overrides and workspace."""
 
     id: str
     user_id: str
-    template: Template
-    said: Overrides
+    template: AgentTemplate
+    overrides: Overrides
     version: str
     sessions: Sessions
     agent: Agent = field(init=False)
     config: AgentConfig | None = None
-    place: Place | None = None
+    workspace: WorkspaceMount | None = None
     uses: int = 0
     used_at: float = field(default_factory=time.monotonic)
     missing_tools: tuple[str, ...] = ()
 
     @property
     def backend(self) -> Backend | None:
-        """Where its files are and its commands run."""
-        if self.place is not None:
-            return self.place.backend
+        """The backend of its workspace, or of its Filesystem capability."""
+        if self.workspace is not None:
+            return self.workspace.backend
         owners = (hook.owner for hook in self.agent.hooks)
         return next((owner.backend for owner in owners if isinstance(owner, Filesystem)), None)
 
     @contextmanager
-    def using(self) -> Iterator[Instance]:
-        """Keep it from being ended."""
+    def hold(self) -> Iterator[AgentInstance]:
+        """Keep the instance from being closed while the context is open."""
         self.uses += 1
         try:
             yield self
@@ -66,50 +66,56 @@ class Instance:
 
 
 class InUse(Capability):
-    """Keeps an agent and its workspace from being ended while a run uses them."""
+    """Capability that keeps an instance and its workspace open while a run uses them."""
 
-    def __init__(self, instance: Instance) -> None:
+    def __init__(self, instance: AgentInstance) -> None:
         self._instance = instance
 
     @asynccontextmanager
     async def session(self, run: Run) -> AsyncIterator[None]:
-        with self._instance.using():
+        with self._instance.hold():
             yield
 
 
-class Building:
-    """Makes agents; budgets, which are one for everyone, are made once."""
+class AgentBuilder:
+    """Builds agents. Budgets are shared by all users, so each is created once."""
 
-    def __init__(self, places: Places, toolbox: Toolbox, sessions: Sessions, redaction: Redaction) -> None:
-        self.places, self.toolbox, self.sessions, self.redaction = places, toolbox, sessions, redaction
+    def __init__(self, places: Workspaces, toolbox: ToolRegistry, sessions: Sessions, redaction: Redaction) -> None:
+        self.workspaces, self.toolbox, self.sessions, self.redaction = places, toolbox, sessions, redaction
         self._budgets: dict[tuple[str, str], Budget] = {}
 
-    async def build(self, user: User, instance: Instance, kept: Sequence[Kept], grants: Sequence[Any]) -> Instance:
-        """Give an instance its agent, and the place where that works."""
+    async def build(
+        self, user: User, instance: AgentInstance, kept: Sequence[RegisteredTool], grants: Sequence[Any]
+    ) -> AgentInstance:
+        """Create the agent of an instance and open its workspace."""
         template = instance.template
-        if make := template.make:
-            await run_in_thread(_load, "agent")
+        if make := template.factory:
+            await run_in_thread(_import_http_client, "agent")
             made = await run_in_thread(lambda: make(user), "agent")
-            own = {name for tool in made.tools for name in tool.names}  # a program's own tool stays what it is
-            tools = [tool for tool in self.toolbox.chosen(template.id, (), kept) if own.isdisjoint(tool.names)]
+            own = {
+                name for tool in made.tools for name in tool.names
+            }  # registered tools do not replace the program's own
+            tools = [tool for tool in self.toolbox.select_tools(template.id, (), kept) if own.isdisjoint(tool.names)]
             around = (InUse(instance), Registered(tools), self.sessions, self.redaction)
             instance.agent = await run_in_thread(lambda: made.with_hooks(*around), "agent")
             return instance
-        wanted = await run_in_thread(lambda: self.places.wanted(template, instance.said, user.id), "workspace")
-        instance.place = await self.places.open(wanted)
+        wanted = await run_in_thread(
+            lambda: self.workspaces.backend_options(template, instance.overrides, user.id), "workspace"
+        )
+        instance.workspace = await self.workspaces.open(wanted)
         try:
             await run_in_thread(lambda: self._build(instance, kept, grants), "agent")
         except BaseException:
-            if instance.place is not None:
-                await self.places.close(instance.place)
+            if instance.workspace is not None:
+                await self.workspaces.close(instance.workspace)
             raise
         return instance
 
-    def problem(self, template: Template, kept: Sequence[Kept]) -> str:
-        """Return why no agent can be built of a template, or nothing. No place is opened for that."""
-        if template.make is not None:
+    def find_problem(self, template: AgentTemplate, kept: Sequence[RegisteredTool]) -> str:
+        """Return why a template cannot be built, or an empty string. No workspace is opened for this."""
+        if template.factory is not None:
             return ""
-        instance = Instance(template.id, "", template, Overrides(), "", self.sessions)
+        instance = AgentInstance(template.id, "", template, Overrides(), "", self.sessions)
         try:
             self._build(instance, kept, (), State() if template.options.get("backend") else None)
         except Exception as error:  # code of the file may raise anything; the server starts all the same
@@ -117,22 +123,30 @@ class Building:
         return ""
 
     def _build(
-        self, instance: Instance, kept: Sequence[Kept], grants: Sequence[Any], backend: Backend | None = None
+        self,
+        instance: AgentInstance,
+        kept: Sequence[RegisteredTool],
+        grants: Sequence[Any],
+        backend: Backend | None = None,
     ) -> None:
-        _load()
-        template, backend = instance.template, instance.place.backend if instance.place is not None else backend
-        config = options(template, instance.said, grants, backend is not None and backend.name != "state")
-        tools = self.toolbox.chosen(template.id, config.options.get("tools", ()), kept)
-        known, instance.missing_tools = _known(config.options, {tool.name for tool in tools})
+        _import_http_client()
+        template, backend = instance.template, instance.workspace.backend if instance.workspace is not None else backend
+        config = effective_options(
+            template, instance.overrides, grants, backend is not None and backend.name != "state"
+        )
+        tools = self.toolbox.select_tools(template.id, config.options.get("tools", ()), kept)
+        known, instance.missing_tools = _split_missing_tools(config.options, {tool.name for tool in tools})
         registered = Registered([*template.tools, *tools])
         given = {"in_use": InUse(instance), "registered": registered, "sessions": self.sessions}
-        given |= self._budget(template, config)
-        instance.config = rebuilt(config, {**known, "sessions": True, "backend": False}, instance.said.order, given)
+        given |= self._shared_budget(template, config)
+        instance.config = rebuild_config(
+            config, {**known, "sessions": True, "backend": False}, instance.overrides.order, given
+        )
         agent = instance.config.agent(model=template.model, backend=backend)
         instance.agent = agent.with_hooks(*template.hooks, self.redaction)
 
-    def _budget(self, template: Template, config: AgentConfig) -> dict[str, Capability]:
-        """A budget is kept for as long as it stays the same: building an agent again is no way to a new one."""
+    def _shared_budget(self, template: AgentTemplate, config: AgentConfig) -> dict[str, Capability]:
+        """Return the shared budget of a template. A rebuilt agent with the same options keeps its spent budget."""
         said = config.options.get("budget")
         if not isinstance(said, Mapping):
             return {}
@@ -142,14 +156,16 @@ class Building:
         return {"budget": self._budgets[key]}
 
 
-def _load() -> None:
-    """What a model's client asks with; it is loaded here, where nobody else waits, and not when a run first asks."""
+def _import_http_client() -> None:
+    """Import the HTTP client of models in this worker thread, so that the first model call does not block the loop."""
     import aiohttp  # noqa: F401
 
 
-def options(template: Template, said: Overrides, grants: Sequence[Any] = (), has_folder: bool = True) -> AgentConfig:
-    """What is said about an agent, with all that was changed about it; a ConfigError if that does not go together."""
-    config = checked(template.id, template.options, template.folder, said.hooks)
+def effective_options(
+    template: AgentTemplate, said: Overrides, grants: Sequence[Any] = (), has_folder: bool = True
+) -> AgentConfig:
+    """Return the options of a template with its overrides and grants; raise a ConfigError if they are not valid."""
+    config = validate_options(template.id, template.options, template.folder, said.hooks)
     found = dict(config.options)
     if "skills" in found:
         found["skills"] = said.skill_options(found["skills"], has_folder)
@@ -159,13 +175,13 @@ def options(template: Template, said: Overrides, grants: Sequence[Any] = (), has
     return AgentConfig(config.file, config.id, found, ((),))
 
 
-def _known(options: Mapping[str, Any], brought: set[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The options with the tools that can be found; those of the server are brought by themselves."""
+def _split_missing_tools(options: Mapping[str, Any], brought: set[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the options without missing and server tools, and the names of the missing ones."""
     named = [one for one in options.get("tools", ()) if not isinstance(one, str) or one not in brought]
     missing = [
         one for one in named if isinstance(one, str) and ":" not in one and resolve_tool_name(one) not in BUILTIN
     ]
-    if missing:  # to look for what is installed takes a while
+    if missing:  # reading entry points is slow
         installed = {point.name for point in entry_points(group="wick.tools")}
         missing = [one for one in missing if one not in installed]
     return {**options, "tools": [one for one in named if one not in missing]}, tuple(missing)

@@ -1,4 +1,4 @@
-"""Follows agents.yaml: who changes it need not start the server again, and who breaks it breaks nothing."""
+"""Watcher of agents.yaml: reloads it when it changes, and keeps the previous agents if it is not valid."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from wick.errors import ConfigError
 
 logger = logging.getLogger("wick.server")
 
-LOOK_SECONDS = 1.0
-Stamp = tuple[int, int, int] | None
+POLL_SECONDS = 1.0
+FileStamp = tuple[int, int, int] | None
 
 
-class Watched:
-    """A config file that may change at any time."""
+class ConfigWatcher:
+    """Reads a config file and watches it for changes."""
 
     def __init__(self, path: Path, check: Callable[[Config], bool] = lambda config: False) -> None:
         self.path = Path(path)
-        self._check = check  # raises a ConfigError, or returns True if the file lies in a workspace
-        self._stamp: Stamp = None
+        self._check = check  # raises a ConfigError, or returns True if the file is in a workspace
+        self._stamp: FileStamp = None
         self._pinned = 0  # the inode that the mounts of a workspace protect
 
     async def read(self) -> Config:
-        """What it says now; a ConfigError if that cannot be used."""
-        self._stamp = await run_in_thread(self._look, "config")
+        """Load and check the file; raise a ConfigError if it cannot be used."""
+        self._stamp = await run_in_thread(self._stat, "config")
         self._check_inode()
         config = await run_in_thread(lambda: load(self.path), "config")
         if await run_in_thread(lambda: self._check(config), "config") and self._stamp is not None:
@@ -36,30 +36,30 @@ class Watched:
         return config
 
     def _check_inode(self) -> None:
-        """A mount protects one inode. A file that replaced it could be written by a command that runs."""
+        """Raise a ConfigError if the file was replaced. A mount protects only its old inode."""
         if self._pinned and self._stamp is not None and self._stamp[2] != self._pinned:
             raise ConfigError(
-                f"{self.path} lies in a workspace and was replaced by another file, which a command may have written; "
-                "look at it, and start the server again, or keep it outside of the workspace"
+                f"{self.path} is in a workspace and was replaced by another file, which a command may have written; "
+                "review it and restart the server, or move it out of the workspace"
             )
 
-    async def follow(self, took: Callable[[Config], None], broken: Callable[[str], None]) -> None:
-        """Read it again whenever it has changed."""
+    async def watch(self, took: Callable[[Config], None], broken: Callable[[str], None]) -> None:
+        """Reload the file whenever it has changed, and report the config or the error."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            if await run_in_thread(self._look, "config") == self._stamp:
+            await asyncio.sleep(POLL_SECONDS)
+            if await run_in_thread(self._stat, "config") == self._stamp:
                 continue
             try:
                 took(await self.read())
-                logger.info("%s was read again", self.path)
+                logger.info("reloaded %s", self.path)
             except ConfigError as error:
-                logger.warning("the agents stay as they were: %s", error)
+                logger.warning("the config was not reloaded: %s", error)
                 broken(str(error))
-            except Exception:  # a part of the file may load a module that fails
-                logger.exception("the agents stay as they were, as %s cannot be used", self.path)
-                broken("the config was changed and cannot be used; the server's log has more")
+            except Exception:  # the file may import a module that raises anything
+                logger.exception("the config was not reloaded: %s cannot be used", self.path)
+                broken("the changed config cannot be used; see the server's log")
 
-    def _look(self) -> Stamp:
+    def _stat(self) -> FileStamp:
         try:
             found = self.path.stat()
         except OSError:

@@ -1,4 +1,4 @@
-"""The agent that is there when nobody has set up another: it works out of the box, in a sandbox of each user's own."""
+"""The default agent of a server without a config. Each user's instance works in its own sandbox."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ EMBEDDED: Mapping[str, Mapping[str, Any]] = {
         "memory": {"paths": ["AGENTS.md"]},
         "builtins": {"tools": ["calculate", "datetime"]},
         "ask_user": True,
-        # The sandbox confines commands, and where there is none each of them is asked about. Beside that: what would
-        # destroy a machine is denied, and what runs code from elsewhere is asked about.
+        # The sandbox confines commands; without one, every command needs approval. In addition, the policy denies
+        # destructive commands and asks before code from the network is run.
         "permissions": {"policy": "shell", "mode": "bypassPermissions"},
         "recorder": True,
     }

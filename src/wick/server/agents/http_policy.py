@@ -1,8 +1,7 @@
-"""What may be said about an agent over HTTP: a list of what is allowed, by role; everything else is refused.
+"""Allowlist of the agent options that each role may set over HTTP. Everything else is refused.
 
-What comes in a request is not as trusted as a file. It never names code of Python, never switches the sandbox off, and
-only an admin's may name folders of this machine, mounts, environment variables, programs, MCP servers and addresses of
-providers.
+A request is less trusted than the config file. It can neither name Python code nor disable the sandbox. Only an admin
+may name host folders, mounts, environment variables, programs, MCP servers and addresses of providers.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from wick.config.builder import BUILTIN
 from wick.server.auth.identity import Role, User
 from wick.server.errors import ApiError
 
-# For each key of agents.yaml the options that a role may say; a higher role may say those of the lower ones, too.
-# A key that is not here is nobody's: `hooks` names code, `sessions` is the server's.
-USERS: Mapping[str, Collection[str]] = {
+# The options that a role may set, by key of agents.yaml. A higher role includes the options of the lower ones.
+# Keys that are missing cannot be set: `hooks` names code, `sessions` belongs to the server.
+USER_OPTIONS: Mapping[str, Collection[str]] = {
     "recorder": ("runs", "spans"),
     "todos": ("nudges",),
     "filesystem": ("execute", "read_only", "track", "result_chars"),
@@ -36,7 +35,7 @@ USERS: Mapping[str, Collection[str]] = {
     "permissions": ("deny", "ask", "allow", "mode", "policy"),
     "fallback": ("models",),
 }
-OPERATORS: Mapping[str, Collection[str]] = {
+OPERATOR_OPTIONS: Mapping[str, Collection[str]] = {
     "tracing": (),
     "usage_log": ("level",),
     "limits": ("steps", "tokens", "seconds", "cost", "tool_calls"),
@@ -48,7 +47,7 @@ OPERATORS: Mapping[str, Collection[str]] = {
     "metadata": ("keys", "value_bytes", "total_bytes"),
     "recorder": ("size",),
 }
-ADMINS: Mapping[str, Collection[str]] = {
+ADMIN_OPTIONS: Mapping[str, Collection[str]] = {
     "mcp": ("servers", "max_output"),
     "skills": ("host",),
     "context": ("files",),
@@ -56,28 +55,28 @@ ADMINS: Mapping[str, Collection[str]] = {
     "subagents": ("models",),
 }
 
-# What users change for themselves about an agent that others have set up: nothing that confines or records it, and
-# nothing that lets it do more.
-ANYBODYS = frozenset(
+# Capabilities that users may change on agents of others: none that confine or record an agent, and none that give it
+# more permissions.
+USER_CHANGEABLE = frozenset(
     ("todos", "skills", "memory", "context", "self_description", "metadata", "ask_user", "critique", "tool_search",
      "summarization", "structured_output")
 )  # fmt: skip
 
-# Of an agent's backend. `sandbox: none` is said in the file, or not at all.
-USERS_BACKEND: Mapping[str, Collection[str]] = {"local": ("timeout",), "state": ()}
-OPERATORS_BACKEND: Mapping[str, Collection[str]] = {
+# Options of an agent's backend. `sandbox: none` can only be set in the file.
+USER_BACKENDS: Mapping[str, Collection[str]] = {"local": ("timeout",), "state": ()}
+OPERATOR_BACKENDS: Mapping[str, Collection[str]] = {
     "local": ("limits",),
     "docker": ("image", "timeout", "limits", "read_only"),
 }
-ADMINS_BACKEND: Mapping[str, Collection[str]] = {
+ADMIN_BACKENDS: Mapping[str, Collection[str]] = {
     "local": ("workdir", "network", "env", "readable", "sandbox", "protect"),
     "docker": ("workdir", "engine", "volumes", "env", "network", "user", "daemon", "pull", "protect"),
     "state": ("protect",),
 }
 
 SETTINGS = ("temperature", "max_tokens", "top_p", "stop", "parallel_tool_calls", "tool_choice", "response_format")
-PLAIN = ("name", "system_prompt", "context_window")
-MODES = ("default", "plan", "acceptEdits", "dontAsk")  # that everybody may choose
+PLAIN_KEYS = ("name", "system_prompt", "context_window")
+USER_MODES = ("default", "plan", "acceptEdits", "dontAsk")  # for every role
 
 _PROVIDERS = ("anthropic", "openai", "openai-responses", "ollama")
 _MODEL = re.compile(r"[\w.-]+(?:[:/][\w.-]+)*", re.ASCII)
@@ -85,9 +84,9 @@ _CODE = re.compile(r"\s*[A-Za-z_][\w.]*:[A-Za-z_][\w.]*\s*")
 
 
 def check_agent(options: Mapping[str, Any], user: User, tools: Collection[str]) -> None:
-    """An ApiError, if this user may not make an agent of these options; `tools` are those of the server."""
+    """Raise a 403 if this user may not create an agent with these options; `tools` are those of the server."""
     for key, value in options.items():
-        if key in PLAIN:
+        if key in PLAIN_KEYS:
             continue
         if key == "model":
             _check_model(value, user)
@@ -102,37 +101,37 @@ def check_agent(options: Mapping[str, Any], user: User, tools: Collection[str]) 
 
 
 def check_hook(key: str, value: Any, user: User, *, own: bool = False) -> None:
-    """An ApiError, if this user may not say that about a capability; `own` if it is of an agent that they made."""
-    options, guest = _options(key, user), not own and not user.may("operator")
-    if guest and key not in ANYBODYS:
-        raise _refused(f"only an operator changes {key} of an agent that is not one's own")
+    """Raise a 403 if this user may not set a capability to this value; `own` if the agent is the user's."""
+    options, guest = _allowed_options(key, user), not own and not user.has_role("operator")
+    if guest and key not in USER_CHANGEABLE:
+        raise _not_allowed(f"only an operator changes {key} of an agent that is not one's own")
     if value is False or value is None:
         return
-    for name, said in _spelled(key, value).items():
+    for name, option in _expand_short_form(key, value).items():
         if name not in options or (guest and name == "model"):
-            raise _refused(f"{key}.{name} cannot be said over HTTP by {_a(user.role)}")
+            raise _not_allowed(f"{key}.{name} cannot be said over HTTP by {_with_article(user.role)}")
         check = _SPECIAL.get((key, name))
         if check is not None:
-            check(said, user)
+            check(option, user)
         else:
-            _check_plain(f"{key}.{name}", said)
+            _check_plain(f"{key}.{name}", option)
 
 
-def _options(key: str, user: User) -> set[str]:
-    """The options of a capability that this user may name."""
+def _allowed_options(key: str, user: User) -> set[str]:
+    """Return the options of a capability that this user may set."""
     tables: tuple[tuple[Role, Mapping[str, Collection[str]]], ...] = (
-        ("user", USERS),
-        ("operator", OPERATORS),
-        ("admin", ADMINS),
+        ("user", USER_OPTIONS),
+        ("operator", OPERATOR_OPTIONS),
+        ("admin", ADMIN_OPTIONS),
     )
-    mine = [table[key] for role, table in tables if key in table and user.may(role)]
+    mine = [table[key] for role, table in tables if key in table and user.has_role(role)]
     if not mine:
-        raise _refused(f"{key} cannot be said over HTTP by {_a(user.role)}")
+        raise _not_allowed(f"{key} cannot be said over HTTP by {_with_article(user.role)}")
     return {name for names in mine for name in names}
 
 
-def _spelled(key: str, value: Any) -> Mapping[str, Any]:
-    """What a short form stands for."""
+def _expand_short_form(key: str, value: Any) -> Mapping[str, Any]:
+    """Return the long form of an option's value."""
     if value is True:
         return {}
     short = {"skills": "paths", "memory": "paths", "context": "texts", "self_description": "text", "builtins": "tools",
@@ -140,12 +139,12 @@ def _spelled(key: str, value: Any) -> Mapping[str, Any]:
     if isinstance(value, Mapping) and not (key == "subagents" and "agents" not in value):
         return value
     if key not in short:
-        raise _refused(f"{key} takes true, false or a map of options")
+        raise _not_allowed(f"{key} takes true, false or a map of options")
     return {short[key]: value}
 
 
 def _check_plain(place: str, value: Any) -> None:
-    """Nothing in an option may be a name of Python's; options that are texts are checked by what they mean."""
+    """Raise a 403 if a value holds a Python import path. Free-text options are exempt: see `_SPECIAL`."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             _check_plain(f"{place}.{name}", inner)
@@ -153,23 +152,23 @@ def _check_plain(place: str, value: Any) -> None:
         for inner in value:
             _check_plain(place, inner)
     elif isinstance(value, str) and _CODE.fullmatch(value):
-        raise _refused(f"{place}: {value[:100]!r} is the name of code, which cannot be named over HTTP")
+        raise _not_allowed(f"{place}: {value[:100]!r} is the name of code, which cannot be named over HTTP")
 
 
 def _check_model(value: Any, user: User) -> None:
-    if user.may("admin") and isinstance(value, Mapping):
+    if user.has_role("admin") and isinstance(value, Mapping):
         return _check_spec(value)
     provider = value.partition(":")[0] if isinstance(value, str) else ""
     named = isinstance(value, str) and _MODEL.fullmatch(value.strip())
     if not named or (":" in value and provider.strip() not in _PROVIDERS):
         providers = ", ".join(_PROVIDERS)
-        raise _refused(f"name a model as in sonnet, gpt-4o, auto, demo, or provider:name with one of {providers}")
+        raise _not_allowed(f"name a model as in sonnet, gpt-4o, auto, demo, or provider:name with one of {providers}")
 
 
 def _check_spec(value: Mapping[str, Any]) -> None:
-    """An admin's own provider; a file of this machine is still none."""
+    """Raise a 403 if an admin's model specification names a model file of the host."""
     if "local" in (value.get("provider"), str(value.get("model", "")).partition(":")[0]):
-        raise _refused("a model in a file of this machine is named in agents.yaml")
+        raise _not_allowed("a model in a file of this machine is named in agents.yaml")
 
 
 def _check_models(value: Any, user: User) -> None:
@@ -178,17 +177,17 @@ def _check_models(value: Any, user: User) -> None:
 
 
 def _check_settings(value: Any, user: User) -> None:
-    allowed = (*SETTINGS, "extra") if user.may("admin") else SETTINGS
+    allowed = (*SETTINGS, "extra") if user.has_role("admin") else SETTINGS
     for name in value if isinstance(value, Mapping) else ():
         if name not in allowed:
-            raise _refused(f"settings.{name} cannot be said over HTTP by {_a(user.role)}")
+            raise _not_allowed(f"settings.{name} cannot be said over HTTP by {_with_article(user.role)}")
 
 
 def _check_tools(value: Any, tools: Collection[str]) -> None:
     known = {*BUILTIN, *tools}
     for name in value if isinstance(value, list) else [value]:
         if not isinstance(name, str) or name not in known:
-            raise _refused(
+            raise _not_allowed(
                 f"there is no tool {str(name)[:100]!r} to be named here; there are {', '.join(sorted(known))}"
             )
 
@@ -198,25 +197,27 @@ def _check_backend(value: Any, user: User) -> None:
         return
     options = {"type": value} if isinstance(value, str) else dict(value) if isinstance(value, Mapping) else {}
     kind = options.pop("type", "")
-    tables = (("user", USERS_BACKEND), ("operator", OPERATORS_BACKEND), ("admin", ADMINS_BACKEND))
-    mine = [table[kind] for role, table in tables if kind in table and user.may(role)]  # type: ignore[arg-type]
+    tables = (("user", USER_BACKENDS), ("operator", OPERATOR_BACKENDS), ("admin", ADMIN_BACKENDS))
+    mine = [table[kind] for role, table in tables if kind in table and user.has_role(role)]  # type: ignore[arg-type]
     if not mine:
-        raise _refused(f"a backend of type {str(kind)[:100]!r} cannot be asked for over HTTP by {_a(user.role)}")
+        raise _not_allowed(
+            f"a backend of type {str(kind)[:100]!r} cannot be asked for over HTTP by {_with_article(user.role)}"
+        )
     allowed = {name for names in mine for name in names}
     for name in options:
         if name not in allowed:
-            raise _refused(f"backend.{name} cannot be said over HTTP by {_a(user.role)}")
+            raise _not_allowed(f"backend.{name} cannot be said over HTTP by {_with_article(user.role)}")
     if options.get("sandbox") == "none":
-        raise _refused("a sandbox is switched off in agents.yaml only")
+        raise _not_allowed("a sandbox is switched off in agents.yaml only")
 
 
 def _check_subagents(value: Any, user: User) -> None:
-    """Definitions by name; a text would be a file or a folder of this machine."""
+    """Check inline definitions of subagents. A string would name a file or a folder of the host."""
     if not isinstance(value, Mapping | list):
-        raise _refused("subagents are defined here, by name, with a description and a prompt")
+        raise _not_allowed("subagents are defined here, by name, with a description and a prompt")
     for one in value.values() if isinstance(value, Mapping) else value:
         if not isinstance(one, Mapping) or "hooks" in one:
-            raise _refused("a subagent is a map with description, prompt, tools and model; it has no hooks here")
+            raise _not_allowed("a subagent is a map with description, prompt, tools and model; it has no hooks here")
         if one.get("model") is not None:
             _check_model(one["model"], user)
         _check_plain("subagents.tools", one.get("tools", []))
@@ -224,20 +225,20 @@ def _check_subagents(value: Any, user: User) -> None:
 
 def _check_schema(value: Any, user: User) -> None:
     if not isinstance(value, Mapping):
-        raise _refused("structured_output.schema is a JSON Schema here")
+        raise _not_allowed("structured_output.schema is a JSON Schema here")
 
 
 def _check_mode(value: Any, user: User) -> None:
-    if value not in MODES and not user.may("operator"):
-        raise _refused(f"permissions.mode is one of {', '.join(MODES)} here")
+    if value not in USER_MODES and not user.has_role("operator"):
+        raise _not_allowed(f"permissions.mode is one of {', '.join(USER_MODES)} here")
 
 
 def _check_servers(value: Any, user: User) -> None:
-    """An admin names MCP servers, programs among them."""
+    """Accept all MCP servers: only an admin may set the option."""
 
 
 def _check_texts(value: Any, user: User) -> None:
-    """Words for the model; whatever they are, they are never looked up."""
+    """Accept free text: it is never resolved to code or files."""
 
 
 _SPECIAL: Mapping[tuple[str, str], Callable[[Any, User], None]] = {
@@ -258,9 +259,9 @@ _SPECIAL: Mapping[tuple[str, str], Callable[[Any, User], None]] = {
 }
 
 
-def _a(role: str) -> str:
+def _with_article(role: str) -> str:
     return f"an {role}" if role[0] in "ao" else f"a {role}"
 
 
-def _refused(message: str) -> ApiError:
+def _not_allowed(message: str) -> ApiError:
     return ApiError(403, "not_allowed", message)

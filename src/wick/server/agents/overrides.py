@@ -1,6 +1,6 @@
-"""What was changed about an agent after it was set up: hooks, their order, the backend, skills, and what was granted.
+"""Overrides of an agent's options: hooks and their order, the backend, skills.
 
-It is kept for everyone by operators, and for each user by themselves, and laid over what the agent's template says.
+Operators store overrides for all users, and each user stores their own. Both are applied over the agent's template.
 """
 
 from __future__ import annotations
@@ -10,31 +10,31 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 Mode = Literal["local", "remote"]
-UPLOADS = "skills"  # the folder of a workspace that skills are uploaded to, where the agent has no other
+UPLOADS = "skills"  # default folder of the workspace for uploaded skills
 
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """What was changed. `hooks` is by the keys of agents.yaml: options, or on and off."""
+    """Changed options. `hooks` maps keys of agents.yaml to options, or to true and false."""
 
     hooks: Mapping[str, Any] = field(default_factory=dict)
     order: Sequence[str] = ()
-    mode: Mode | None = None  # where commands run; None for what the template says
-    sandbox_url: str | None = None  # of the engine; None for the one of this machine
+    mode: Mode | None = None  # where commands run; None for the template's backend
+    sandbox_url: str | None = None  # address of the engine; None for the local one
     skills: Mapping[str, bool] = field(default_factory=dict)
     uploads: bool = False  # skills were uploaded
 
     @classmethod
-    def read(cls, data: Mapping[str, Any] | None) -> Overrides:
-        """As they are kept; what this version does not know is left out."""
+    def from_json(cls, data: Mapping[str, Any] | None) -> Overrides:
+        """Create overrides from stored data, without fields that this version does not know."""
         known = {one.name for one in fields(cls)}
         return cls(**{key: value for key, value in (data or {}).items() if key in known})
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
-    def over(self, below: Overrides) -> Overrides:
-        """These laid over others: whoever says something last is heard."""
+    def apply_over(self, below: Overrides) -> Overrides:
+        """Return these overrides merged over others; these take precedence."""
         chosen = self if self.mode is not None else below
         return Overrides(
             {**below.hooks, **self.hooks},
@@ -46,7 +46,7 @@ class Overrides:
         )
 
     def skill_options(self, given: Any, has_folder: bool) -> Any:
-        """The options of `skills` with what was switched on and off; `has_folder` where there is a workspace."""
+        """Return the options of `skills` with these overrides; `has_folder` if the agent has a workspace."""
         if given is False or not (self.skills or self.uploads):
             return given
         options: dict[str, Any] = {"shipped": True} if given is True else dict(given)

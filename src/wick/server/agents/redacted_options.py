@@ -1,4 +1,4 @@
-"""What is shown of an agent's options: never a secret."""
+"""Redaction of secrets in agent options, for responses."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ _SECRET = re.compile(
 )
 
 
-def shown(value: Any, key: str = "") -> Any:
-    """Options without what came from the environment, and without what is called a key, a token and so on."""
+def redact_options(value: Any, key: str = "") -> Any:
+    """Return options with redacted secrets: values from the environment, and keys named like a token or password."""
     if _SECRET.search(key) or isinstance(value, ExpandedText):
         return HIDDEN
     if isinstance(value, Mapping):
-        return {str(name): shown(inner, str(name)) for name, inner in value.items()}
+        return {str(name): redact_options(inner, str(name)) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [shown(inner) for inner in value]
+        return [redact_options(inner) for inner in value]
     if isinstance(value, str):
         return re.sub(r"(://)[^/@\s]+@", rf"\1{HIDDEN}@", value)
     return value if isinstance(value, bool | int | float | None) else HIDDEN
 
 
 def model_name(model: Any) -> str:
-    """What a model is called; what else is said about it is nobody's business."""
+    """Return the name of a configured model, without its other settings."""
     if isinstance(model, Mapping):
         named = ":".join(str(model[key]) for key in ("provider", "model") if model.get(key))
-        return str(shown(named)) if named else "auto"
+        return str(redact_options(named)) if named else "auto"
     return str(model)
 
 
-def switched_on(options: Mapping[str, Any]) -> list[str]:
-    """The keys of the capabilities that are on, outermost first."""
+def enabled_capabilities(options: Mapping[str, Any]) -> list[str]:
+    """Return the keys of the enabled capabilities, outermost first."""
     has_backend = bool(options.get("backend", False))
     on = [(ring, options.get(ring.key, ring.always or (ring.backend and has_backend))) for ring in RINGS if ring.kind]
     return [ring.key for ring, value in on if value is not False and ring.key != "sessions"]

@@ -1,4 +1,4 @@
-"""The threads of a server's runs: one that was answered meanwhile is not run for nothing."""
+"""Sessions of server runs: a run does not start if another server has answered its thread."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from wick.operations import Run
 
 
 class RunSessions(Sessions):
-    """Sessions for runs without input, which answer what is queued, or take up what was interrupted.
+    """Sessions for runs without input: they answer queued messages, or resume an interrupted run.
 
-    Of two servers that begin the same run, one holds the thread first. The other finds nothing left to do there.
+    Of two servers that start the same run, one acquires the lease first. The other finds an empty inbox and stops.
     """
 
     name = "sessions"
-    on_held: Callable[[Run], None] | None = None  # called once the lease of a root run's thread is held
+    on_held: Callable[[Run], None] | None = None  # called when the lease of a root run's thread is acquired
 
     @asynccontextmanager
     async def session(self, run: Run) -> AsyncIterator[None]:
         async with super().session(run):
-            run.scratch[self] = run.thread.writer  # which knows what is saved, also when the run is over
+            run.scratch[self] = run.thread.writer  # it knows which entries are saved, also after the run
             if run.parent is None and not run.input and run.thread.open_run is None:
                 queued = await self.store.inbox(run.user or LOCAL, run.thread.id)
                 if not any(row.kind == "message" for row in queued):

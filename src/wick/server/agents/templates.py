@@ -1,4 +1,4 @@
-"""What agents are made from: a part of agents.yaml, what a program registered, or what was posted."""
+"""Templates of agents: from agents.yaml, from a program, or from a request."""
 
 from __future__ import annotations
 
@@ -24,37 +24,37 @@ from wick.server.auth.identity import User
 from wick.tools import Tool, tool
 
 Origin = Literal["file", "code", "created"]
-Make = Callable[[User], Agent]
+AgentFactory = Callable[[User], Agent]
 
-EVERYONE = "*"  # whose what everyone has is, among the records
-RESERVED = frozenset(("tools", "skills", "events", "hooks"))  # they stand where an agent's id does, in paths
+EVERYONE = "*"  # the owner of shared records
+RESERVED = frozenset(("tools", "skills", "events", "hooks"))  # path segments in the position of an agent id
 _ID = re.compile(r"\w[\w.-]{0,63}")
 _numbers = count(1)
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
-    """An agent before it is anybody's: each user gets one of their own made of it."""
+class AgentTemplate:
+    """A template from which each user's instance of an agent is built."""
 
     id: str
     origin: Origin
-    options: Mapping[str, Any] = field(default_factory=dict)  # as agents.yaml has them, in their long form
-    folder: Path = Path()  # where paths begin
+    options: Mapping[str, Any] = field(default_factory=dict)  # as in agents.yaml, in their long form
+    folder: Path = Path()  # base of relative paths
     owner: str = EVERYONE
     shares_budget: bool = False  # with the other agents of its file
     version: str = ""
-    model: Model | None = None  # an object of a program, and so are the next ones
+    model: Model | None = None  # this and the next fields are objects of a program
     tools: tuple[Tool, ...] = ()
     hooks: tuple[Hook | Capability, ...] = ()
-    make: Make | None = None  # a program makes the agents by itself
+    factory: AgentFactory | None = None  # a function of a program that creates the agent
 
     @property
     def name(self) -> str:
         return str(self.options.get("name", self.id))
 
 
-class Said(YamlSource):
-    """What was not read from a file, so that there are no lines to name."""
+class InlineSource(YamlSource):
+    """Config data that was not read from a file, so that errors have no line numbers."""
 
     __slots__ = ()
 
@@ -63,86 +63,88 @@ class Said(YamlSource):
 
 
 def check_id(id: str) -> None:
-    """A ConfigError, if that is no id for an agent."""
+    """Raise a ConfigError if this is not a valid agent id."""
     if id in RESERVED:
         raise ConfigError(f"{id!r} cannot be the id of an agent, as it has a meaning in addresses; choose another")
     if not _ID.fullmatch(id):
         raise ConfigError(f"an agent's id has letters, digits, `_`, `.` and `-`, at most 64; not {id[:100]!r}")
 
 
-def is_id(id: str) -> bool:
-    """Whether an agent can be called so."""
+def is_valid_id(id: str) -> bool:
+    """Return True if this is a valid agent id."""
     return id not in RESERVED and _ID.fullmatch(id) is not None
 
 
-def of_file(config: Config) -> dict[str, Template]:
-    """The templates of a file."""
+def templates_from_config(config: Config) -> dict[str, AgentTemplate]:
+    """Return the templates of a config file, by agent id."""
     for id in config.agents:
         check_id(id)
-    return {id: _of_part(part) for id, part in config.agents.items()}
+    return {id: _template_from_part(part) for id, part in config.agents.items()}
 
 
-def _of_part(part: AgentConfig) -> Template:
+def _template_from_part(part: AgentConfig) -> AgentTemplate:
     shares = "budget" in part.options and not part.is_own("budget")
-    made = Template(part.id, "file", part.options, part.file.folder, shares_budget=shares)
-    return replace(made, version=_version(part.options))
+    made = AgentTemplate(part.id, "file", part.options, part.file.folder, shares_budget=shares)
+    return replace(made, version=_options_digest(part.options))
 
 
-def of_code(id: str, given: Mapping[str, Any] | Agent | Make, folder: Path) -> Template:
-    """The template of what a program registers: options, an agent, or a function that makes one for a user."""
+def template_from_code(id: str, given: Mapping[str, Any] | Agent | AgentFactory, folder: Path) -> AgentTemplate:
+    """Return the template of a registered agent: options, an Agent, or a function that creates one for a user."""
     check_id(id)
     version = f"code-{next(_numbers)}"
     if isinstance(given, Agent):
         if any(isinstance(hook.owner, Sessions) for hook in given.hooks):
             raise ConfigError(
-                f"the agent {id!r} has Sessions of its own; leave them out, as the server keeps its threads"
+                f"the agent {id!r} has its own Sessions; leave them out, since the server stores its threads"
             )
-        return Template(id, "code", {"name": given.name}, folder, version=version, make=lambda user: given)
+        return AgentTemplate(id, "code", {"name": given.name}, folder, version=version, factory=lambda user: given)
     if not isinstance(given, Mapping):
-        return Template(id, "code", {}, folder, version=version, make=given)
+        return AgentTemplate(id, "code", {}, folder, version=version, factory=given)
     options, model = dict(given), given.get("model")
     objects: dict[str, Any] = {}
     if model is not None and not isinstance(model, str | Mapping):
         objects["model"] = options.pop("model")
-    options["tools"], tools = _apart(given.get("tools", ()))
-    options["hooks"], hooks = _apart(given.get("hooks", ()))
+    options["tools"], tools = _split_objects(given.get("tools", ()))
+    options["hooks"], hooks = _split_objects(given.get("hooks", ()))
     objects |= {"tools": tuple(one if isinstance(one, Tool) else tool(one) for one in tools), "hooks": tuple(hooks)}
-    return Template(id, "code", checked(id, options, folder).options, folder, version=version, **objects)
+    return AgentTemplate(id, "code", validate_options(id, options, folder).options, folder, version=version, **objects)
 
 
-def of_post(id: str, options: Mapping[str, Any], folder: Path, owner: str) -> Template:
-    """The template of what a user posted. It was checked then, and is again when an agent is made of it."""
-    return Template(id, "created", dict(options), folder, owner=owner, version=_version(options))
+def template_from_request(id: str, options: Mapping[str, Any], folder: Path, owner: str) -> AgentTemplate:
+    """Return the template of a posted agent. Its options are checked on creation and on every build."""
+    return AgentTemplate(id, "created", dict(options), folder, owner=owner, version=_options_digest(options))
 
 
-def checked(id: str, options: Mapping[str, Any], folder: Path, over: Mapping[str, Any] | None = None) -> AgentConfig:
-    """The options of an agent, with others laid over them; a ConfigError says what is wrong with them."""
+def validate_options(
+    id: str, options: Mapping[str, Any], folder: Path, over: Mapping[str, Any] | None = None
+) -> AgentConfig:
+    """Return the validated options of an agent, with `over` merged over them; raise a ConfigError if not valid."""
     said: dict[str, Any] = {"agents": {id: dict(over or {})}, "defaults": dict(options)}
-    return Config(folder / "agents.yaml", Said(f"the agent {id!r}", said, {(): 1})).agents[id]
+    return Config(folder / "agents.yaml", InlineSource(f"the agent {id!r}", said, {(): 1})).agents[id]
 
 
-def rebuilt(
+def rebuild_config(
     config: AgentConfig, options: Mapping[str, Any], order: Sequence[str], given: Mapping[str, Any]
 ) -> AgentConfig:
-    """The same agent with other options, its rings in another order, and `given` capabilities among or around them."""
-    rings, known = in_order(order), {ring.key for ring in RINGS}
+    """Return a config with other options, reordered rings, and the `given` capabilities among or around them."""
+    rings, known = sort_rings(order), {ring.key for ring in RINGS}
     outside = [CapabilityRing(key, shared=True) for key in given if key not in known]
     file = AgentsFile(config.file.source, config.file.folder, (*outside, *rings), None, dict(given))
     return AgentConfig(file, config.id, options, ((),))
 
 
-def in_order(order: Sequence[str]) -> list[CapabilityRing]:
-    """The rings, those that are named in the order in which they are; the others stay where they were."""
+def sort_rings(order: Sequence[str]) -> list[CapabilityRing]:
+    """Return the rings with the named ones in this order; the others keep their positions."""
     named = iter([next(ring for ring in RINGS if ring.key == key) for key in order])
     return [next(named) if ring.key in order else ring for ring in RINGS]
 
 
-def _apart(given: Iterable[Any]) -> tuple[list[Any], list[Any]]:
-    """Names and descriptions apart from objects."""
+def _split_objects(given: Iterable[Any]) -> tuple[list[Any], list[Any]]:
+    """Split names and mappings from objects."""
     items = [*given]
     words = [item for item in items if isinstance(item, str | Mapping)]
     return words, [item for item in items if not isinstance(item, str | Mapping)]
 
 
-def _version(options: Mapping[str, Any]) -> str:
+def _options_digest(options: Mapping[str, Any]) -> str:
     return digest(canonical_json(options))

@@ -1,7 +1,7 @@
-"""Where the agents of each user work: a folder of their own, or a container of their own.
+"""Workspaces of agents: a folder or a container for each user and agent.
 
-Folders and containers are named by internal ids, never by what somebody is called. What a container's user writes is in
-a volume that outlives the container, so that one which nobody uses can go.
+Folders and containers are named by internal ids, never by logins. The files of a container are in a volume that
+outlives it, so that an unused container can be removed.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ from wick.config.process_files import ProcessFiles, guard_editable, pin_files
 from wick.errors import BackendError, ConfigError
 from wick.protocols import Backend, Status
 from wick.server.agents.overrides import Overrides
-from wick.server.agents.templates import Template
-from wick.server.auth.identity import LOCAL
+from wick.server.agents.templates import AgentTemplate
+from wick.server.auth.identity import LOCAL_USER
 from wick.server.records import Records
 from wick.server.settings import Quotas
 from wick.workspace.protected import PROTECTED
 
 logger = logging.getLogger("wick.server")
 
-IMAGE = "python:3.12-slim"  # of containers, where the template names none
-WORKDIR = "/workspace"  # in a container
-KIND = "engine"  # of the records that say where this server has had containers
-REALM = "realm"  # of the one that names those who share their records, and so their users
+IMAGE = "python:3.12-slim"  # default image of containers
+WORKDIR = "/workspace"  # default, in a container
+KIND = "engine"  # kind of records: engines on which this server has started containers
+REALM = "realm"  # kind of the record that names the group of servers with shared records
 
 
 @dataclass(slots=True, eq=False)
-class Place:
-    """A backend that is there, for as long as somebody uses it."""
+class WorkspaceMount:
+    """An open backend with a use count; it is stopped when the count reaches 0."""
 
     key: str
     backend: Backend
     uses: int = 0
-    seen: Status = Status("idle")  # as it was told last
+    reported: Status = Status("idle")  # the last published status
 
 
-class Places:
-    """The folders and containers of everyone."""
+class Workspaces:
+    """The workspaces of all users."""
 
     def __init__(
         self,
@@ -66,47 +66,47 @@ class Places:
         self._quotas = Quotas() if quotas is None else quotas
         self.data, self.records, self._config = data.absolute(), records, config
         self._private = private_files(self.data) if private is None else private
-        self.named = ProcessFiles()  # what the templates of this server name
+        self.named_files = ProcessFiles()  # files that the templates name
         self.server = self.realm = ""
-        self._open: dict[str, Place] = {}
-        self._reaping = asyncio.Lock()  # what is being looked through is not added to
+        self._open: dict[str, WorkspaceMount] = {}
+        self._reaping = asyncio.Lock()  # no engine is recorded while containers are reaped
 
     async def start(self) -> None:
-        """Remember who this server is, so that what it left behind can be told from what is somebody else's."""
-        self.server = await run_in_thread(lambda: _identity(self.data / "server-id"), "start")
+        """Load the ids of this server and its realm, which mark its containers and volumes."""
+        self.server = await run_in_thread(lambda: _load_or_create_id(self.data / "server-id"), "start")
         await self.records.put(REALM, "", REALM, {"name": secrets.token_hex(8)}, new=True)
         found = await self.records.get(REALM, "", REALM)
         self.realm = str((found or {}).get("name", ""))
 
     async def reap(self) -> None:
-        """Remove the containers that an earlier start of this server has left."""
+        """Remove containers that an earlier process of this server has left."""
         async with self._reaping:
             for row in await self.records.list(KIND, self.server):
                 await self._reap(row.data["engine"])
 
     async def _reap(self, engine: str) -> None:
-        docker = await run_in_thread(_docker, "containers")
+        docker = await run_in_thread(_import_docker, "containers")
         there = [place.backend for place in self._open.values()]
         keep = [backend.id for backend in there if isinstance(backend, docker.Docker)]
         try:
             gone = await docker.reap(engine, server=self.server, keep=keep)
         except (BackendError, ConfigError) as error:
-            logger.warning("containers of an earlier start could not be looked for: %s", error)
+            logger.warning("containers of an earlier process could not be listed: %s", error)
             return
         if gone:
-            logger.info("removed %d containers of an earlier start", len(gone))
+            logger.info("removed %d containers of an earlier process", len(gone))
 
     async def stop(self) -> None:
-        """End everything that was started in any of them."""
+        """Stop all open backends."""
         places, self._open = [*self._open.values()], {}
-        await asyncio.gather(*(_stopped(place.backend) for place in places))
+        await asyncio.gather(*(_stop_backend(place.backend) for place in places))
 
     def folder(self, user: str, agent: str) -> Path:
-        """The workspace of a user's agent on this machine."""
+        """Return the workspace folder of a user's agent on the host."""
         return self.data / "workspaces" / user / agent
 
-    def wanted(self, template: Template, said: Overrides, user: str) -> dict[str, Any] | None:
-        """What the place of a user's agent is made with; None, if the agent has none."""
+    def backend_options(self, template: AgentTemplate, said: Overrides, user: str) -> dict[str, Any] | None:
+        """Return the backend options of a user's agent, or None if it has no workspace."""
         given = template.options.get("backend", False)
         options: dict[str, Any] = {} if given is False else {"type": given} if isinstance(given, str) else dict(given)
         kind = options.pop("type", "")
@@ -115,157 +115,165 @@ class Places:
         wanted = {"local": "local", "remote": "docker", None: kind}[said.mode]
         options = options if wanted == kind else {}
         if wanted == "local":
-            return self._local(template, options, user)
-        return self._docker(template, options, said, user) if wanted == "docker" else {"type": "state", **options}
+            return self._local_options(template, options, user)
+        return (
+            self._docker_options(template, options, said, user) if wanted == "docker" else {"type": "state", **options}
+        )
 
-    async def open(self, wanted: Mapping[str, Any] | None) -> Place | None:
-        """The place, which is made if it is not there; whoever is done with it says `close`."""
+    async def open(self, wanted: Mapping[str, Any] | None) -> WorkspaceMount | None:
+        """Open the workspace with these options, or share the open one. The caller must `close` it."""
         if wanted is None:
             return None
         key = digest(canonical_json(wanted))
         if key not in self._open:
             if wanted["type"] == "docker":
-                await self._note(wanted.get("engine", ""))
-            made = await run_in_thread(lambda: _made(wanted), "workspace")
-            self._open.setdefault(key, Place(key, made))
+                await self._record_engine(wanted.get("engine", ""))
+            made = await run_in_thread(lambda: _create_backend(wanted), "workspace")
+            self._open.setdefault(key, WorkspaceMount(key, made))
         self._open[key].uses += 1
         return self._open[key]
 
-    async def _note(self, engine: str) -> None:
-        """Remember where containers may be left; one that was left may be the one that is wanted, so it goes first."""
+    async def _record_engine(self, engine: str) -> None:
+        """Record an engine for later reaping. Wait for a reap in progress: it may remove the wanted container."""
         async with self._reaping:
             await self.records.put(KIND, self.server, digest(engine.encode())[:32], {"engine": engine})
 
-    async def close(self, place: Place) -> None:
-        """One user less; what nobody uses is ended."""
+    async def close(self, place: WorkspaceMount) -> None:
+        """Decrement the use count, and stop the backend at 0."""
         place.uses -= 1
         if place.uses <= 0 and self._open.get(place.key) is place:
             del self._open[place.key]
-            await _stopped(place.backend)
+            await _stop_backend(place.backend)
 
-    async def forget(self, template: Template, user: str) -> None:
-        """Delete the files of a user's agent: its folder, and its volume where it had a container."""
+    async def delete_files(self, template: AgentTemplate, user: str) -> None:
+        """Delete the files of a user's agent: its folder, and the volume of its container."""
         folder = self.folder(user, template.id)
         await run_in_thread(lambda: rmtree(folder, ignore_errors=True), "delete")
         for row in await self.records.list(KIND, self.server):
             with suppress(BackendError, ConfigError):
-                engine = (await run_in_thread(_docker, "containers")).Engine(row.data["engine"])
+                engine = (await run_in_thread(_import_docker, "containers")).Engine(row.data["engine"])
                 try:
-                    await engine.ask("DELETE", f"/volumes/{self._volume(user, template.id)}")
+                    await engine.ask("DELETE", f"/volumes/{self._volume_name(user, template.id)}")
                 finally:
                     await engine.close()
 
-    # -- what they are made with --------------------------------------------------------------------------------------
+    # -- backend options ----------------------------------------------------------------------------------------------
 
-    def _local(self, template: Template, options: dict[str, Any], user: str) -> dict[str, Any]:
-        """A folder: the one that the template names is for whoever started the server, all others have their own."""
-        named = options.pop("workdir", None) if user in (LOCAL.id, template.owner) else None
+    def _local_options(self, template: AgentTemplate, options: dict[str, Any], user: str) -> dict[str, Any]:
+        """Return the options of a local folder. The template's `workdir` is only for the local user and its owner."""
+        named = options.pop("workdir", None) if user in (LOCAL_USER.id, template.owner) else None
         options.pop("workdir", None)
         folder = template.folder / Path(named).expanduser() if named else self.folder(user, template.id)
         readable = [str(template.folder / Path(one).expanduser()) for one in options.pop("readable", ())]
-        pinned = [*options.pop("pinned", ()), *self._pin(template, str(folder), protects=True)]
+        pinned = [*options.pop("pinned", ()), *self._find_pinned_files(template, str(folder), protects=True)]
         options |= guard_editable(folder, options.get("protect", PROTECTED))
-        disk = 0 if named else self._quotas.disk  # the owner's own project has the size that it has
+        disk = 0 if named else self._quotas.disk  # no disk quota for the owner's own project folder
         quota = {"disk": disk, "reserve": self._quotas.reserve}
         return {"type": "local", "path": str(folder), "readable": readable, **quota, **options, "pinned": pinned}
 
-    def _pin(self, template: Template, workspace: str, *, protects: bool = False) -> list[str]:
-        """Return the files of a workspace that configure this server; a ConfigError if its code is there."""
-        files = self._private | self.named | _named(template, workspace)
+    def _find_pinned_files(self, template: AgentTemplate, workspace: str, *, protects: bool = False) -> list[str]:
+        """Return the config files of this server in a workspace; raise a ConfigError if its code is there."""
+        files = self._private | self.named_files | _template_files(template, workspace)
         config = {} if self._config is None else {str(self._config.absolute()): "the config of this server"}
         return pin_files(workspace, files | ProcessFiles(config=config), protects=protects)
 
-    def learn(self, templates: Iterable[Template]) -> None:
-        """Note the files of all templates: the workspace of one may not hold the code of another."""
+    def collect_files(self, templates: Iterable[AgentTemplate]) -> None:
+        """Collect the files that all templates name: the workspace of one may not contain the code of another."""
         found = ProcessFiles()
         for template in templates:
             backend = template.options.get("backend")
             workdir = str(backend.get("workdir", "")) if isinstance(backend, Mapping) else ""
-            found |= _named(template, str(template.folder / Path(workdir).expanduser()))
-        self.named = found
+            found |= _template_files(template, str(template.folder / Path(workdir).expanduser()))
+        self.named_files = found
 
-    def check(self, template: Template) -> bool:
-        """Raise a ConfigError if the workspace of an agent holds code of this server; return True if its config."""
-        wanted = self.wanted(template, Overrides(), LOCAL.id) or {}
+    def check(self, template: AgentTemplate) -> bool:
+        """Raise a ConfigError if a workspace contains code of this server; return True if it contains its config."""
+        wanted = self.backend_options(template, Overrides(), LOCAL_USER.id) or {}
         return bool(wanted.get("pinned")) or any(
-            source.startswith("/") and self._pin(template, source) for source in wanted.get("volumes", ())
+            source.startswith("/") and self._find_pinned_files(template, source) for source in wanted.get("volumes", ())
         )
 
-    def _docker(self, template: Template, options: dict[str, Any], said: Overrides, user: str) -> dict[str, Any]:
+    def _docker_options(
+        self, template: AgentTemplate, options: dict[str, Any], said: Overrides, user: str
+    ) -> dict[str, Any]:
         workdir = options.get("workdir", WORKDIR)
-        volumes = self._volumes(template, options.pop("volumes", {}), workdir, user)
+        volumes = self._mount_volumes(template, options.pop("volumes", {}), workdir, user)
         engine = said.sandbox_url if said.sandbox_url is not None else options.pop("engine", "")
         options.pop("engine", None)
         made = {"image": IMAGE, **options, "workdir": workdir, "volumes": volumes, "engine": engine, "owner": user}
-        id = options.pop("id", "") if user == LOCAL.id else ""
+        id = options.pop("id", "") if user == LOCAL_USER.id else ""
         made["id"] = id or digest(canonical_json([self.server, user, template.id, made]))[:24]
         return {"type": "docker", **made, "server": self.server}
 
-    def _volumes(self, template: Template, given: Mapping[str, str], workdir: str, user: str) -> dict[str, str]:
-        """The mounts that the template names; those of whoever did not start the server can only be read."""
-        beside = {_beside(template.folder, source): target for source, target in given.items()}
-        if user == LOCAL.id:
-            beside = pin_volumes(beside, lambda source: self._pin(template, source))
-            covered = any(_covers(target, workdir) for target in beside.values())
-            return beside if covered else {**beside, self._volume(user, template.id): workdir}
-        shared = {source: _read_only(target) for source, target in beside.items() if not _covers(target, workdir)}
-        return {**shared, self._volume(user, template.id): workdir}
+    def _mount_volumes(
+        self, template: AgentTemplate, given: Mapping[str, str], workdir: str, user: str
+    ) -> dict[str, str]:
+        """Return the mounts of a template. They are read-only except for the local user."""
+        beside = {_resolve_source(template.folder, source): target for source, target in given.items()}
+        if user == LOCAL_USER.id:
+            beside = pin_volumes(beside, lambda source: self._find_pinned_files(template, source))
+            covered = any(_covers_workdir(target, workdir) for target in beside.values())
+            return beside if covered else {**beside, self._volume_name(user, template.id): workdir}
+        shared = {
+            source: _as_read_only(target) for source, target in beside.items() if not _covers_workdir(target, workdir)
+        }
+        return {**shared, self._volume_name(user, template.id): workdir}
 
-    def _volume(self, user: str, agent: str) -> str:
-        """The name of what outlives the container: the same on every server that has the same users."""
+    def _volume_name(self, user: str, agent: str) -> str:
+        """Return the name of the volume, which is the same on all servers of a realm."""
         return f"wick-{digest(canonical_json([self.realm, user, agent]))[:24]}"
 
 
-def _named(template: Template, workspace: str) -> ProcessFiles:
+def _template_files(template: AgentTemplate, workspace: str) -> ProcessFiles:
     options = {**template.options, "sessions": False}  # the server has a store of its own
     return find_named_files(options, template.folder, None, workspace)
 
 
 def private_files(data: Path, *others: tuple[Path | None, str]) -> ProcessFiles:
-    """Return what of this machine is a server's own: its data folder, and what its settings name."""
+    """Return the server's private host files: its data folder, and files that its settings name."""
     found = {str(data): "the data folder of the server", str(data / "workspaces"): "the workspaces of all users"}
     return ProcessFiles({**found, **{str(path): what for path, what in others if path is not None}})
 
 
-def _made(wanted: Mapping[str, Any]) -> Backend:
+def _create_backend(wanted: Mapping[str, Any]) -> Backend:
     options = dict(wanted)
     kind = options.pop("type")
     if kind == "local":
         return Local(options.pop("path"), **options)
-    return _docker().Docker(**options) if kind == "docker" else State(**options)
+    return _import_docker().Docker(**options) if kind == "docker" else State(**options)
 
 
-def _docker() -> ModuleType:
-    """What drives containers; it is loaded when there are any, for that takes a while, and beside the event loop."""
+def _import_docker() -> ModuleType:
+    """Import the Docker backend on first use, in a worker thread, since the import is slow."""
     from wick.backends import docker
 
     return docker
 
 
-def _beside(folder: Path, source: str) -> str:
-    """A folder of this machine; a name alone is a volume of the engine's."""
+def _resolve_source(folder: Path, source: str) -> str:
+    """Return the absolute path of a host folder. A bare name is a volume of the engine."""
     named = not source.startswith((".", "~")) and "/" not in source
     return source if named else str(folder / Path(source).expanduser())
 
 
-def _covers(target: str, workdir: str) -> bool:
+def _covers_workdir(target: str, workdir: str) -> bool:
     inside = posixpath.normpath(target.partition(":")[0])
     return workdir == inside or workdir.startswith(f"{inside.rstrip('/')}/")
 
 
-def _read_only(target: str) -> str:
+def _as_read_only(target: str) -> str:
     return f"{target.partition(':')[0]}:ro"
 
 
-async def _stopped(backend: Backend) -> None:
+async def _stop_backend(backend: Backend) -> None:
     try:
         await backend.stop()
     except BackendError as error:
         logger.warning("a workspace could not be stopped: %s", error)
 
 
-def _identity(path: Path) -> str:
-    """A name that this server keeps, in a file of its data."""
+def _load_or_create_id(path: Path) -> str:
+    """Return the id of this server from a file in its data folder; create it on first use."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

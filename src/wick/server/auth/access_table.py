@@ -1,4 +1,4 @@
-"""Who may do what: every route, and the role it takes. A route that is missing here keeps the server from starting."""
+"""Access table: the role that every route requires. The server does not start with a route that has no row here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wick.server.auth.identity import Role
 
 Access = Literal["public"] | Role
 
-# Sorted by path. `WS` is a WebSocket. `public` needs no credential at all.
+# Sorted by path. `WS` is a WebSocket. A `public` route needs no credential.
 ACCESS: tuple[tuple[str, str, Access], ...] = (
     ("GET", "/", "public"),
     ("GET", "/agents", "user"),
@@ -30,7 +30,7 @@ ACCESS: tuple[tuple[str, str, Access], ...] = (
     ("DELETE", "/agents/{id}", "user"),
     ("GET", "/agents/{id}", "user"),
     ("GET", "/agents/{id}/backend", "user"),
-    ("PATCH", "/agents/{id}/backend", "user"),  # an engine elsewhere takes an operator
+    ("PATCH", "/agents/{id}/backend", "user"),  # another container engine requires an operator
     ("POST", "/agents/{id}/container", "user"),
     ("DELETE", "/agents/{id}/files", "user"),
     ("GET", "/agents/{id}/files/download", "user"),
@@ -40,7 +40,7 @@ ACCESS: tuple[tuple[str, str, Access], ...] = (
     ("POST", "/agents/{id}/files/upload", "user"),
     ("PUT", "/agents/{id}/files/write", "user"),
     ("GET", "/agents/{id}/hooks", "user"),
-    ("PATCH", "/agents/{id}/hooks", "user"),  # what confines an agent takes an operator
+    ("PATCH", "/agents/{id}/hooks", "user"),  # capabilities that confine an agent require an operator
     ("POST", "/agents/{id}/invoke", "user"),
     ("GET", "/agents/{id}/limits", "user"),
     ("GET", "/agents/{id}/onion", "user"),
@@ -87,8 +87,8 @@ ACCESS: tuple[tuple[str, str, Access], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
-    """One route, and who may go through it."""
+class RouteAccess:
+    """A route and the access that it requires."""
 
     pattern: re.Pattern[str]
     method: str
@@ -96,45 +96,45 @@ class Door:
     access: Access
 
 
-class Doors:
-    """The doors of an app, in the order in which its router tries them."""
+class AccessTable:
+    """The routes of an app with their access, in the order in which the router tries them."""
 
     def __init__(self, routes: Sequence[BaseRoute], table: Iterable[tuple[str, str, Access]] = ACCESS) -> None:
         known = {(method, path): access for method, path, access in table}
-        self.all = [_door(known, *place) for route in routes for place in places(route)]
+        self.all = [_find_access(known, *place) for route in routes for place in route_methods(route)]
         self._plain = {(door.method, door.path): door for door in self.all if "{" not in door.path}
         self._patterns = [door for door in self.all if "{" in door.path]
 
-    def of(self, method: str, path: str) -> Door | None:
-        """The door that a request comes to; None where there is a wall."""
+    def find(self, method: str, path: str) -> RouteAccess | None:
+        """Return the access of the route that matches a request, or None if no route matches."""
         if found := self._plain.get((method, path)):
             return found
         return next((d for d in self._patterns if d.method == method and d.pattern.match(path)), None)
 
 
-def places(route: BaseRoute) -> list[tuple[str, str]]:
-    """The methods and the path of a route."""
+def route_methods(route: BaseRoute) -> list[tuple[str, str]]:
+    """Return each method of a route with its path."""
     if isinstance(route, WebSocketRoute):
         return [("WS", route.path)]
     if isinstance(route, Route):
         return [(method, route.path) for method in sorted(route.methods or ()) if method != "HEAD"]
     if isinstance(route, Mount):
         return [("GET", f"{route.path}/{{path:path}}")]
-    raise ConfigError(f"{route!r} is no route that the server knows how to guard")
+    raise ConfigError(f"{route!r} is not a kind of route that the access table supports")
 
 
-def in_order(routes: Iterable[BaseRoute]) -> list[BaseRoute]:
-    """Routes with plain words before those with a variable in the same place, so that no id hides a word."""
-    return sorted(routes, key=lambda route: [part.startswith("{") for part in _path(route).split("/")])
+def sort_routes(routes: Iterable[BaseRoute]) -> list[BaseRoute]:
+    """Sort literal path segments before variables, so that `/agents/{id}` does not shadow `/agents/events`."""
+    return sorted(routes, key=lambda route: [part.startswith("{") for part in _route_path(route).split("/")])
 
 
-def _path(route: BaseRoute) -> str:
+def _route_path(route: BaseRoute) -> str:
     path: Any = getattr(route, "path", "")
     return str(path)
 
 
-def _door(known: dict[tuple[str, str], Access], method: str, path: str) -> Door:
+def _find_access(known: dict[tuple[str, str], Access], method: str, path: str) -> RouteAccess:
     access = known.get((method, path))
     if access is None:
-        raise ConfigError(f"{method} {path} stands in no row of access.py; say there who may use it")
-    return Door(compile_path(path)[0], method, path, access)
+        raise ConfigError(f"{method} {path} has no row in ACCESS; add one with the role that it requires")
+    return RouteAccess(compile_path(path)[0], method, path, access)

@@ -1,4 +1,4 @@
-"""What a request shows to get in: a bearer token, a cookie or a one-use ticket. Only this module reads them."""
+"""Credentials of a request: bearer token, session cookie or one-use ticket. Only this module parses them."""
 
 from __future__ import annotations
 
@@ -7,49 +7,49 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any, Literal
 from urllib.parse import parse_qs
 
-MOST_CHARS = 16_000  # of a credential: a JWT with many claims is long
+MAX_CREDENTIAL_CHARS = 16_000  # a JWT with many claims is long
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """Something that was shown, and how."""
+    """A credential and the way in which it was sent."""
 
     kind: Literal["bearer", "cookie", "ticket"]
     value: str
 
 
-def shown(scope: Any, cookie: str) -> Credential | None:
-    """The credential of a request; one in a header counts before a cookie, and that before a ticket."""
+def read_credential(scope: Any, cookie: str) -> Credential | None:
+    """Return the credential of a request: the Authorization header, else the cookie, else the ticket."""
     headers = scope["headers"]
-    bearer = _bearer(header(headers, b"authorization"))
+    bearer = _parse_bearer(read_header(headers, b"authorization"))
     if bearer is not None:
         return Credential("bearer", bearer)
-    if value := _cookie(header(headers, b"cookie"), cookie):
+    if value := _parse_cookie(read_header(headers, b"cookie"), cookie):
         return Credential("cookie", value)
-    if scope.get("method", "GET") == "GET" and (value := _ticket(scope.get("query_string", b""))):
-        return Credential("ticket", value)  # for what can send no header: a WebSocket, an EventSource
+    if scope.get("method", "GET") == "GET" and (value := _parse_ticket(scope.get("query_string", b""))):
+        return Credential("ticket", value)  # a browser's WebSocket or EventSource cannot send headers
     return None
 
 
-def header(headers: Any, name: bytes) -> str:
-    """A header that stands there once; one that stands there twice says nothing that can be trusted."""
+def read_header(headers: Any, name: bytes) -> str:
+    """Return the value of a header, or an empty string if it is missing or repeated."""
     found = [value for key, value in headers if key == name]
     return found[0].decode("latin-1") if len(found) == 1 else ""
 
 
-def _bearer(value: str) -> str | None:
-    """The token of an Authorization header; empty if there is such a header and it says something else."""
+def _parse_bearer(value: str) -> str | None:
+    """Return the token of an Authorization header, "" if the header is invalid, None if there is no header."""
     if not value:
         return None
     scheme, _, token = value.partition(" ")
     token = token.strip()
-    return token if scheme.lower() == "bearer" and 0 < len(token) <= MOST_CHARS else ""
+    return token if scheme.lower() == "bearer" and 0 < len(token) <= MAX_CREDENTIAL_CHARS else ""
 
 
-def _cookie(value: str, name: str) -> str:
-    """The cookie of this server; or else of another one that shares its sessions, if there is one and no more."""
+def _parse_cookie(value: str, name: str) -> str:
+    """Return the session cookie of this server, else the only one of a server that shares its sessions."""
     prefix = name.rpartition("_")[0]
-    if len(value) > MOST_CHARS or prefix not in value:
+    if len(value) > MAX_CREDENTIAL_CHARS or prefix not in value:
         return ""
     try:
         found = SimpleCookie(value)
@@ -59,8 +59,8 @@ def _cookie(value: str, name: str) -> str:
     return found[name].value if name in found else like[0] if len(like) == 1 else ""
 
 
-def _ticket(query: bytes) -> str:
-    if b"ticket=" not in query or len(query) > MOST_CHARS:
+def _parse_ticket(query: bytes) -> str:
+    if b"ticket=" not in query or len(query) > MAX_CREDENTIAL_CHARS:
         return ""
     found = parse_qs(query.decode("latin-1"), max_num_fields=100).get("ticket", []) if query.count(b"&") < 100 else []
     return found[0] if len(found) == 1 else ""

@@ -1,4 +1,4 @@
-"""Tokens that a gateway knows: each is shown to its `/auth/me`, which says who that is."""
+"""Token verification by a gateway: each token is sent to its `/auth/me`, which returns the login and the role."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import aiohttp
 import orjson
 
 from wick.server.auth.identity import ROLES, Role
-from wick.server.auth.signed_cookies import name_of
+from wick.server.auth.signed_cookies import secret_id
 from wick.server.errors import ApiError
 
 CACHE_SECONDS = 10.0
 ASK_SECONDS = 5.0
-ANSWER_BYTES = 64_000
-MOST_KNOWN = 10_000
+MAX_RESPONSE_BYTES = 64_000
+MAX_CACHED = 10_000
 
 Claim = tuple[str, Role]  # a login and a role
 
 
-class Gateway:
-    """Asks a gateway who a token belongs to. What it said counts for ten seconds; if it does not answer, nobody."""
+class GatewayVerifier:
+    """Verifies tokens with a gateway and caches each reply for ten seconds. Without a reply a token is refused."""
 
     def __init__(self, url: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._url = url.rstrip("/") + "/auth/me"
@@ -32,17 +32,19 @@ class Gateway:
         self._session: aiohttp.ClientSession | None = None
         self._asking: dict[str, asyncio.Lock] = {}
 
-    async def claim(self, bearer: str) -> Claim | None:
-        """Who this is; None if the gateway does not know them."""
-        name = name_of(bearer)
-        async with self._asking.setdefault(name, asyncio.Lock()):  # a hundred requests at once are one question
+    async def verify_token(self, bearer: str) -> Claim | None:
+        """Return the login and the role of a token, or None if the gateway rejects it."""
+        name = secret_id(bearer)
+        async with self._asking.setdefault(
+            name, asyncio.Lock()
+        ):  # concurrent requests with the same token share one lookup
             try:
                 until, known = self._known.get(name, (0.0, None))
                 if self._clock() < until:
                     return known
                 self._known.pop(name, None)
-                found = await self._asked(bearer)
-                if len(self._known) >= MOST_KNOWN:
+                found = await self._ask_gateway(bearer)
+                if len(self._known) >= MAX_CACHED:
                     self._known.clear()
                 self._known[name] = (self._clock() + CACHE_SECONDS, found)
                 return found
@@ -54,7 +56,7 @@ class Gateway:
         if session is not None:
             await session.close()
 
-    async def _asked(self, bearer: str) -> Claim | None:
+    async def _ask_gateway(self, bearer: str) -> Claim | None:
         if self._session is None:
             timeout = aiohttp.ClientTimeout(total=ASK_SECONDS)
             self._session = aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar())
@@ -64,24 +66,24 @@ class Gateway:
                 if answer.status in (401, 403):
                     return None
                 if answer.status != 200:
-                    raise _silent(f"it answered {answer.status}")
-                return _claim(await _body(answer))
+                    raise _gateway_unavailable(f"it answered {answer.status}")
+                return _parse_claim(await _read_body(answer))
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            raise _silent(type(error).__name__) from error
+            raise _gateway_unavailable(type(error).__name__) from error
 
 
-async def _body(answer: aiohttp.ClientResponse) -> bytes:
-    """All of an answer, in however many pieces it comes."""
+async def _read_body(answer: aiohttp.ClientResponse) -> bytes:
+    """Return the body of a response, up to its maximum size."""
     body = bytearray()
     async for piece in answer.content.iter_any():
         body += piece
-        if len(body) > ANSWER_BYTES:
-            raise _silent(f"it said more than {ANSWER_BYTES:,} bytes")
+        if len(body) > MAX_RESPONSE_BYTES:
+            raise _gateway_unavailable(f"it sent more than {MAX_RESPONSE_BYTES:,} bytes")
     return bytes(body)
 
 
-def _claim(body: bytes) -> Claim | None:
-    """A login and a role in an answer `{"username": …, "role": …}`; a role that is not known is the lowest."""
+def _parse_claim(body: bytes) -> Claim | None:
+    """Parse a response `{"username": …, "role": …}`. An unknown role is treated as `user`, the lowest."""
     data: Any = orjson.loads(body)
     if not isinstance(data, dict):
         return None
@@ -91,6 +93,6 @@ def _claim(body: bytes) -> Claim | None:
     return name, next((known for known in ROLES if known == role), "user")
 
 
-def _silent(why: str) -> ApiError:
-    message = f"the gateway that knows who you are does not answer ({why}); try again"
+def _gateway_unavailable(why: str) -> ApiError:
+    message = f"the authentication gateway does not answer ({why}); try again"
     return ApiError(503, "gateway_unavailable", message, {"Retry-After": "2"})

@@ -1,4 +1,4 @@
-"""Who asks: a user and a role."""
+"""Users and their roles."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from typing import Literal
 
 Role = Literal["user", "operator", "admin"]
-ROLES: tuple[Role, ...] = ("user", "operator", "admin")  # each may do what the one before it may
+ROLES: tuple[Role, ...] = ("user", "operator", "admin")  # each includes the permissions of the previous one
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Somebody who has signed in. `id` owns everything they make; it is never a login."""
+    """An authenticated user. `id` is internal and owns the user's data; `name` is the login."""
 
     id: str
     name: str
     role: Role = "user"
 
-    def may(self, role: Role) -> bool:
-        """Whether this user has that role, or a higher one."""
+    def has_role(self, role: Role) -> bool:
+        """Return True if the user has this role or a higher one."""
         return ROLES.index(self.role) >= ROLES.index(role)
 
 
-LOCAL = User("local", "local", "admin")  # whoever has the server's own token
+LOCAL_USER = User("local", "local", "admin")  # the user of the server's own token

@@ -1,4 +1,4 @@
-"""Signed tokens (JWT) of somebody else's sign-in, checked with its public keys from a file or an address."""
+"""Verification of JWTs that another identity provider signs. Its public keys come from a file or an https URL."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from wick.server.errors import ApiError
 from wick.server.settings import Jwt
 
 KEYS_BYTES = 1_000_000
-FRESH_SECONDS = 600.0  # keys are read anew after this
-AGAIN_SECONDS = 30.0  # and for a key that is not known, after this
+FRESH_SECONDS = 600.0  # keys are reloaded after this
+AGAIN_SECONDS = 30.0  # for an unknown key id, after this
 ASK_SECONDS = 5.0
 LEEWAY_SECONDS = 30
 
 Claim = tuple[str, Role]
 
 
-class Signed:
-    """Checks signatures, issuer, audience and times. A token without an end is refused."""
+class JwtVerifier:
+    """Verifies signature, issuer, audience and times of a JWT. A token without `exp` is refused."""
 
     def __init__(self, settings: Jwt, clock: Callable[[], float] = time.monotonic) -> None:
         if any(name.startswith("HS") or name.lower() == "none" for name in settings.algorithms):
             raise ConfigError("jwt.algorithms names public-key algorithms only, such as RS256, ES256 and EdDSA")
         if settings.jwks.startswith("http://"):
-            raise ConfigError("jwt.jwks is a file or an https address: over http anybody could send other keys")
+            raise ConfigError("jwt.jwks is a file or an https address: over http the keys could be replaced in transit")
         self._settings, self._clock = settings, clock
         self._keys: dict[str, jwt.PyJWK] = {}
         self._read = -FRESH_SECONDS
 
-    async def claim(self, bearer: str) -> Claim | None:
-        """Whom a token names; None for one that does not hold."""
+    async def verify_token(self, bearer: str) -> Claim | None:
+        """Return the login and the role of a token, or None if it is not valid."""
         try:
-            key = await self._key(jwt.get_unverified_header(bearer).get("kid", ""))
+            key = await self._find_key(jwt.get_unverified_header(bearer).get("kid", ""))
             if key is None:
                 return None
             found = jwt.decode(
@@ -55,43 +55,43 @@ class Signed:
             )
         except jwt.PyJWTError:
             return None
-        return self._claim(found)
+        return self._parse_claim(found)
 
-    def _claim(self, found: dict[str, Any]) -> Claim | None:
+    def _parse_claim(self, found: dict[str, Any]) -> Claim | None:
         name, role = found[self._settings.name_claim], found.get(self._settings.role_claim)
         if not isinstance(name, str) or not 0 < len(name) <= 200:
             return None
         return name, next((known for known in ROLES if known == role), "user")
 
-    async def _key(self, id: Any) -> jwt.PyJWK | None:
+    async def _find_key(self, id: Any) -> jwt.PyJWK | None:
         age = self._clock() - self._read
         if age >= FRESH_SECONDS or (id not in self._keys and age >= AGAIN_SECONDS):
-            self._keys, self._read = _keys(await self._source()), self._clock()
+            self._keys, self._read = _parse_keys(await self._fetch_keys()), self._clock()
         if not id and len(self._keys) == 1:
             return next(iter(self._keys.values()))
         return self._keys.get(id) if isinstance(id, str) else None
 
-    async def _source(self) -> bytes:
+    async def _fetch_keys(self) -> bytes:
         where = self._settings.jwks
         try:
             if not where.startswith("https://"):
                 return await run_in_thread(lambda: Path(where).expanduser().read_bytes(), "reading keys")
             answer = await fetch(where, private=True, seconds=ASK_SECONDS, most_bytes=KEYS_BYTES)
         except (OSError, ToolError) as error:
-            raise _unread(type(error).__name__) from error
+            raise _keys_unavailable(type(error).__name__) from error
         if answer.status != 200 or answer.truncated:
-            raise _unread(f"status {answer.status}")
+            raise _keys_unavailable(f"status {answer.status}")
         return answer.body
 
 
-def _unread(why: str) -> ApiError:
+def _keys_unavailable(why: str) -> ApiError:
     message = f"the keys of the sign-in service cannot be read ({why}); try again"
     return ApiError(503, "keys_unavailable", message, {"Retry-After": "2"})
 
 
-def _keys(data: bytes) -> dict[str, jwt.PyJWK]:
+def _parse_keys(data: bytes) -> dict[str, jwt.PyJWK]:
     try:
         return {key.key_id or "": key for key in jwt.PyJWKSet.from_dict(orjson.loads(data)).keys}
     except (jwt.PyJWTError, ValueError, AttributeError) as error:
-        message = "the keys of the sign-in service are no JWKS document; put the right file or address into jwt.jwks"
+        message = "the keys of the sign-in service are not a JWKS document; set jwt.jwks to the right file or address"
         raise ApiError(503, "keys_unavailable", message) from error

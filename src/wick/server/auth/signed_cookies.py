@@ -1,7 +1,7 @@
-"""Secrets that are kept so that only who has them can use them.
+"""Storage of data under a secret, such as the cookie of a session.
 
-A row in the records is named by a hash of the secret, and what is in it is encrypted with another. So whoever reads
-the file can neither sign in with what stands there, nor read it.
+A record's id is a hash of the secret, and its data is encrypted with a key derived from the secret. A reader of the
+database can neither sign in with a record nor decrypt it.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ def new_secret() -> str:
     return secrets.token_urlsafe(32)
 
 
-def name_of(secret: str) -> str:
-    """Under which name a row about this secret is kept."""
+def secret_id(secret: str) -> str:
+    """Return the id of the record that belongs to a secret."""
     return _hash("name", secret).hex()
 
 
-def seal(secret: str, text: str) -> str:
-    return _box(secret).encrypt(text.encode()).decode()
+def encrypt(secret: str, text: str) -> str:
+    return _fernet(secret).encrypt(text.encode()).decode()
 
 
-def unseal(secret: str, sealed: str) -> str | None:
-    """What was sealed with this secret; None if it was another."""
+def decrypt(secret: str, sealed: str) -> str | None:
+    """Return the decrypted text, or None if it was encrypted with another secret."""
     try:
-        return _box(secret).decrypt(sealed.encode()).decode()
+        return _fernet(secret).decrypt(sealed.encode()).decode()
     except InvalidToken:
         return None
 
 
-def _box(secret: str) -> Fernet:
+def _fernet(secret: str) -> Fernet:
     return Fernet(urlsafe_b64encode(_hash("key", secret)))
 
 

@@ -1,4 +1,4 @@
-"""Who a token belongs to: the server's own, those that are listed, signed ones, and those that a gateway knows."""
+"""Verification of bearer tokens: the server's own token, listed tokens, JWTs and tokens of a gateway."""
 
 from __future__ import annotations
 
@@ -9,79 +9,81 @@ from pathlib import Path
 from typing import Protocol
 
 from wick.errors import ConfigError
-from wick.server.auth.identity import LOCAL, Role, User
+from wick.server.auth.identity import LOCAL_USER, Role, User
 from wick.server.auth.signed_cookies import new_secret
 from wick.server.auth.users import Users
 from wick.server.settings import Settings
 
 
-class Signing(Protocol):
-    """Somebody who knows whose a token is: a login and a role."""
+class TokenChecker(Protocol):
+    """A source that verifies tokens and returns the login and the role."""
 
-    async def claim(self, bearer: str) -> tuple[str, Role] | None: ...
+    async def verify_token(self, bearer: str) -> tuple[str, Role] | None: ...
 
 
-class Vouching(Signing, Protocol):
-    """One of them who has to be let go of."""
+class ClosableTokenChecker(TokenChecker, Protocol):
+    """A token checker that holds connections and must be closed."""
 
     async def close(self) -> None: ...
 
 
-class Verifier:
-    """Asks each of those who may vouch for a token, in turn. Nobody is a user before one of them has."""
+class TokenVerifier:
+    """Verifies a token with each configured source in turn and returns its user."""
 
     def __init__(self, settings: Settings, users: Users) -> None:
-        self.local = settings.token or ("" if settings.has_provider else kept_token(settings.data))
-        self._local = _digest(self.local) if self.local else ""
+        self.local_token = settings.token or ("" if settings.has_provider else load_or_create_token(settings.data))
+        self._local_digest = _digest(self.local_token) if self.local_token else ""
         self._listed = settings.tokens
-        self._signed = _signed(settings)
-        self._gateway = _gateway(settings)
+        self._signed = _create_jwt_verifier(settings)
+        self._gateway = _create_gateway_verifier(settings)
         self._users = users
 
-    async def user(self, bearer: str) -> User | None:
-        """The user a token belongs to; None if it is nobody's."""
+    async def authenticate(self, bearer: str) -> User | None:
+        """Return the user of a token, or None if no source knows it."""
         if not bearer:
             return None
         digest = _digest(bearer)
-        if self._local and compare_digest(digest, self._local):
-            return LOCAL
-        listed = [token for token in self._listed if compare_digest(digest, token.sha256)]  # all are looked at
+        if self._local_digest and compare_digest(digest, self._local_digest):
+            return LOCAL_USER
+        listed = [
+            token for token in self._listed if compare_digest(digest, token.sha256)
+        ]  # compares all of them: constant time
         if listed:
-            return await self._users.user("token", listed[0].name, listed[0].role)
-        return await self._vouched(bearer)
+            return await self._users.get_or_create("token", listed[0].name, listed[0].role)
+        return await self._authenticate_external(bearer)
 
     async def close(self) -> None:
         if self._gateway is not None:
             await self._gateway.close()
 
-    async def _vouched(self, bearer: str) -> User | None:
-        if self._signed is not None and bearer.count(".") == 2 and (claim := await self._signed.claim(bearer)):
-            return await self._users.user("jwt", *claim)
-        if self._gateway is not None and (claim := await self._gateway.claim(bearer)):
-            return await self._users.user("gateway", *claim)
+    async def _authenticate_external(self, bearer: str) -> User | None:
+        if self._signed is not None and bearer.count(".") == 2 and (claim := await self._signed.verify_token(bearer)):
+            return await self._users.get_or_create("jwt", *claim)
+        if self._gateway is not None and (claim := await self._gateway.verify_token(bearer)):
+            return await self._users.get_or_create("gateway", *claim)
         return None
 
 
-def _signed(settings: Settings) -> Signing | None:
-    """What checks signed tokens; it is loaded only where there are any, for that takes a while."""
+def _create_jwt_verifier(settings: Settings) -> TokenChecker | None:
+    """Return the JWT verifier if JWTs are configured. Import it only then, since the import is slow."""
     if not settings.jwt:
         return None
-    from wick.server.auth.jwt import Signed
+    from wick.server.auth.jwt import JwtVerifier
 
-    return Signed(settings.jwt)
+    return JwtVerifier(settings.jwt)
 
 
-def _gateway(settings: Settings) -> Vouching | None:
-    """The same for tokens that a gateway knows."""
+def _create_gateway_verifier(settings: Settings) -> ClosableTokenChecker | None:
+    """Return the gateway verifier if a gateway is configured. Import it only then."""
     if not settings.gateway:
         return None
-    from wick.server.auth.gateway import Gateway
+    from wick.server.auth.gateway import GatewayVerifier
 
-    return Gateway(settings.gateway)
+    return GatewayVerifier(settings.gateway)
 
 
-def kept_token(data: Path) -> str:
-    """The token of this data folder, made when it is first needed; only its owner can read it."""
+def load_or_create_token(data: Path) -> str:
+    """Return the token of a data folder. Create its file with mode 0600 on first use."""
     path = data / "token"
     try:
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -90,7 +92,7 @@ def kept_token(data: Path) -> str:
     except FileExistsError:
         pass
     except OSError as error:
-        raise ConfigError(f"{path} cannot be made: {error.strerror}; name another folder with --data") from None
+        raise ConfigError(f"{path} cannot be created: {error.strerror}; name another folder with --data") from None
     token = path.read_text(encoding="utf-8").strip()
     if len(token) < 16:
         raise ConfigError(f"{path} has no token in it; remove it, and start again")

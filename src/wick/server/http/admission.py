@@ -1,4 +1,4 @@
-"""Hundreds who come at once begin one after the other, so that everything else goes on meanwhile."""
+"""Admission control: a limited number of requests start per event-loop iteration, so that bursts do not block it."""
 
 from __future__ import annotations
 
@@ -7,39 +7,39 @@ from collections import deque
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-AT_ONCE = 8  # requests that begin in one turn of the event loop
-AT_ANY_TIME = ("/health",)
+STARTS_PER_ITERATION = 8  # requests that start in one iteration of the event loop
+EXEMPT_PATHS = ("/health",)
 
 
-class Crowds:
-    """Lets some requests begin in each turn of the event loop, in the order in which they came."""
+class AdmissionMiddleware:
+    """Admission middleware: starts at most 8 requests per event-loop iteration, in the order of their arrival."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._begun = 0  # in this turn
+        self._started = 0  # in this iteration
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope.get("path") not in AT_ANY_TIME:
-            if not self._begun:
-                asyncio.get_running_loop().call_soon(self._next_turn)
-            if self._begun >= AT_ONCE:
-                await self._in_line()
+        if scope.get("path") not in EXEMPT_PATHS:
+            if not self._started:
+                asyncio.get_running_loop().call_soon(self._admit_next)
+            if self._started >= STARTS_PER_ITERATION:
+                await self._wait_turn()
             else:
-                self._begun += 1
+                self._started += 1
         await self._app(scope, receive, send)
 
-    async def _in_line(self) -> None:
+    async def _wait_turn(self) -> None:
         mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(mine)
         await mine
 
-    def _next_turn(self) -> None:
-        self._begun = 0
-        while self._waiting and self._begun < AT_ONCE:
+    def _admit_next(self) -> None:
+        self._started = 0
+        while self._waiting and self._started < STARTS_PER_ITERATION:
             mine = self._waiting.popleft()
-            if not mine.done():  # else whoever it was has gone
+            if not mine.done():  # else the request was cancelled while it waited
                 mine.set_result(None)
-                self._begun += 1
-        if self._begun:
-            asyncio.get_running_loop().call_soon(self._next_turn)
+                self._started += 1
+        if self._started:
+            asyncio.get_running_loop().call_soon(self._admit_next)

@@ -1,4 +1,4 @@
-"""How a request is refused before any route has seen it, and the headers that every answer has."""
+"""Middleware for all requests: request ids and security headers, unhandled errors, body limits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from wick.server.ops.metrics import Metrics
 
 logger = logging.getLogger("wick.server")
 
-HEADERS = {
+SECURITY_HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
         "font-src 'self'; connect-src 'self'; frame-src 'self' blob:; worker-src 'self' blob:; manifest-src 'self'; "
@@ -33,13 +33,13 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
-TINY_BYTES = 64_000  # of what anybody may send: a token
-SMALL_BYTES = 8_000_000  # of a body that is JSON
-LARGE_BYTES = 48_000_000  # of one that is a file
+TINY_BYTES = 64_000  # body limit of public routes: a token
+SMALL_BYTES = 8_000_000  # body limit of JSON routes
+LARGE_BYTES = 48_000_000  # body limit of file uploads
 
 
-async def refuse(error: ApiError, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer with an error. A WebSocket is refused before it is accepted, with a status where the server can say it."""
+async def send_error(error: ApiError, scope: Scope, receive: Receive, send: Send) -> None:
+    """Send an error response. A WebSocket is refused before it is accepted, with an HTTP status if possible."""
     if scope["type"] == "http":
         await error.response()(scope, receive, send)
         return
@@ -53,8 +53,8 @@ async def refuse(error: ApiError, scope: Scope, receive: Receive, send: Send) ->
     await send({"type": "websocket.http.response.body", "body": body})
 
 
-class Stamped:
-    """Gives every request an id, every answer the headers that keep a browser safe, and counts them."""
+class RequestIdMiddleware:
+    """Assigns an id to every request, adds the security headers to every response, and counts requests."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app, self._metrics = app, metrics
@@ -66,33 +66,33 @@ class Stamped:
         scope["wick.request_id"] = id = secrets.token_hex(8)
         began = time.perf_counter()
 
-        async def signed(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] in ("http.response.start", "websocket.http.response.start"):
-                _sign(message, id)
+                _add_headers(message, id)
                 self._count(scope, message["status"], time.perf_counter() - began)
             await send(message)
 
-        await self._app(scope, receive, signed)
+        await self._app(scope, receive, send_with_headers)
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
-        door = scope.get("wick.door")
+        door = scope.get("wick.route_access")
         path = door.path if door is not None else "(none)"
         method = scope.get("method", "WS")
         self._metrics.add("wick_requests_total", method=method, path=path, status=str(status))
         self._metrics.observe("wick_request_seconds", seconds, method=method)
 
 
-def _sign(message: Message, id: str) -> None:
+def _add_headers(message: Message, id: str) -> None:
     headers = MutableHeaders(raw=message.setdefault("headers", []))
-    for name, value in HEADERS.items():
+    for name, value in SECURITY_HEADERS.items():
         headers.setdefault(name, value)
     headers["X-Request-Id"] = id
     if "cache-control" not in headers:
         headers["Cache-Control"] = "no-store"
 
 
-class Caught:
-    """Ends a request whose route broke down, as far as it has not been answered. The log has what happened."""
+class ErrorMiddleware:
+    """Swallows unhandled errors of routes after they were logged, and closes a failed WebSocket with code 1011."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -103,18 +103,18 @@ class Caught:
         except Exception as error:
             if scope["type"] == "lifespan":
                 raise
-            if scope["type"] == "websocket":  # of an HTTP request, on_error has told
+            if scope["type"] == "websocket":  # the error of an HTTP request was logged by `handle_error`
                 logger.error("connection %s to %s broke down", scope["wick.request_id"], scope["path"], exc_info=error)
-                await _closed(send)
+                await _close_websocket(send)
 
 
-async def _closed(send: Send) -> None:
-    with suppress(Exception):  # it may be closed by now
+async def _close_websocket(send: Send) -> None:
+    with suppress(Exception):  # it may be closed already
         await send({"type": "websocket.close", "code": 1011})
 
 
-class Bounded:
-    """Reads no more of a body than is allowed, less of JSON than of a file, and waits for no one who dawdles."""
+class BodyLimitMiddleware:
+    """Limits the size of request bodies by route, and the time in which a body must arrive."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -126,26 +126,26 @@ class Bounded:
         most = body_limit(scope)
         length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         if not length.isdigit() or int(length) > most:
-            await refuse(_too_large(most), scope, receive, send)
+            await send_error(_too_large(most), scope, receive, send)
             return
-        await self._app(scope, _counted(receive, most), send)
+        await self._app(scope, _limit_body(receive, most), send)
 
 
 def body_limit(scope: Scope) -> int:
-    door = scope.get("wick.door")
+    door = scope.get("wick.route_access")
     if door is not None and door.access == "public":
         return TINY_BYTES
     files = door is not None and door.path.endswith(("/files/upload", "/skills"))
     return LARGE_BYTES if files else SMALL_BYTES
 
 
-def _counted(receive: Receive, most: int) -> Receive:
+def _limit_body(receive: Receive, most: int) -> Receive:
     read, more, began = 0, True, 0.0
 
     async def bounded() -> Any:
-        """HTTPException is the one error that FastAPI lets through from here."""
+        """Receive the next message. FastAPI passes on no other error than HTTPException from here."""
         nonlocal read, more, began
-        if not more:  # from here on it is only asked whether the client has gone
+        if not more:  # the body is complete; only http.disconnect follows
             return await receive()
         began = began or time.monotonic()
         try:
@@ -153,7 +153,7 @@ def _counted(receive: Receive, most: int) -> Receive:
             async with asyncio.timeout(min(late, BODY_SECONDS)):
                 message = await receive()
         except TimeoutError:
-            raise HTTPException(408, "the body of the request came too slowly; send it again") from None
+            raise HTTPException(408, "the body of the request arrived too slowly; send it again") from None
         read, more = read + len(message.get("body", b"")), message.get("more_body", False)
         if read > most:
             raise HTTPException(413, _too_large(most).message)

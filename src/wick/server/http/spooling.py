@@ -1,4 +1,4 @@
-"""A large answer that waits for its reader does so on disk: whoever never reads theirs fills nobody's memory."""
+"""Spooling of response bodies over 250 kB to disk, so that slow clients do not hold memory."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from wick._internal.worker_threads import run_in_thread
 
-LARGE_BYTES = 250_000  # of an answer that is kept on disk
-PIECE_BYTES = 131_072  # sent of it at once
+LARGE_BYTES = 250_000  # a larger body is spooled to disk
+PIECE_BYTES = 131_072  # sent in one message
 
 
-class Unread:
-    """Takes a large answer that is there as a whole, lets whoever made it go, and sends it piece by piece."""
+class SpoolingMiddleware:
+    """Writes a large response to a temporary file, lets the route return, and sends the file piece by piece."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -24,29 +24,29 @@ class Unread:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        kept: list[IO[bytes]] = []
+        spooled: list[IO[bytes]] = []
 
-        async def put_by(message: Message) -> None:
-            file = await _kept(message["body"]) if _is_large(message) else None
+        async def spool_large(message: Message) -> None:
+            file = await _spool(message["body"]) if _is_large(message) else None
             if file is None:
                 await send(message)
             else:
-                kept.append(file)
+                spooled.append(file)
 
-        await self._app(scope, receive, put_by)
-        for file in kept:
+        await self._app(scope, receive, spool_large)
+        for file in spooled:
             with file:
-                await _send_all(file, send)
+                await _send_file(file, send)
 
 
-async def put_by(response: Response) -> Response:
-    """The same answer; a large one is on disk, before whoever made it lets the next one be made."""
-    file = await _kept(bytes(response.body)) if len(response.body) > LARGE_BYTES else None
-    return response if file is None else _PutBy(response, file)
+async def spool_response(response: Response) -> Response:
+    """Return a response whose body, if large, is on disk. A route calls this before it releases its lock."""
+    file = await _spool(bytes(response.body)) if len(response.body) > LARGE_BYTES else None
+    return response if file is None else _SpooledResponse(response, file)
 
 
-class _PutBy(Response):
-    """An answer whose body is in a file."""
+class _SpooledResponse(Response):
+    """A response whose body is in a temporary file."""
 
     def __init__(self, response: Response, file: IO[bytes]) -> None:
         super().__init__(status_code=response.status_code, background=response.background)
@@ -55,7 +55,7 @@ class _PutBy(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._file:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            await _send_all(self._file, send)
+            await _send_file(self._file, send)
 
 
 def _is_large(message: Message) -> bool:
@@ -63,16 +63,16 @@ def _is_large(message: Message) -> bool:
     return whole and len(message.get("body", b"")) > LARGE_BYTES
 
 
-async def _kept(body: bytes) -> IO[bytes] | None:
-    """A file with an answer in it; None if that was not possible: the disk may be full."""
+async def _spool(body: bytes) -> IO[bytes] | None:
+    """Write a body to a temporary file and return it, or None if that fails, as on a full disk."""
     try:
-        return await run_in_thread(lambda: _written(body), "keeping an answer")
+        return await run_in_thread(lambda: _write_spool_file(body), "spooling a response")
     except OSError:
         return None
 
 
-def _written(body: bytes) -> IO[bytes]:
-    file = TemporaryFile(buffering=0)  # noqa: SIM115 - it is closed when it has been sent
+def _write_spool_file(body: bytes) -> IO[bytes]:
+    file = TemporaryFile(buffering=0)  # noqa: SIM115 - closed after it was sent
     try:
         left = memoryview(body)
         while left:
@@ -84,7 +84,7 @@ def _written(body: bytes) -> IO[bytes]:
     return file
 
 
-async def _send_all(file: IO[bytes], send: Send) -> None:
-    while piece := await run_in_thread(lambda: file.read(PIECE_BYTES), "sending an answer"):
+async def _send_file(file: IO[bytes], send: Send) -> None:
+    while piece := await run_in_thread(lambda: file.read(PIECE_BYTES), "sending a response"):
         await send({"type": "http.response.body", "body": piece, "more_body": True})
     await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -1,6 +1,7 @@
-"""A file that comes with a request: as a form, or as the body itself. What is too large is not read to its end.
+"""File uploads: a multipart form with the field `file`, or the file as the request body.
 
-It waits on disk until all of it is here, so that nobody who sends slowly, or much, has a large file in memory.
+An upload is spooled to disk until it is complete, so that slow or large uploads do not hold memory.
+Reading stops at the size limit.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from starlette.requests import Request
 
 from wick.server.errors import ApiError
 
-SMALL_BYTES = 1_000_000  # of a file that needs no disk
+SMALL_BYTES = 1_000_000  # a smaller file stays in memory
 _BINARY = {"type": "string", "format": "binary"}
 UPLOAD: dict[str, Any] = {
     "requestBody": {
@@ -37,8 +38,8 @@ UPLOAD: dict[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Uploaded:
-    """A file that is here, and what the form said about it."""
+class Upload:
+    """An uploaded file, and the target path of the form."""
 
     file: UploadFile
     path: str = ""
@@ -48,8 +49,8 @@ class Uploaded:
         return self.file.filename or ""
 
     @property
-    def large(self) -> bool:
-        """Whether reading it takes memory that others may need."""
+    def is_large(self) -> bool:
+        """Return True if the file is too large to be read by several requests at once."""
         return (self.file.size or 0) > SMALL_BYTES
 
     async def read(self) -> bytes:
@@ -57,30 +58,30 @@ class Uploaded:
 
 
 @asynccontextmanager
-async def uploaded(request: Request, most: int) -> AsyncIterator[Uploaded]:
-    """The file of a request, of at most so many bytes, for as long as this is open."""
+async def open_upload(request: Request, most: int) -> AsyncIterator[Upload]:
+    """Open the uploaded file of a request; raise a 413 if it has more than `most` bytes."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() == "multipart/form-data":
         async with request.form(max_files=1, max_fields=4, max_part_size=10_000) as form:
-            yield _of_form(form, most)
+            yield _upload_from_form(form, most)
         return
     with SpooledTemporaryFile(SMALL_BYTES) as spooled:
         file = UploadFile(spooled, size=0)  # type: ignore[arg-type]
         async for chunk in request.stream():
             await file.write(chunk)
-            _check(file, most)
+            _check_size(file, most)
         await file.seek(0)
-        yield Uploaded(file)
+        yield Upload(file)
 
 
-def _of_form(form: FormData, most: int) -> Uploaded:
+def _upload_from_form(form: FormData, most: int) -> Upload:
     file, path = form.get("file"), form.get("path", "")
     if not isinstance(file, UploadFile):
         raise ApiError(422, "invalid", "the form has no file in its field `file`")
-    _check(file, most)
-    return Uploaded(file, path if isinstance(path, str) else "")
+    _check_size(file, most)
+    return Upload(file, path if isinstance(path, str) else "")
 
 
-def _check(file: UploadFile, most: int) -> None:
+def _check_size(file: UploadFile, most: int) -> None:
     if (file.size or 0) > most:
         raise _too_large(most)
 

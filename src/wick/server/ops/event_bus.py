@@ -1,10 +1,10 @@
-"""What changes beside the runs: agents, hooks, tools, containers; told to whoever listens.
+"""Event bus: changes of agents, hooks, tools and containers, published to the clients that are subscribed now.
 
-    bus.publish("agent_created", {"agent_id": "coder"}, owner=user.id)     to one user; without an owner to everyone
+    bus.publish("agent_created", {"agent_id": "coder"}, owner=user.id)     to one user; without an owner to all
     with bus.subscribe(user.id) as reader:
-        for news in await reader.next(): ...
+        for event in await reader.receive(): ...
 
-Nothing is kept: a reader that is too slow is told to look for itself (`resync`).
+Events are not stored. A subscription that falls behind loses its queue and gets the event `resync`.
 """
 
 from __future__ import annotations
@@ -16,40 +16,40 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-MOST = 256  # news that wait for a reader
+MAX_PENDING = 256  # events queued for one subscription
 
 
 @dataclass(frozen=True, slots=True)
-class News:
-    """Something that has changed."""
+class BusEvent:
+    """A published change."""
 
     kind: str
     data: Mapping[str, Any]
 
 
-class Bus:
-    """Brings news to those who listen at the moment. It belongs to one event loop."""
+class EventBus:
+    """Publishes events to the current subscriptions. It belongs to one event loop."""
 
     def __init__(self) -> None:
-        self._readers: set[Reader] = set()
+        self._readers: set[BusSubscription] = set()
         self._closed = False
 
     def publish(self, kind: str, data: Mapping[str, Any], owner: str | None = None, *, operators: bool = False) -> None:
-        """Tell it: to one user, or to all of them, or to all `operators`."""
+        """Publish an event to one user, to all users, or to all `operators`."""
         for reader in self._readers:
             if (owner is None or owner == reader.owner) and (reader.operator or not operators):
-                reader.put(News(kind, data))
+                reader.put(BusEvent(kind, data))
 
     def close(self) -> None:
-        """End what is read: the server stops."""
+        """Close all subscriptions: the server stops."""
         self._closed = True
         for reader in self._readers:
             reader.close()
 
     @contextmanager
-    def subscribe(self, owner: str, *, operator: bool = False) -> Iterator[Reader]:
-        """A reader of what concerns this user, from now on."""
-        reader = Reader(owner, operator)
+    def subscribe(self, owner: str, *, operator: bool = False) -> Iterator[BusSubscription]:
+        """Subscribe to the events of a user, starting now."""
+        reader = BusSubscription(owner, operator)
         self._readers.add(reader)
         if self._closed:
             reader.close()
@@ -59,19 +59,19 @@ class Bus:
             self._readers.discard(reader)
 
 
-class Reader:
-    """What waits for one who listens."""
+class BusSubscription:
+    """The queue of one subscriber."""
 
     def __init__(self, owner: str, operator: bool) -> None:
         self.owner, self.operator = owner, operator
-        self._waiting: deque[News] = deque()
+        self._waiting: deque[BusEvent] = deque()
         self._some = asyncio.Event()
         self._closed = False
 
-    def put(self, news: News) -> None:
-        if len(self._waiting) >= MOST:
+    def put(self, news: BusEvent) -> None:
+        if len(self._waiting) >= MAX_PENDING:
             self._waiting.clear()
-            news = News("resync", {})
+            news = BusEvent("resync", {})
         self._waiting.append(news)
         self._some.set()
 
@@ -79,8 +79,8 @@ class Reader:
         self._closed = True
         self._some.set()
 
-    async def next(self) -> list[News]:
-        """What there is by now, and at least one; none at the end."""
+    async def receive(self) -> list[BusEvent]:
+        """Wait for events and return all that are queued, or an empty list once the bus is closed."""
         await self._some.wait()
         if not self._closed:
             self._some.clear()

@@ -1,4 +1,4 @@
-"""How many files and connections the process may have open."""
+"""The limit of open file descriptors of the process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ FILES = 65_536
 
 
 def raise_files_limit(wanted: int = FILES) -> list[str]:
-    """Raise the limit of open files as far as it goes; a sentence, if that is not far enough."""
+    """Raise the limit of open files as far as allowed. Return a warning if it stays below `wanted`."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for most in (max(hard, wanted), hard):
         if soft >= wanted or soft == resource.RLIM_INFINITY:

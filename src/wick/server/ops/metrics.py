@@ -1,4 +1,4 @@
-"""Numbers for Prometheus: counters, gauges and histograms, in the text format that it reads.
+"""Prometheus metrics: counters, gauges and histograms, in the text exposition format.
 
 metrics = Metrics()
 metrics.add("wick_runs_total", outcome="completed")
@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 
-# Every number there is, and what it says.
+# Every metric with its help text.
 HELP = {
     "wick_requests_total": "Requests that were answered, by method, route and status.",
     "wick_request_seconds": "How long requests took until their answer began.",
@@ -31,13 +31,13 @@ HELP = {
     "wick_memory_bytes": "Memory that the server holds.",
 }
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-MOST_SERIES = 2_000  # of one number: labels come from outside, too
+MAX_SERIES = 2_000  # per metric; some label values come from requests
 
 Labels = tuple[tuple[str, str], ...]
 
 
 class Metrics:
-    """Every number of a server. One that is not in HELP is refused, so that none stays unexplained."""
+    """The metrics of a server. A metric without a help text in HELP is refused."""
 
     def __init__(self) -> None:
         self._counters: dict[str, dict[Labels, float]] = {}
@@ -45,71 +45,71 @@ class Metrics:
         self._gauges: dict[str, Callable[[], float]] = {}
 
     def add(self, name: str, amount: float = 1.0, **labels: str) -> None:
-        """Count something."""
-        series, key = self._counters.setdefault(_known(name), {}), _key(labels)
-        if key in series or len(series) < MOST_SERIES:
+        """Increment a counter."""
+        series, key = self._counters.setdefault(_check_name(name), {}), _series_key(labels)
+        if key in series or len(series) < MAX_SERIES:
             series[key] = series.get(key, 0.0) + amount
 
     def observe(self, name: str, value: float, **labels: str) -> None:
-        """Note how long something took."""
-        series, key = self._histograms.setdefault(_known(name), {}), _key(labels)
-        if key not in series and len(series) >= MOST_SERIES:
+        """Record a value in a histogram."""
+        series, key = self._histograms.setdefault(_check_name(name), {}), _series_key(labels)
+        if key not in series and len(series) >= MAX_SERIES:
             return
         counts = series.setdefault(key, [0.0] * (len(BUCKETS) + 2))
         counts[bisect_left(BUCKETS, value)] += 1
         counts[-1] += value
 
     def gauge(self, name: str, read: Callable[[], float]) -> None:
-        """Have a number looked up whenever somebody asks."""
-        self._gauges[_known(name)] = read
+        """Register a gauge whose value is read on every scrape."""
+        self._gauges[_check_name(name)] = read
 
-    def text(self) -> str:
-        """All of them, as Prometheus reads them."""
-        return "\n".join(self._lines()) + "\n"
+    def render(self) -> str:
+        """Return all metrics in the text exposition format."""
+        return "\n".join(self._render_lines()) + "\n"
 
-    def _lines(self) -> Iterator[str]:
+    def _render_lines(self) -> Iterator[str]:
         for name, read in sorted(self._gauges.items()):
-            yield from _head(name, "gauge")
+            yield from _header_lines(name, "gauge")
             yield f"{name} {read():g}"
         for name, series in sorted(self._counters.items()):
-            yield from _head(name, "counter")
+            yield from _header_lines(name, "counter")
             for key, value in sorted(series.items()):
-                yield f"{name}{_labels(key)} {value:.17g}"
+                yield f"{name}{_format_labels(key)} {value:.17g}"
         for name, rows in sorted(self._histograms.items()):
-            yield from _head(name, "histogram")
+            yield from _header_lines(name, "histogram")
             for key, counts in sorted(rows.items()):
-                yield from _buckets(name, key, counts)
+                yield from _bucket_lines(name, key, counts)
 
 
-def _known(name: str) -> str:
+def _check_name(name: str) -> str:
     if name not in HELP:
-        raise KeyError(f"{name} is not explained in metrics.HELP; say there what it counts")
+        raise KeyError(f"{name} has no help text in metrics.HELP; add one")
     return name
 
 
-def _head(name: str, kind: str) -> Iterator[str]:
+def _header_lines(name: str, kind: str) -> Iterator[str]:
     yield f"# HELP {name} {HELP[name]}"
     yield f"# TYPE {name} {kind}"
 
 
-def _buckets(name: str, key: Labels, counts: list[float]) -> Iterator[str]:
+def _bucket_lines(name: str, key: Labels, counts: list[float]) -> Iterator[str]:
     total = 0.0
     for bound, count in zip((*map(str, BUCKETS), "+Inf"), counts[:-1], strict=True):
         total += count
-        yield f"{name}_bucket{_labels((*key, ('le', bound)))} {total:g}"
-    yield f"{name}_sum{_labels(key)} {counts[-1]:.17g}"
-    yield f"{name}_count{_labels(key)} {total:g}"
+        yield f"{name}_bucket{_format_labels((*key, ('le', bound)))} {total:g}"
+    yield f"{name}_sum{_format_labels(key)} {counts[-1]:.17g}"
+    yield f"{name}_count{_format_labels(key)} {total:g}"
 
 
-def _key(labels: dict[str, str]) -> Labels:
+def _series_key(labels: dict[str, str]) -> Labels:
     return tuple(sorted(labels.items()))
 
 
-def _labels(key: Labels) -> str:
+def _format_labels(key: Labels) -> str:
     if not key:
         return ""
-    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in key) + "}"
+    return "{" + ",".join(f'{name}="{_escape(value)}"' for name, value in key) + "}"
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

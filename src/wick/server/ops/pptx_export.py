@@ -1,4 +1,4 @@
-"""A slides document as PowerPoint, with its pictures from the workspace and tables and charts that can be edited."""
+"""Export of a slides document to PowerPoint, with pictures from the workspace and native tables and charts."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from wick.skills.slides.build_deck import PICTURE_BYTES, PICTURES, Slide, powerp
 DECK_SLIDES = 300
 DECK_CELLS = 10_000  # of all tables and charts
 DECK_PICTURES = 100
-DECK_PICTURES_BYTES = 50_000_000  # of all of them
+DECK_PICTURES_BYTES = 50_000_000  # in total
 
-Found = dict[str, tuple[str, bytes]]
+Pictures = dict[str, tuple[str, bytes]]
 
 
 async def export(text: str, backend: Backend | None = None, folder: str = "") -> bytes:
-    """The bytes of a .pptx; pictures are looked for in that folder of the workspace, and nowhere else."""
-    theme, slides = await run_in_thread(lambda: _read(text), "reading slides")
-    pictures = await _pictures(slides, backend, folder) if backend is not None else {}
-    return await run_in_thread(lambda: _written(slides, pictures, theme), "making a PowerPoint file")
+    """Return the bytes of a .pptx file. Pictures are read only from this folder of the workspace."""
+    theme, slides = await run_in_thread(lambda: _parse_slides(text), "reading slides")
+    pictures = await _load_pictures(slides, backend, folder) if backend is not None else {}
+    return await run_in_thread(lambda: _build_pptx(slides, pictures, theme), "making a PowerPoint file")
 
 
-def _read(text: str) -> tuple[str, list[Slide]]:
-    """The name of the theme, and the slides."""
+def _parse_slides(text: str) -> tuple[str, list[Slide]]:
+    """Return the name of the theme and the slides; raise an ApiError for none or too many."""
     meta, slides = read(text)
     if not slides:
         raise ApiError(422, "invalid", "the document has no slides; write Markdown with a line --- between two slides")
@@ -37,11 +37,11 @@ def _read(text: str) -> tuple[str, list[Slide]]:
                 for row in table(block.lines))  # fmt: skip
     if len(slides) > DECK_SLIDES or cells > DECK_CELLS:
         most = f"{DECK_SLIDES} slides and {DECK_CELLS:,} cells of tables"
-        raise ApiError(413, "too_large", f"a deck has at most {most}; make two of it")
+        raise ApiError(413, "too_large", f"a deck has at most {most}; split it into two")
     return meta.get("theme", "").lower(), slides
 
 
-def _written(slides: Sequence[Slide], pictures: Found, theme: str) -> bytes:
+def _build_pptx(slides: Sequence[Slide], pictures: Pictures, theme: str) -> bytes:
     target = BytesIO()
     try:
         powerpoint(slides, pictures.get, target, theme)
@@ -50,20 +50,20 @@ def _written(slides: Sequence[Slide], pictures: Found, theme: str) -> bytes:
     return target.getvalue()
 
 
-async def _pictures(slides: Sequence[Slide], backend: Backend, folder: str) -> Found:
-    """The pictures that can be had; of those that cannot, the words are shown."""
+async def _load_pictures(slides: Sequence[Slide], backend: Backend, folder: str) -> Pictures:
+    """Return the pictures that can be read. For the others, the slide shows their alternative text."""
     blocks = [block for slide in slides for block in slide.all_blocks if block.kind == "picture"]
     names = [*dict.fromkeys(block.lines[1] for block in blocks)][:DECK_PICTURES]
-    found, room = Found(), DECK_PICTURES_BYTES
+    found, room = Pictures(), DECK_PICTURES_BYTES
     for name in names:
         kind = PICTURES.get(posixpath.splitext(name)[1].lower())
-        data = await _picture(backend, posixpath.join(folder, name)) if kind else None
+        data = await _load_picture(backend, posixpath.join(folder, name)) if kind else None
         if kind and data is not None and len(data) <= room:
             found[name], room = (kind, data), room - len(data)
     return found
 
 
-async def _picture(backend: Backend, path: str) -> bytes | None:
+async def _load_picture(backend: Backend, path: str) -> bytes | None:
     try:
         content = await backend.read(path, limit=PICTURE_BYTES)
     except BackendError:

@@ -1,4 +1,4 @@
-"""How the process is: how late its event loop is, how much memory and how many descriptors it holds."""
+"""Statistics of the process: event-loop lag, memory and open file descriptors."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ from contextlib import suppress
 
 from wick.server.ops.metrics import BUCKETS, Metrics
 
-LOOK_SECONDS = 0.02
+SAMPLE_SECONDS = 0.02
 
 
-class Pulse:
-    """Looks fifty times a second how late the event loop is, from `start` to `stop`."""
+class LoopMonitor:
+    """Measures the lag of the event loop fifty times a second, from `start` to `stop`."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._due = 0.0
         self._timer: asyncio.TimerHandle | None = None
         metrics.gauge("wick_memory_bytes", memory_bytes)
-        metrics.gauge("wick_open_files", open_files)
+        metrics.gauge("wick_open_files", count_open_files)
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
-        self._due = loop.time() + LOOK_SECONDS
-        self._timer = loop.call_at(self._due, self._look, loop)
+        self._due = loop.time() + SAMPLE_SECONDS
+        self._timer = loop.call_at(self._due, self._measure, loop)
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        for lag in lags(loop.time() - self._due):
+    def _measure(self, loop: asyncio.AbstractEventLoop) -> None:
+        for lag in lag_samples(loop.time() - self._due):
             self._metrics.observe("wick_loop_lag_seconds", lag)
         self.start()
 
 
-def lags(late: float) -> list[float]:
-    """How late each look was that this one has kept from being: who comes while a loop stands still waits, too."""
+def lag_samples(late: float) -> list[float]:
+    """Return the lag of this sample and of the samples that were missed while the loop was blocked."""
     late = min(max(late, 0.0), BUCKETS[-1])
-    return [late - missed * LOOK_SECONDS for missed in range(int(late / LOOK_SECONDS) + 1)]
+    return [late - missed * SAMPLE_SECONDS for missed in range(int(late / SAMPLE_SECONDS) + 1)]
 
 
 def memory_bytes() -> float:
-    """What the process holds now; the most it ever held, where the system does not tell."""
+    """Return the resident memory of the process, or its peak where the system does not report the current value."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return float(int(file.read().split()[1]) * resource.getpagesize())
@@ -55,8 +55,8 @@ def memory_bytes() -> float:
         return float(most if sys.platform == "darwin" else most * 1024)
 
 
-def open_files() -> float:
+def count_open_files() -> float:
     for folder in ("/proc/self/fd", "/dev/fd"):
         with suppress(OSError):
-            return float(len(os.listdir(folder)) - 1)  # one of them is the folder's own
+            return float(len(os.listdir(folder)) - 1)  # one descriptor is that of the listed folder
     return 0.0

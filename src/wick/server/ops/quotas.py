@@ -1,4 +1,4 @@
-"""What one user may have at a time, and how often they may ask. Who wants more is told when to come back."""
+"""Quotas of users: concurrent resources and request rate. A refusal is a 429 with `Retry-After`."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ from typing import Literal
 from wick.server.errors import ApiError
 from wick.server.settings import Quotas
 
-Kind = Literal["runs", "threads", "agents", "terminals", "streams"]
-MOST_BUCKETS = 10_000
-RETRY_SECONDS = {"runs": 5, "terminals": 5, "streams": 5}  # what ends by itself; for the rest, delete something
+QuotaKind = Literal["runs", "threads", "agents", "terminals", "streams"]
+MAX_BUCKETS = 10_000
+RETRY_SECONDS = {"runs": 5, "terminals": 5, "streams": 5}  # these end by themselves; the others must be deleted
 
 
-class Limits:
-    """Counts what users have, and refuses what is too much with a 429."""
+class QuotaLimiter:
+    """Counts the resources and requests of users, and raises a 429 above a quota."""
 
     def __init__(self, quotas: Quotas, clock: Callable[[], float] = time.monotonic) -> None:
         self._quotas, self._clock = quotas, clock
-        self._buckets: dict[str, tuple[float, float]] = {}  # requests that are left, and when that was so
-        self._held: Counter[tuple[Kind, str]] = Counter()
+        self._buckets: dict[str, tuple[float, float]] = {}  # token buckets: requests left, and the time of that count
+        self._held: Counter[tuple[QuotaKind, str]] = Counter()
 
-    def request(self, user: str) -> None:
-        """Count one request of a user: as many a second as the quota says, and some more in a burst."""
+    def count_request(self, user: str) -> None:
+        """Count one request of a user in its token bucket; raise a 429 if the bucket is empty."""
         rate, burst = self._quotas.requests_per_second, float(self._quotas.burst)
-        if not rate or not burst:  # 0 is no limit
+        if not rate or not burst:  # 0 means no limit
             return
         now = self._clock()
         left, at = self._buckets.get(user, (burst, now))
         left = min(burst, left + (now - at) * rate)
         if left < 1:
             raise _too_many("requests at once", math.ceil((1 - left) / rate))
-        if len(self._buckets) >= MOST_BUCKETS:
-            self._forget(now)
+        if len(self._buckets) >= MAX_BUCKETS:
+            self._drop_full_buckets(now)
         self._buckets[user] = (left - 1, now)
 
-    def room(self, kind: Kind, have: int) -> None:
-        """Refuse one more of what a user has that many of already."""
-        most = self.most(kind)
+    def check_room(self, kind: QuotaKind, have: int) -> None:
+        """Raise a 429 if a user who has `have` resources of this kind may not have another."""
+        most = self.limit_of(kind)
         if most and have >= most:
             raise _too_many(f"{kind}: at most {most}", RETRY_SECONDS.get(kind, 60))
 
     @contextmanager
-    def hold(self, kind: Kind, user: str) -> Iterator[None]:
-        """Have one more of something for as long as this is open."""
-        self.room(kind, self._held[kind, user])
+    def hold(self, kind: QuotaKind, user: str) -> Iterator[None]:
+        """Hold one resource of this kind while the context is open."""
+        self.check_room(kind, self._held[kind, user])
         self._held[kind, user] += 1
         try:
             yield
@@ -57,15 +57,15 @@ class Limits:
             if not self._held[kind, user]:
                 del self._held[kind, user]
 
-    def held(self, kind: Kind, user: str) -> int:
+    def count_held(self, kind: QuotaKind, user: str) -> int:
         return self._held[kind, user]
 
-    def most(self, kind: Kind) -> int:
+    def limit_of(self, kind: QuotaKind) -> int:
         found: int = getattr(self._quotas, kind)
         return found
 
-    def _forget(self, now: float) -> None:
-        """Leave out those who have not asked for so long that they may do so as if for the first time."""
+    def _drop_full_buckets(self, now: float) -> None:
+        """Drop buckets that have refilled completely: a missing bucket counts as full."""
         whole = self._quotas.burst / self._quotas.requests_per_second
         self._buckets = {user: bucket for user, bucket in self._buckets.items() if now - bucket[1] < whole}
 

@@ -28,11 +28,11 @@ from wick.protocols import Store
 from wick.server.media import safe_part
 from wick.server.settings import Settings
 
-INSTEAD = "[secret]"
-_NAMES = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
-_TOLD = frozenset(("decision", "done", "event", "run_end"))  # kinds of entries
-_WORD = "".join(map(chr, range(0x21, 0x7F)))  # what words are made of: printable ASCII without the blank
-_BANNER = re.compile(r"-----(BEGIN|END) [A-Z0-9 ]+-----")  # of a PEM file; everybody knows it
+PLACEHOLDER = "[secret]"
+_SECRET_NAMES = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
+_REDACTED_KINDS = frozenset(("decision", "done", "event", "run_end"))  # kinds of log entries
+_WORD_CHARS = "".join(map(chr, range(0x21, 0x7F)))  # printable ASCII without the space
+_BANNER = re.compile(r"-----(BEGIN|END) [A-Z0-9 ]+-----")  # the lines of a PEM file that are not secret
 
 
 def is_strong(secret: str) -> bool:
@@ -51,18 +51,18 @@ class Secrets:
         self._known: frozenset[str] = frozenset()
         self._strong: re.Pattern[str] | None = None
         self._all: re.Pattern[str] | None = None
-        self._in_words = True  # no strong secret has a blank, or any other character that ends a word
+        self._in_words = True  # no strong secret contains a space or another character that ends a word
         self.learn(known)
 
     def learn(self, known: Iterable[str]) -> None:
-        """Redact these too, from now on."""
-        pieces = {piece for text in known for piece in _pieces(text) if len(piece) >= SECRET_LOG_CHARS}
+        """Add secrets to be redacted."""
+        pieces = {piece for text in known for piece in _split_secret(text) if len(piece) >= SECRET_LOG_CHARS}
         if pieces <= self._known:
             return
         self._known |= pieces
         strong = [*filter(is_strong, self._known)]
-        self._all, self._strong = _any_of(self._known), _any_of(strong)
-        self._in_words = not any(piece.strip(_WORD) for piece in strong)
+        self._all, self._strong = _compile_any(self._known), _compile_any(strong)
+        self._in_words = not any(piece.strip(_WORD_CHARS) for piece in strong)
 
     def __repr__(self) -> str:
         return "Secrets()"
@@ -70,16 +70,16 @@ class Secrets:
     def __bool__(self) -> bool:
         return self._strong is not None
 
-    def without(self, text: str) -> str:
+    def redact_text(self, text: str) -> str:
         """Return a text for users, with every strong secret replaced."""
-        return text if self._strong is None else self._strong.sub(INSTEAD, text)
+        return text if self._strong is None else self._strong.sub(PLACEHOLDER, text)
 
     def redact_log(self, text: str) -> str:
         """Return a text for the operator's log, with every secret replaced."""
-        return text if self._all is None else self._all.sub(INSTEAD, text)
+        return text if self._all is None else self._all.sub(PLACEHOLDER, text)
 
     def split_live(self, text: str) -> tuple[str, str]:
-        """Return what can be sent of a live text, redacted, and its open end, which waits for what follows.
+        """Return the part of a live text that can be sent, redacted, and the open end that must wait.
 
         A secret never reaches over the end of a word, so closed words are sent at once; the last word waits, with the
         blanks before it. Where the cut is depends on blanks and on a constant alone. It must not depend on a secret:
@@ -87,33 +87,33 @@ class Secrets:
         """
         if self._strong is None:
             return text, ""
-        closed = text.rstrip(_WORD) if self._in_words else text[: max(text.rfind("\n"), text.rfind("\r")) + 1]
+        closed = text.rstrip(_WORD_CHARS) if self._in_words else text[: max(text.rfind("\n"), text.rfind("\r")) + 1]
         at = len(closed) if len(closed) == len(text) else len(closed.rstrip())
         if len(text) - at <= SECRET_LIVE_CHARS:
-            return self.without(text[:at]), text[at:]
-        text = self.without(text)  # no whole secret is left, so one that begins is shorter than what is held back
+            return self.redact_text(text[:at]), text[at:]
+        text = self.redact_text(text)  # no whole secret is left, so one that begins is shorter than what is held back
         return text[:-SECRET_LIVE_CHARS], text[-SECRET_LIVE_CHARS:]
 
-    def without_any(self, data: Any) -> Any:
+    def redact_json(self, data: Any) -> Any:
         """Return JSON data with every strong secret in its texts replaced."""
         if isinstance(data, str):
-            return self.without(data)
+            return self.redact_text(data)
         if isinstance(data, list | tuple):
-            return [self.without_any(item) for item in data]
+            return [self.redact_json(item) for item in data]
         if isinstance(data, Mapping):
-            return {self.without(str(key)): self.without_any(value) for key, value in data.items()}
+            return {self.redact_text(str(key)): self.redact_json(value) for key, value in data.items()}
         return data
 
-    def without_entry(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
+    def redact_entry(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a log entry, redacted if it holds a tool's result, a hook's words or a run's end."""
         kind, data = row["kind"], row["data"]
-        told = kind in _TOLD or (kind == "message" and data["role"] == "tool")
+        told = kind in _REDACTED_KINDS or (kind == "message" and data["role"] == "tool")
         traced = kind == "value" and data["key"] == TRACES
-        return {**row, "data": self.without_any(data)} if self and (told or traced) else row
+        return {**row, "data": self.redact_json(data)} if self and (told or traced) else row
 
 
-def _pieces(secret: str) -> Iterator[str]:
-    """Yield what is looked for: each line of a secret, and a long line in equal parts that live text can hold back."""
+def _split_secret(secret: str) -> Iterator[str]:
+    """Yield the search texts of a secret: each line, and a long line in equal parts that live text can hold back."""
     for line in map(str.strip, secret.splitlines()):
         if line and not _BANNER.fullmatch(line):
             parts = -(-len(line) // SECRET_LIVE_CHARS)
@@ -121,7 +121,7 @@ def _pieces(secret: str) -> Iterator[str]:
             yield from (line[at : at + size] for at in range(0, len(line), size))
 
 
-def _any_of(texts: Iterable[str]) -> re.Pattern[str] | None:
+def _compile_any(texts: Iterable[str]) -> re.Pattern[str] | None:
     longest_first = sorted(texts, key=len, reverse=True)
     return re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
 
@@ -142,7 +142,7 @@ def named_secrets(settings: Settings, environment: Mapping[str, str] | None = No
     if settings.on_postgres and "://" in settings.store:
         yield "store", unquote(urlsplit(settings.store).password or "")
     for name, value in (os.environ if environment is None else environment).items():
-        if _NAMES.search(name):
+        if _SECRET_NAMES.search(name):
             yield name, value.strip()
 
 
@@ -152,42 +152,42 @@ def weak_names(named: Iterable[tuple[str, str]]) -> list[str]:
 
 
 class Redaction(Capability):
-    """Takes secrets of the server out of what tools answer, and parts that no model's server may fetch."""
+    """Capability that redacts the server's secrets in tool results, and removes parts with private addresses."""
 
     def __init__(self, secrets: Secrets) -> None:
         self._secrets = secrets
 
     @after(ToolUse, inherit=True)
     def redact(self, use: ToolUse) -> None:
-        """Innermost, so that no hook, trace or log has it either."""
+        """Redact a tool result. The hook is innermost, so that other hooks, traces and logs see no secret either."""
         result, hide = use.result, self._secrets
-        if use.error is not None or not (hide or result.parts):  # what broke down has no result
+        if use.error is not None or not (hide or result.parts):  # a failed tool has no result
             return
         hidden = replace(
             result,
-            output=hide.without(result.output),
-            error=hide.without(result.error),
-            data=hide.without_any(result.data),
-            parts=tuple(self._part(part) for part in result.parts),
+            output=hide.redact_text(result.output),
+            error=hide.redact_text(result.error),
+            data=hide.redact_json(result.data),
+            parts=tuple(self._redact_part(part) for part in result.parts),
         )
         if hidden != result:
             use.result = hidden
 
     @after(ModelCall, inherit=True)
     def redact_error(self, call: ModelCall) -> None:
-        """What a model's server says went wrong may have the key in it that it was asked with."""
+        """Redact the error of a model call: a provider may repeat the API key in its message."""
         error = call.error
-        if error is not None and (hidden := self._secrets.without(str(error))) != str(error):
+        if error is not None and (hidden := self._secrets.redact_text(str(error))) != str(error):
             call.error = copy(error)
             call.error.args = (hidden,)
 
-    def _part(self, part: Part) -> Part:
+    def _redact_part(self, part: Part) -> Part:
         part = safe_part(part)
-        return replace(part, text=self._secrets.without(part.text)) if isinstance(part, TextPart) else part
+        return replace(part, text=self._secrets.redact_text(part.text)) if isinstance(part, TextPart) else part
 
 
-class Unwritten:
-    """A store that no secret is written to: in what tools answered, what hooks said, and how a run ended."""
+class RedactingStore:
+    """A store that redacts secrets in tool results, hook decisions and run ends before they are written."""
 
     def __init__(self, store: Store, secrets: Secrets) -> None:
         self._store, self._secrets = store, secrets
@@ -196,42 +196,44 @@ class Unwritten:
         return getattr(self._store, name)
 
     async def append(self, owner: str, id: str, entries: Sequence[Mapping[str, Any]], **options: Any) -> int:
-        return await self._store.append(owner, id, [self._secrets.without_entry(entry) for entry in entries], **options)
+        return await self._store.append(owner, id, [self._secrets.redact_entry(entry) for entry in entries], **options)
 
 
-class Unsaid:
-    """Forwards events without secrets: in live output of tools, in what hooks report and in errors.
+class RedactingEmitter:
+    """Forwards events with redacted secrets: live output of tools, decisions of hooks, errors.
 
-    Live output waits for the end of its last word. What still waits when a tool ends is in its result.
+    Live output is delayed to the end of its last word. The rest is part of the tool's result.
     """
 
     FIELDS = ("output", "error", "why", "reason", "message", "question")
 
     def __init__(self, secrets: Secrets, emit: Emit) -> None:
         self._secrets, self._emit = secrets, emit
-        self._begun: dict[tuple[str, str], str] = {}  # ends of what was said, by the run and its call
+        self._pending: dict[tuple[str, str], str] = {}  # unsent ends of live output, by run and call
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, ToolStream):
             key = event.run_id, event.call_id
-            event.delta, rest = self._secrets.split_live(self._begun.pop(key, "") + event.delta)
+            event.delta, rest = self._secrets.split_live(self._pending.pop(key, "") + event.delta)
             if rest:
-                self._begun[key] = rest
+                self._pending[key] = rest
             if not event.delta:
                 return
-        elif isinstance(event, ToolEnd):  # it has all of what was said
-            self._begun.pop((event.run_id, event.call_id), None)
-        if self._secrets and not isinstance(event, UserMessage | ChatModelEnd):  # these are what somebody said
-            self._hide(event)
+        elif isinstance(event, ToolEnd):  # it holds the whole output
+            self._pending.pop((event.run_id, event.call_id), None)
+        if self._secrets and not isinstance(
+            event, UserMessage | ChatModelEnd
+        ):  # words of the user and the model are not redacted
+            self._redact_event(event)
         self._emit(event)
 
-    def _hide(self, event: Event) -> None:
+    def _redact_event(self, event: Event) -> None:
         for name in self.FIELDS:
-            if said := getattr(event, name, None):
-                setattr(event, name, self._secrets.without_any(said))
+            if value := getattr(event, name, None):
+                setattr(event, name, self._secrets.redact_json(value))
 
 
-class Redacting(logging.Formatter):
+class RedactingFormatter(logging.Formatter):
     """Formats records as another formatter does, without secrets and without control characters.
 
     A record is one line, whatever a user wrote into it. The lines of a traceback follow, indented, so that none of
@@ -250,20 +252,20 @@ class Redacting(logging.Formatter):
         bare.exc_info = bare.exc_text = bare.stack_info = None
         lines = [escape_controls(self._secrets.redact_log(self._formatter.format(bare)))]
         if record.exc_info and record.exc_info[0] is not None:
-            lines.append(self._below(self._formatter.formatException(record.exc_info)))
+            lines.append(self._redact_traceback(self._formatter.formatException(record.exc_info)))
         if record.stack_info:
-            lines.append(self._below(self._formatter.formatStack(record.stack_info)))
+            lines.append(self._redact_traceback(self._formatter.formatStack(record.stack_info)))
         return "\n".join(lines)
 
-    def _below(self, text: str) -> str:
+    def _redact_traceback(self, text: str) -> str:
         return "  " + indent_lines(self._secrets.redact_log(text))
 
 
-def keep_out_of_logs(secrets: Secrets) -> None:
-    """Have every handler of logs redact secrets and escape control characters, third-party loggers' included."""
+def redact_logs(secrets: Secrets) -> None:
+    """Make every log handler redact secrets and escape control characters, including third-party loggers."""
     loggers = [logging.getLogger(), *map(logging.getLogger, [*logging.root.manager.loggerDict])]
     last = [logging.lastResort] if logging.lastResort is not None else []
     for handler in (*(handler for logger in loggers for handler in logger.handlers), *last):
         formatter = handler.formatter or logging.Formatter()
-        if not isinstance(formatter, Redacting):
-            handler.setFormatter(Redacting(formatter, secrets))
+        if not isinstance(formatter, RedactingFormatter):
+            handler.setFormatter(RedactingFormatter(formatter, secrets))

@@ -1,9 +1,9 @@
-"""The server's own small facts: users, sessions, runs, tickets, counters. Rows of JSON by kind, owner and id.
+"""Records of the server: users, sessions, runs, tickets, counters. JSON objects by kind, owner and id.
 
     await records.put("agent", user.id, "helper", {"model": "auto"})
     await records.get("agent", user.id, "helper")
 
-What returns is on disk. A row with `until` is gone when that time has come.
+A write is durable when it returns. A record with `until` expires at that time.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One fact. `cursor` is where a list over all owners goes on."""
+class Record:
+    """One record. `cursor` is the position after which a list over all owners continues."""
 
     owner: str
     id: str
@@ -27,35 +27,39 @@ class Row:
 
 
 class Records(Protocol):
-    """A place for rows of JSON. Somebody else's row is not there."""
+    """A store of JSON records. Reads see only the records of the given owner."""
 
     async def put(
         self, kind: str, owner: str, id: str, data: Mapping[str, Any], *, new: bool = False, until: float = 0.0
     ) -> bool:
-        """Keep a row in place of the one before. With `new`, only if there is none: False if there was."""
+        """Write a record, replacing the previous one. With `new`, return False if there is one already."""
 
     async def get(self, kind: str, owner: str, id: str) -> dict[str, Any] | None: ...
 
     async def find(self, kind: str, id: str) -> tuple[str, dict[str, Any]] | None:
-        """A row whoever owns it: its owner and what it says."""
+        """Return the owner and the data of a record by its id, for any owner."""
 
-    async def list(self, kind: str, owner: str | None = None, *, after: str = "", limit: int = 1000) -> Sequence[Row]:
-        """Rows in the order of their ids, after that id; of all owners, in the order of their cursors after that."""
+    async def list(
+        self, kind: str, owner: str | None = None, *, after: str = "", limit: int = 1000
+    ) -> Sequence[Record]:
+        """Return records after an id, sorted by id. Without an owner, sort by cursor and start after a cursor."""
 
     async def delete(self, kind: str, owner: str, id: str) -> bool: ...
 
     async def add(
         self, kind: str, owner: str, id: str, numbers: Mapping[str, float], facts: Mapping[str, Any] | None = None
     ) -> None:
-        """Add to the numbers of a row, all at once; facts stand beside them as they were said last."""
+        """Add to the numbers of a record atomically, and overwrite its other `facts`."""
 
     async def take(self, kind: str, id: str) -> tuple[str, dict[str, Any]] | None:
-        """A row and its end: of two who take it one gets it."""
+        """Delete a record and return it. Of two concurrent calls, one gets it."""
 
     async def close(self) -> None: ...
 
 
-def added(row: Mapping[str, Any], numbers: Mapping[str, float], facts: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A row with these numbers added to its own."""
+def add_numbers(
+    row: Mapping[str, Any], numbers: Mapping[str, float], facts: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Return the data of a record with these numbers added to its own."""
     sums = {name: row.get(name, 0) + number for name, number in numbers.items()}
     return {**row, **(facts or {}), **sums}

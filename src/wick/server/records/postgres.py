@@ -1,4 +1,4 @@
-"""Records in Postgres, in the schema of the threads: what one server writes, every other one reads."""
+"""Records in Postgres, in the schema of the threads, shared by all servers of that database."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 import orjson
 
-from wick.server.records import Row, added
+from wick.server.records import Record, add_numbers
 from wick.stores.postgres_pool import Connection, LoopPools
 
 CONNECTIONS = 5
 WAIT_SECONDS = 10.0
 NOW = "extract(epoch FROM clock_timestamp())"
 ALIVE = f"(until = 0 OR until > {NOW})"
-MAKE = (
+CREATE_STATEMENTS = (
     "SELECT pg_advisory_xact_lock(hashtext('wick records'))",
     """CREATE TABLE IF NOT EXISTS records (
         kind text COLLATE "C" NOT NULL, owner text COLLATE "C" NOT NULL, id text COLLATE "C" NOT NULL,
@@ -30,17 +30,17 @@ PUT = (
 
 
 class PostgresRecords:
-    """Records in a table of a Postgres database, which is made when it is first used."""
+    """Records in a Postgres table, which is created on first use."""
 
     def __init__(self, conninfo: str, *, schema: str) -> None:
         self._homes = LoopPools(conninfo, schema, CONNECTIONS, WAIT_SECONDS)
-        self._made = False
+        self._schema_ready = False
 
     async def put(
         self, kind: str, owner: str, id: str, data: Mapping[str, Any], *, new: bool = False, until: float = 0.0
     ) -> bool:
         query = f"{PUT} WHERE NOT (records.until = 0 OR records.until > {NOW})" if new else PUT
-        return await self._write(query, (kind, owner, id, _text(data), until)) > 0
+        return await self._write(query, (kind, owner, id, _encode(data), until)) > 0
 
     async def get(self, kind: str, owner: str, id: str) -> dict[str, Any] | None:
         query = f"SELECT data FROM records WHERE kind = %s AND owner = %s AND id = %s AND {ALIVE}"
@@ -54,7 +54,7 @@ class PostgresRecords:
 
     async def list(
         self, kind: str, owner: str | None = None, *, after: str = "", limit: int = 1000
-    ) -> builtins.list[Row]:
+    ) -> builtins.list[Record]:
         first = (owner, after) if owner is not None else tuple(after.split("/", 1)) if after else ("", "")
         mine = "" if owner is None else "AND owner = %s "
         query = (
@@ -62,7 +62,7 @@ class PostgresRecords:
             "ORDER BY owner, id LIMIT %s"
         )
         given = (kind, *(() if owner is None else (owner,)), *first, limit)
-        return [Row(owner, id, orjson.loads(data)) for owner, id, data in await self._read(query, given)]
+        return [Record(owner, id, orjson.loads(data)) for owner, id, data in await self._read(query, given)]
 
     async def delete(self, kind: str, owner: str, id: str) -> bool:
         query = f"DELETE FROM records WHERE kind = %s AND owner = %s AND id = %s AND {ALIVE}"
@@ -72,14 +72,14 @@ class PostgresRecords:
         self, kind: str, owner: str, id: str, numbers: Mapping[str, float], facts: Mapping[str, Any] | None = None
     ) -> None:
         async with self._homes.connection(writes=True) as connection:
-            await self._ready(connection)
+            await self._ensure_schema(connection)
             async with connection.transaction():
                 make = "INSERT INTO records VALUES (%s, %s, %s, '{}', 0) ON CONFLICT DO NOTHING"
                 await connection.execute(make, (kind, owner, id))
                 query = "SELECT data FROM records WHERE kind = %s AND owner = %s AND id = %s FOR UPDATE"
                 row = await (await connection.execute(query, (kind, owner, id))).fetchone()
                 known = orjson.loads(row[0]) if row else {}
-                await connection.execute(PUT, (kind, owner, id, _text(added(known, numbers, facts)), 0.0))
+                await connection.execute(PUT, (kind, owner, id, _encode(add_numbers(known, numbers, facts)), 0.0))
 
     async def take(self, kind: str, id: str) -> tuple[str, dict[str, Any]] | None:
         query = f"DELETE FROM records WHERE kind = %s AND id = %s AND {ALIVE} RETURNING owner, data"
@@ -87,33 +87,33 @@ class PostgresRecords:
         return (found[0][0], orjson.loads(found[0][1])) if found else None
 
     async def check(self) -> None:
-        """Connect, and check that the table can be read; a StoreError if not."""
+        """Raise a StoreError if the table cannot be read."""
         await self._read("SELECT kind, owner, id, data, until FROM records LIMIT 1", ())
 
     async def close(self) -> None:
-        """Forget what is over, and close the connections of this event loop."""
-        if self._made:
+        """Delete expired records, and close the connections of this event loop."""
+        if self._schema_ready:
             await self._write(f"DELETE FROM records WHERE until > 0 AND until <= {NOW}", ())
         await self._homes.close()
 
     async def _read(self, query: str, given: Any, *, writes: bool = False) -> builtins.list[Any]:
         async with self._homes.connection(writes=writes) as connection:
-            await self._ready(connection)
+            await self._ensure_schema(connection)
             return await (await connection.execute(query.encode(), given)).fetchall()
 
     async def _write(self, query: str, given: Any) -> int:
         async with self._homes.connection(writes=True) as connection:
-            await self._ready(connection)
+            await self._ensure_schema(connection)
             return (await connection.execute(query.encode(), given)).rowcount
 
-    async def _ready(self, connection: Connection) -> None:
-        if self._made:
+    async def _ensure_schema(self, connection: Connection) -> None:
+        if self._schema_ready:
             return
         async with connection.transaction():
-            for statement in MAKE:
+            for statement in CREATE_STATEMENTS:
                 await connection.execute(statement.encode())
-        self._made = True
+        self._schema_ready = True
 
 
-def _text(data: Mapping[str, Any]) -> str:
+def _encode(data: Mapping[str, Any]) -> str:
     return orjson.dumps(dict(data)).decode()

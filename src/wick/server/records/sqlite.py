@@ -1,4 +1,4 @@
-"""Records in a SQLite file: one thread writes it, as for threads, and what returns is on disk."""
+"""Records in a SQLite file. One thread writes it, as for threads; a write is durable when it returns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import orjson
 
 from wick._internal.worker_threads import run_in_thread
-from wick.server.records import Row, added
+from wick.server.records import Record, add_numbers
 from wick.stores.sqlite_file import SqliteFile, SqliteReaders, SqliteSchema
 from wick.stores.sqlite_writer import SqliteWriter, Transaction
 from wick.stores.watchers import ThreadWatchers
@@ -39,7 +39,7 @@ ALIVE = "(until = 0 OR until > ?)"
 
 
 class SqliteRecords:
-    """Records in one file, which is made when it is first used."""
+    """Records in one SQLite file, which is created on first use."""
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
         self._file = SqliteFile(path.absolute(), BUSY_SECONDS, SCHEMA)
@@ -51,7 +51,7 @@ class SqliteRecords:
     async def put(
         self, kind: str, owner: str, id: str, data: Mapping[str, Any], *, new: bool = False, until: float = 0.0
     ) -> bool:
-        text = _text(data)
+        text = _encode(data)
 
         def work(do: Transaction) -> bool:
             if new and _get(do.db, kind, owner, id, self._clock()) is not None:
@@ -69,7 +69,7 @@ class SqliteRecords:
 
     async def list(
         self, kind: str, owner: str | None = None, *, after: str = "", limit: int = 1000
-    ) -> builtins.list[Row]:
+    ) -> builtins.list[Record]:
         first = (owner, after) if owner is not None else tuple(after.split("/", 1)) if after else ("", "")
         mine = "" if owner is None else "AND owner = ? "
         query = (
@@ -78,7 +78,7 @@ class SqliteRecords:
         )
         given = (kind, *(() if owner is None else (owner,)), *first, self._clock(), limit)
         rows = await self._readers.read(lambda db: db.execute(query, given).fetchall())
-        return [Row(owner, id, orjson.loads(data)) for owner, id, data in rows]
+        return [Record(owner, id, orjson.loads(data)) for owner, id, data in rows]
 
     async def delete(self, kind: str, owner: str, id: str) -> bool:
         query = f"DELETE FROM records WHERE kind = ? AND owner = ? AND id = ? AND {ALIVE}"
@@ -89,7 +89,7 @@ class SqliteRecords:
     ) -> None:
         def work(do: Transaction) -> None:
             row = _get(do.db, kind, owner, id, self._clock()) or {}
-            text = _text(added(row, numbers, facts))
+            text = _encode(add_numbers(row, numbers, facts))
             do.db.execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, 0)", (kind, owner, id, text))
 
         await self._write(work)
@@ -104,11 +104,11 @@ class SqliteRecords:
         return await self._write(work)
 
     async def check(self) -> None:
-        """Open the file, or raise a StoreError: it is damaged, of a newer version, or of another program."""
+        """Raise a StoreError if the file is damaged, of a newer version, or of another program."""
         await run_in_thread(self._file.check, "checking a database")
 
     async def close(self) -> None:
-        """Finish what is being written, and let go of the file. What is asked later opens it again."""
+        """Finish pending writes and release the file. A later call opens it again."""
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.stop()
@@ -140,5 +140,5 @@ def _find(db: sqlite3.Connection, kind: str, id: str, now: float) -> tuple[str, 
     return None if found is None else (found[0], orjson.loads(found[1]))
 
 
-def _text(data: Mapping[str, Any]) -> str:
+def _encode(data: Mapping[str, Any]) -> str:
     return orjson.dumps(dict(data)).decode()

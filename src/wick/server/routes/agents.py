@@ -15,12 +15,12 @@ from wick.capabilities.sessions import Sessions
 from wick.capability import Capability
 from wick.config import RINGS
 from wick.config.builder import BUILTIN
-from wick.server.agents.builder import Instance, InUse, options
+from wick.server.agents.builder import AgentInstance, InUse, effective_options
 from wick.server.agents.http_policy import check_agent
 from wick.server.agents.http_tools import Registered
-from wick.server.agents.redacted_options import model_name, switched_on
+from wick.server.agents.redacted_options import enabled_capabilities, model_name
 from wick.server.agents.registry import AGENT
-from wick.server.agents.templates import EVERYONE, Template
+from wick.server.agents.templates import EVERYONE, AgentTemplate
 from wick.server.auth.identity import User
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
@@ -28,7 +28,7 @@ from wick.server.http.json_body import Router
 from wick.server.ops.redaction import Redaction
 from wick.server.routes.backend import BackendInfo, backend_info
 from wick.server.service import Service
-from wick.server.strict_models import Strict
+from wick.server.strict_models import StrictModel
 from wick.tools import Tool
 
 logger = logging.getLogger("wick.server")
@@ -73,7 +73,7 @@ class AgentDetail(AgentSummary):
     backend: BackendInfo | None
 
 
-class _NewAgent(Strict):
+class _NewAgent(StrictModel):
     agent_id: str = Field(max_length=64)
     shared: bool = Field(default=False, description="for everyone; an operator may say so")
     name: str | None = Field(default=None, max_length=200)
@@ -94,24 +94,24 @@ NewAgent.__doc__ = "An agent to be made: the keys of agents.yaml, as far as they
 @router.get("/agents/")
 async def list_agents(caller: Caller, wick: Wick) -> AgentList:
     """The agents that you have: everyone's, and your own."""
-    found = sorted(await wick.registry.templates(caller), key=lambda template: template.id)
-    told = [await _listed(template, caller, wick) for template in found]
+    found = sorted(await wick.registry.list_templates(caller), key=lambda template: template.id)
+    told = [await _summarize(template, caller, wick) for template in found]
     return AgentList(agents=[AgentSummary(**one) for one in told])
 
 
-async def _listed(template: Template, caller: User, wick: Service) -> dict[str, Any]:
+async def _summarize(template: AgentTemplate, caller: User, wick: Service) -> dict[str, Any]:
     """Return the summary of an agent; one that a program makes has to be made to be known."""
     told = _summary(template, template.options)
-    if template.make is None:
+    if template.factory is None:
         return told
     try:
-        return told | await _known(await wick.registry.agent(caller, template.id))
+        return told | await _describe_built(await wick.registry.get_agent(caller, template.id))
     except Exception:  # one that cannot be made does not hide the others
         logger.warning("the agent %s cannot be made, so its model and hooks are not listed", template.id, exc_info=True)
         return told
 
 
-async def _known(instance: Instance) -> dict[str, Any]:
+async def _describe_built(instance: AgentInstance) -> dict[str, Any]:
     """Return the name, the model and the hooks of an agent that a program made."""
     agent = instance.agent
     model = await run_in_thread(lambda: agent.model, "finding a model")
@@ -126,13 +126,13 @@ async def create_agent(body: NewAgent, caller: Caller, wick: Wick) -> AgentDetai
     """Make an agent of your own."""
     said: dict[str, Any] = body.model_dump(exclude_none=True)  # type: ignore[attr-defined]
     id, shared = said.pop("agent_id"), said.pop("shared")
-    if shared and not caller.may("operator"):
+    if shared and not caller.has_role("operator"):
         raise ApiError(403, "not_allowed", "an agent for everyone is made by an operator; leave out shared")
-    check_agent(said, caller, await wick.registry.toolbox.names(caller))
-    wick.limits.room("agents", len(await wick.records.list(AGENT, EVERYONE if shared else caller.id)))
+    check_agent(said, caller, await wick.registry.toolbox.list_names(caller))
+    wick.limits.check_room("agents", len(await wick.records.list(AGENT, EVERYONE if shared else caller.id)))
     await wick.registry.create(caller, id, said, shared=shared)
     try:
-        return await _detail(await wick.registry.agent(caller, id))
+        return await _build_detail(await wick.registry.get_agent(caller, id))
     except Exception:  # what cannot be built is not kept
         await wick.registry.delete(caller, id, files=False)
         raise
@@ -141,7 +141,7 @@ async def create_agent(body: NewAgent, caller: Caller, wick: Wick) -> AgentDetai
 @router.get("/agents/{id}")
 async def get_agent(id: str, caller: Caller, wick: Wick) -> AgentDetail:
     """One of your agents: its tools, its hooks and where it works."""
-    return await _detail(await wick.registry.agent(caller, id))
+    return await _build_detail(await wick.registry.get_agent(caller, id))
 
 
 @router.delete("/agents/{id}", status_code=204)
@@ -155,42 +155,44 @@ async def delete_agent(
     await wick.registry.delete(caller, id, files=files)
 
 
-def _summary(template: Template, options: Mapping[str, Any]) -> dict[str, Any]:
+def _summary(template: AgentTemplate, options: Mapping[str, Any]) -> dict[str, Any]:
     model = template.model.name if template.model is not None else model_name(options.get("model", "auto"))
     return {
         "agent_id": template.id,
         "name": str(options.get("name", template.id)),
-        "model": model if template.make is None else "",
+        "model": model if template.factory is None else "",
         "origin": template.origin,
         "shared": template.owner == EVERYONE,
-        "hooks": [*switched_on(options), *(hook.name for hook in template.hooks)] if template.make is None else [],
+        "hooks": [*enabled_capabilities(options), *(hook.name for hook in template.hooks)]
+        if template.factory is None
+        else [],
     }
 
 
-async def _detail(instance: Instance) -> AgentDetail:
+async def _build_detail(instance: AgentInstance) -> AgentDetail:
     template, agent = instance.template, instance.agent
-    known = options(template, instance.said).options
+    known = effective_options(template, instance.overrides).options
     told = _summary(template, known)
-    if template.make is not None:
-        told |= await _known(instance)
-    sources = _sources(agent)
+    if template.factory is not None:
+        told |= await _describe_built(instance)
+    sources = _tool_sources(agent)
     return AgentDetail(
         **told,
         system_prompt=agent.system,
         context_window=known.get("context_window"),
-        tools=[_tool(tool, sources) for tool in agent.tools],
+        tools=[_tool_info(tool, sources) for tool in agent.tools],
         missing_tools=[*instance.missing_tools],
         backend=backend_info(instance),
     )
 
 
-def _sources(agent: Agent) -> dict[str, str]:
+def _tool_sources(agent: Agent) -> dict[str, str]:
     """Which capability brings which tool."""
     owners = {id(hook.owner): hook.owner for hook in agent.hooks if isinstance(hook.owner, Capability)}
     return {tool.name: owner.name for owner in owners.values() for tool in owner.tools()}
 
 
-def _tool(tool: Tool, sources: Mapping[str, str]) -> ToolInfo:
+def _tool_info(tool: Tool, sources: Mapping[str, str]) -> ToolInfo:
     return ToolInfo(
         name=tool.name,
         description=tool.description,

@@ -17,11 +17,11 @@ from wick.server.dependencies import Caller, Wick
 from wick.server.errors import not_found
 from wick.server.http.json_body import Router
 from wick.server.service import Service
-from wick.server.strict_models import Strict
+from wick.server.strict_models import StrictModel
 
 router = Router(prefix="/approvals", tags=["approvals"])
 
-ABOUT = ("id", "question", "run", "operation", "tool", "call_id", "args", "hash", "expires")
+QUESTION_KEYS = ("id", "question", "run", "operation", "tool", "call_id", "args", "hash", "expires")
 
 
 class ShellOut(BaseModel):
@@ -58,7 +58,7 @@ class Approvals(BaseModel):
     approvals: list[Approval]
 
 
-class Decision(Strict):
+class Decision(StrictModel):
     """An answer. `allow` may change the arguments, `deny` says why in `words`; the others hold for the same again."""
 
     choice: Literal["allow", "deny", "allow_session", "allow_always"]
@@ -78,20 +78,20 @@ class Decided(BaseModel):
 @router.get("")
 async def waiting(caller: Caller, wick: Wick, thread_id: Annotated[str, Query(max_length=200)] = "") -> Approvals:
     """The questions that nobody has answered, of one thread or of all."""
-    heads = [head async for head in _asking(wick, caller, thread_id)]
-    found = [approval for head in heads for approval in await _questions(wick, caller, head)]
+    heads = [head async for head in _list_asking_threads(wick, caller, thread_id)]
+    found = [approval for head in heads for approval in await _list_approvals(wick, caller, head)]
     return Approvals(approvals=found)
 
 
 @router.post("/{id}")
 async def answer(id: str, body: Decision, caller: Caller, wick: Wick) -> Decided:
     """Answer a question; the first answer counts, and the run goes on."""
-    thread = await _thread_of(wick, caller, id, body.thread_id)
-    await wick.runs.answer(caller, thread, id, body.choice, body.words, body.args)
+    thread = await _find_thread(wick, caller, id, body.thread_id)
+    await wick.runs.answer_question(caller, thread, id, body.choice, body.words, body.args)
     return Decided(id=id, thread_id=thread, choice=body.choice)
 
 
-async def _asking(wick: Service, user: User, thread_id: str) -> AsyncIterator[Summary]:
+async def _list_asking_threads(wick: Service, user: User, thread_id: str) -> AsyncIterator[Summary]:
     if thread_id:
         yield await wick.store.head(user.id, thread_id)
         return
@@ -103,21 +103,21 @@ async def _asking(wick: Service, user: User, thread_id: str) -> AsyncIterator[Su
         cursor = page.next
 
 
-async def _questions(wick: Service, user: User, head: Summary) -> list[Approval]:
+async def _list_approvals(wick: Service, user: User, head: Summary) -> list[Approval]:
     asked = await wick.runs.sessions.questions(head.id, owner=user.id)
-    return [await _approval(head, thaw(question)) for question in asked]
+    return [await _create_approval(head, thaw(question)) for question in asked]
 
 
-async def _approval(head: Summary, asked: Mapping[str, Any]) -> Approval:
-    known = {key: asked[key] for key in ABOUT if key in asked}
-    about = {key: value for key, value in asked.items() if key not in ABOUT}
+async def _create_approval(head: Summary, asked: Mapping[str, Any]) -> Approval:
+    known = {key: asked[key] for key in QUESTION_KEYS if key in asked}
+    about = {key: value for key, value in asked.items() if key not in QUESTION_KEYS}
     whose = {"thread_id": head.id, "agent_id": str(head.meta.get("agent", "")), "title": head.title}
     command = (asked.get("args") or {}).get("command")
-    shell = await run_in_thread(lambda: _shell(command), "reading a command") if isinstance(command, str) else None
+    shell = await run_in_thread(lambda: _parse_shell(command), "reading a command") if isinstance(command, str) else None
     return Approval.model_validate({**known, **whose, "run_id": known.pop("run", ""), "about": about, "shell": shell})
 
 
-def _shell(command: str) -> ShellOut:
+def _parse_shell(command: str) -> ShellOut:
     script = parse_script(command)
     files = [redirect for redirect in script.redirects if redirect.is_file]
     return ShellOut(
@@ -128,8 +128,8 @@ def _shell(command: str) -> ShellOut:
     )
 
 
-async def _thread_of(wick: Service, user: User, id: str, thread_id: str) -> str:
-    async for head in _asking(wick, user, thread_id):
+async def _find_thread(wick: Service, user: User, id: str, thread_id: str) -> str:
+    async for head in _list_asking_threads(wick, user, thread_id):
         thread = await wick.runs.sessions.load(head.id, owner=user.id)
         if id in thread.questions:
             return head.id

@@ -8,19 +8,19 @@ from fastapi import Request, Response
 from pydantic import BaseModel, Field
 
 from wick.server.auth.browser_sessions import SESSION_SECONDS
-from wick.server.auth.credentials import shown
+from wick.server.auth.credentials import read_credential
 from wick.server.auth.identity import Role, User
-from wick.server.auth.middleware import cookie_name
+from wick.server.auth.middleware import session_cookie_name
 from wick.server.auth.tickets import TICKET_SECONDS
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
 from wick.server.http.json_body import Router
-from wick.server.strict_models import Strict
+from wick.server.strict_models import StrictModel
 
 router = Router(prefix="/auth", tags=["sign-in"])
 
 
-class SignIn(Strict):
+class SignIn(StrictModel):
     """What one signs in with: a token, or the ticket of a sign-in link."""
 
     token: Annotated[str, Field(max_length=16_000)] = ""
@@ -46,36 +46,36 @@ class Ticket(BaseModel):
 async def sign_in(body: SignIn, wick: Wick, request: Request, response: Response) -> Me:
     """Sign in a browser: the answer sets a cookie that scripts cannot read."""
     bearer = body.token or (await wick.tickets.redeem_sign_in(body.ticket) if body.ticket else "") or ""
-    user = await wick.guests.verifier.user(bearer)
+    user = await wick.authenticator.verifier.authenticate(bearer)
     if user is None:
         message = "this does not sign anybody in: a link can be used once and for ten minutes, a token must be right"
         raise ApiError(401, "unauthorized", message, {"WWW-Authenticate": "Bearer"})
-    cookie = await wick.guests.browsers.sign_in(bearer)
+    cookie = await wick.authenticator.browsers.sign_in(bearer)
     response.set_cookie(
-        cookie_name(wick.settings),
+        session_cookie_name(wick.settings),
         cookie,
         max_age=int(SESSION_SECONDS),
         httponly=True,
         samesite="strict",
         secure=request.url.scheme == "https",
     )
-    return _me(user)
+    return _describe_user(user)
 
 
 @router.delete("/session", status_code=204)
 async def sign_out(user: Caller, wick: Wick, request: Request, response: Response) -> None:
     """Sign out the browser that asks."""
-    name = cookie_name(wick.settings)
-    found = shown({"headers": [each for each in request.scope["headers"] if each[0] == b"cookie"]}, name)
+    name = session_cookie_name(wick.settings)
+    found = read_credential({"headers": [each for each in request.scope["headers"] if each[0] == b"cookie"]}, name)
     if found is not None:
-        await wick.guests.sign_out(found.value)
+        await wick.authenticator.sign_out(found.value)
     response.delete_cookie(name)
 
 
 @router.get("/me")
 async def me(user: Caller) -> Me:
     """Who one is."""
-    return _me(user)
+    return _describe_user(user)
 
 
 @router.post("/tickets")
@@ -84,5 +84,5 @@ async def ticket(user: Caller, wick: Wick) -> Ticket:
     return Ticket(ticket=await wick.tickets.issue(user), expires_in=TICKET_SECONDS)
 
 
-def _me(user: User) -> Me:
+def _describe_user(user: User) -> Me:
     return Me(id=user.id, username=user.name, role=user.role)

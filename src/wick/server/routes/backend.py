@@ -8,14 +8,14 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from wick._internal.worker_threads import run_in_thread
-from wick.server.agents.builder import Instance
+from wick.server.agents.builder import AgentInstance
 from wick.server.agents.overrides import Overrides
-from wick.server.agents.redacted_options import shown
+from wick.server.agents.redacted_options import redact_options
 from wick.server.auth.identity import User
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
 from wick.server.http.json_body import Router
-from wick.server.strict_models import Strict
+from wick.server.strict_models import StrictModel
 
 router = Router(tags=["backend"])
 
@@ -43,7 +43,7 @@ class BackendInfo(BaseModel):
     protection: ProtectionInfo
 
 
-class BackendChange(Strict):
+class BackendChange(StrictModel):
     """`local` is a folder of this machine, `remote` a container; without a `sandbox_url` on this machine's engine."""
 
     mode: Literal["local", "remote"]
@@ -55,29 +55,31 @@ class BackendChange(Strict):
 @router.get("/agents/{id}/backend")
 async def get_backend(id: str, caller: Caller, wick: Wick) -> BackendInfo | None:
     """Where your agent works, and what confines its commands."""
-    return backend_info(await wick.registry.agent(caller, id))
+    return backend_info(await wick.registry.get_agent(caller, id))
 
 
 @router.patch("/agents/{id}/backend")
 async def switch_backend(id: str, change: BackendChange, caller: Caller, wick: Wick) -> BackendInfo | None:
     """Let your agent work elsewhere, from its next run on."""
-    if change.sandbox_url is not None and not caller.may("operator"):
+    if change.sandbox_url is not None and not caller.has_role("operator"):
         raise ApiError(403, "not_allowed", "an engine elsewhere is chosen by an operator; leave out sandbox_url")
-    instance = await wick.registry.agent(caller, id)
-    if not caller.may("operator") and (instance.backend is None or instance.backend.name == "state"):
+    instance = await wick.registry.get_agent(caller, id)
+    if not caller.has_role("operator") and (instance.backend is None or instance.backend.name == "state"):
         raise ApiError(403, "not_allowed", f"the agent {id!r} was set up without commands; ask an operator for them")
     await _check_confined(wick, instance, caller, change)
-    await wick.registry.change(caller, id, lambda own: _switched(own, change))
-    info = backend_info(await wick.registry.agent(caller, id))
+    await wick.registry.change_overrides(caller, id, lambda own: _apply_change(own, change))
+    info = backend_info(await wick.registry.get_agent(caller, id))
     wick.bus.publish("backend_changed", {"agent_id": id, "mode": change.mode}, caller.id)
     return info
 
 
-async def _check_confined(wick: Wick, instance: Instance, user: User, change: BackendChange) -> None:
+async def _check_confined(wick: Wick, instance: AgentInstance, user: User, change: BackendChange) -> None:
     """A user does not get around what confines commands; and what cannot be made is refused before it is kept."""
-    places = wick.registry.places
-    said = _switched(instance.said, change)
-    place = await places.open(await run_in_thread(lambda: places.wanted(instance.template, said, user.id), "workspace"))
+    places = wick.registry.workspaces
+    said = _apply_change(instance.overrides, change)
+    place = await places.open(
+        await run_in_thread(lambda: places.backend_options(instance.template, said, user.id), "workspace")
+    )
     if place is None:
         return
     try:
@@ -85,17 +87,17 @@ async def _check_confined(wick: Wick, instance: Instance, user: User, change: Ba
     finally:
         await places.close(place)
     now = instance.backend.protection.level if instance.backend is not None else "strong"
-    if LEVELS.index(level) < LEVELS.index(now) and not user.may("operator"):
+    if LEVELS.index(level) < LEVELS.index(now) and not user.has_role("operator"):
         raise ApiError(
             403, "not_allowed", f"commands would be confined less there ({level}); ask an operator to switch"
         )
 
 
-def _switched(said: Overrides, change: BackendChange) -> Overrides:
+def _apply_change(said: Overrides, change: BackendChange) -> Overrides:
     return replace(said, mode=change.mode, sandbox_url=change.sandbox_url)
 
 
-def backend_info(instance: Instance) -> BackendInfo | None:
+def backend_info(instance: AgentInstance) -> BackendInfo | None:
     """What is known of the place where an agent works; None, if it has none."""
     backend = instance.backend
     if backend is None:
@@ -103,7 +105,7 @@ def backend_info(instance: Instance) -> BackendInfo | None:
     protection, status = backend.protection, backend.status
     return BackendInfo(
         mode="remote" if backend.name == "docker" else "local",
-        sandbox_url=shown(instance.said.sandbox_url),
+        sandbox_url=redact_options(instance.overrides.sandbox_url),
         type=backend.name,
         workdir=backend.workdir,
         status=status.state,

@@ -10,12 +10,12 @@ from wick.protocols import Backend
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
 from wick.server.http.json_body import Router
-from wick.server.strict_models import Strict
+from wick.server.strict_models import StrictModel
 
 router = Router(tags=["container"])
 
 
-class ContainerAction(Strict):
+class ContainerAction(StrictModel):
     """`stop` ends and removes the container, `restart` starts a new one; what is in the workspace stays."""
 
     action: Literal["stop", "restart"]
@@ -32,19 +32,19 @@ class ContainerState(BaseModel):
 @router.post("/agents/{id}/container")
 async def control_container(id: str, body: ContainerAction, caller: Caller, wick: Wick) -> ContainerState:
     """Stop your agent's container, or start it anew. Commands that run in it end."""
-    instance = await wick.registry.agent(caller, id)
+    instance = await wick.registry.get_agent(caller, id)
     backend = instance.backend
-    if instance.place is None or backend is None:
+    if instance.workspace is None or backend is None:
         raise ApiError(409, "conflict", f"the agent {id!r} has no container of yours")
-    with instance.using():
-        await _act(backend, body.action)
-    status = instance.place.seen = backend.status
+    with instance.hold():
+        await _apply_action(backend, body.action)
+    status = instance.workspace.reported = backend.status
     told = {"agent_id": id, "status": status.state, "reason": status.reason}
     wick.bus.publish("container_status", told, caller.id)
     return ContainerState(agent_id=id, status=status.state, reason=status.reason)
 
 
-async def _act(backend: Backend, action: Literal["stop", "restart"]) -> None:
+async def _apply_action(backend: Backend, action: Literal["stop", "restart"]) -> None:
     await backend.stop()
     if action == "restart":
         await backend.start()

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from wick.server.auth.identity import User
 from wick.server.dependencies import Caller, Wick
 from wick.server.http.json_body import Router
-from wick.server.ops.event_bus import Bus, News
+from wick.server.ops.event_bus import BusEvent, EventBus
 from wick.server.runs.sse import EventStream
 
 router = Router(tags=["events"])
@@ -22,7 +22,7 @@ HEARTBEAT_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class EventFrame:
     """News as they go over the wire."""
 
     text: bytes
@@ -35,23 +35,23 @@ class Told:
 )
 async def agent_events(caller: Caller, wick: Wick) -> Response:
     """Agents made and deleted, hooks, tools, skills and backends changed, the config reloaded, containers started."""
-    return EventStream(lambda: _batches(wick.bus, caller), holding=wick.limits.hold("streams", caller.id))
+    return EventStream(lambda: _stream_batches(wick.bus, caller), holding=wick.limits.hold("streams", caller.id))
 
 
-async def _batches(bus: Bus, user: User) -> AsyncIterator[list[Told]]:
+async def _stream_batches(bus: EventBus, user: User) -> AsyncIterator[list[EventFrame]]:
     """What is new, and an empty batch as a sign of life: at once, and when there was nothing for a while."""
-    with bus.subscribe(user.id, operator=user.may("operator")) as reader:
+    with bus.subscribe(user.id, operator=user.has_role("operator")) as reader:
         yield []
         while True:
-            found: list[News] | None = None
+            found: list[BusEvent] | None = None
             with suppress(TimeoutError):
                 async with asyncio.timeout(HEARTBEAT_SECONDS):
-                    found = await reader.next()
+                    found = await reader.receive()
             if found is not None and not found:
                 return
-            yield [_told(news) for news in found or ()]
+            yield [_encode_event(news) for news in found or ()]
 
 
-def _told(news: News) -> Told:
+def _encode_event(news: BusEvent) -> EventFrame:
     data = orjson.dumps({"event": news.kind, "data": news.data})
-    return Told(b"event: %s\ndata: %s\n\n" % (news.kind.encode(), data))
+    return EventFrame(b"event: %s\ndata: %s\n\n" % (news.kind.encode(), data))

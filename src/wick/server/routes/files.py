@@ -20,22 +20,22 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from wick.backends.state import State
 from wick.constants import FILE_READ_BYTES, FILE_WRITE_BYTES
 from wick.protocols import Backend
-from wick.server.agents.builder import Instance
+from wick.server.agents.builder import AgentInstance
 from wick.server.auth.identity import User
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
 from wick.server.http.json_body import Router
-from wick.server.http.spooling import put_by
-from wick.server.http.uploads import UPLOAD, uploaded
+from wick.server.http.spooling import spool_response
+from wick.server.http.uploads import UPLOAD, open_upload
 from wick.server.service import Service
-from wick.server.strict_models import Strict
+from wick.server.strict_models import StrictModel
 from wick.workspace.results import ReadResult
 
 router = Router(tags=["files"])
 
 PIECE_BYTES = 128_000  # of a download: some are in memory for everybody who does not read theirs
 SMALL_BYTES = 250_000  # of a file that is read with others at the same time
-SAFE = {"Content-Security-Policy": "default-src 'none'; sandbox", "X-Content-Type-Options": "nosniff"}
+DOWNLOAD_HEADERS = {"Content-Security-Policy": "default-src 'none'; sandbox", "X-Content-Type-Options": "nosniff"}
 
 FilePath = Annotated[str, Query(max_length=4_096, description="relative to the workspace")]
 Thread = Annotated[str, Query(description="the thread whose files are meant, where files are data of a conversation")]
@@ -67,7 +67,7 @@ class FileContent(BaseModel):
     truncated: bool
 
 
-class FileWrite(Strict):
+class FileWrite(StrictModel):
     """A file to be written, in place of what is there."""
 
     path: str = Field(min_length=1, max_length=4_096)
@@ -80,7 +80,7 @@ class FileWritten(BaseModel):
     bytes_written: int
 
 
-class FileMove(Strict):
+class FileMove(StrictModel):
     """A file or a folder that is to be called otherwise, or to be elsewhere; what is there already stays."""
 
     source: str = Field(min_length=1, max_length=4_096)
@@ -91,7 +91,7 @@ class FileMoved(BaseModel):
     path: str
 
 
-class Json(JSONResponse):
+class FileJSONResponse(JSONResponse):
     """JSON, also of a file's name that is no text."""
 
     def render(self, content: Any) -> bytes:
@@ -104,8 +104,8 @@ class Json(JSONResponse):
 @router.get("/agents/{id}/files/list", response_model=FileListing)
 async def list_files(id: str, caller: Caller, wick: Wick, path: FilePath = ".", thread_id: Thread = "") -> Response:
     """What is in a folder of your workspace."""
-    async with _reading(wick, caller, id, thread_id) as backend:
-        return Json(await backend.ls(path or "."))
+    async with _open_for_reading(wick, caller, id, thread_id) as backend:
+        return FileJSONResponse(await backend.ls(path or "."))
 
 
 @router.get("/agents/{id}/files/read", response_model=FileContent)
@@ -119,21 +119,21 @@ async def read_file(
     limit: Annotated[int | None, Query(ge=0, le=FILE_READ_BYTES)] = None,
 ) -> Response:
     """Bytes of a file of your workspace."""
-    async with _reading(wick, caller, id, thread_id) as backend:
+    async with _open_for_reading(wick, caller, id, thread_id) as backend:
         wanted = FILE_READ_BYTES if limit is None else limit
         found = await backend.read(path, offset=offset, limit=min(wanted, SMALL_BYTES))
         if not found["truncated"] or wanted <= SMALL_BYTES:
-            return Json(found)
+            return FileJSONResponse(found)
         del found
         async with wick.files:
-            return await put_by(Json(await backend.read(path, offset=offset, limit=limit)))
+            return await spool_response(FileJSONResponse(await backend.read(path, offset=offset, limit=limit)))
 
 
 @router.put("/agents/{id}/files/write", response_model=FileWritten)
 async def write_file(id: str, body: FileWrite, caller: Caller, wick: Wick) -> Response:
     """Write a file of your workspace, with the folders it needs."""
-    async with _writing(wick, caller, id) as backend:
-        return Json(await backend.write(body.path, _bytes(body)))
+    async with _open_for_writing(wick, caller, id) as backend:
+        return FileJSONResponse(await backend.write(body.path, _decode_content(body)))
 
 
 @router.post("/agents/{id}/files/upload", status_code=201, response_model=FileWritten, openapi_extra=UPLOAD)
@@ -147,12 +147,12 @@ async def upload_file(
     ] = "",
 ) -> Response:
     """Put a file into your workspace: in the field `file` of a form, or as the body itself."""
-    async with _writing(wick, caller, id) as backend, uploaded(request, FILE_WRITE_BYTES) as file:
+    async with _open_for_writing(wick, caller, id) as backend, open_upload(request, FILE_WRITE_BYTES) as file:
         target = path or file.path or posixpath.basename(file.name.replace("\\", "/"))
         if not target:
             raise ApiError(422, "invalid", "say where the file goes, with ?path=")
-        async with wick.files if file.large else nullcontext():
-            return Json(await backend.write(target, await file.read()), 201)
+        async with wick.files if file.is_large else nullcontext():
+            return FileJSONResponse(await backend.write(target, await file.read()), 201)
 
 
 @router.get(
@@ -162,56 +162,58 @@ async def upload_file(
 )
 async def download_file(id: str, caller: Caller, wick: Wick, path: FilePath, thread_id: Thread = "") -> Response:
     """A file of your workspace, as it is."""
-    instance = await wick.registry.agent(caller, id)
-    backend = await _seen(instance, thread_id)
-    with instance.using():
+    instance = await wick.registry.get_agent(caller, id)
+    backend = await _readable_backend(instance, thread_id)
+    with instance.hold():
         first = await backend.read(path, limit=PIECE_BYTES)
     name = posixpath.basename(path.rstrip("/")).encode("utf-8", "replace")
-    headers = {**SAFE, "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name)}"}
-    return StreamingResponse(_pieces(instance, backend, first), headers=headers, media_type="application/octet-stream")
+    headers = {**DOWNLOAD_HEADERS, "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name)}"}
+    return StreamingResponse(
+        _read_pieces(instance, backend, first), headers=headers, media_type="application/octet-stream"
+    )
 
 
 @router.post("/agents/{id}/files/move", response_model=FileMoved)
 async def move_file(id: str, body: FileMove, caller: Caller, wick: Wick) -> Response:
     """Give a file or a folder of your workspace another name, or another place."""
-    async with _writing(wick, caller, id) as backend:
+    async with _open_for_writing(wick, caller, id) as backend:
         await backend.move(body.source, body.target)
-        return Json({"path": body.target})
+        return FileJSONResponse({"path": body.target})
 
 
 @router.delete("/agents/{id}/files", status_code=204)
 async def delete_file(id: str, caller: Caller, wick: Wick, path: FilePath, recursive: bool = False) -> None:
     """Delete a file of your workspace, or a folder."""
-    async with _writing(wick, caller, id) as backend:
+    async with _open_for_writing(wick, caller, id) as backend:
         await backend.delete(path, recursive=recursive)
 
 
 @asynccontextmanager
-async def _reading(wick: Service, user: User, id: str, thread_id: str) -> AsyncIterator[Backend]:
-    instance = await wick.registry.agent(user, id)
-    with instance.using():
-        yield await _seen(instance, thread_id)
+async def _open_for_reading(wick: Service, user: User, id: str, thread_id: str) -> AsyncIterator[Backend]:
+    instance = await wick.registry.get_agent(user, id)
+    with instance.hold():
+        yield await _readable_backend(instance, thread_id)
 
 
-async def _seen(instance: Instance, thread_id: str) -> Backend:
+async def _readable_backend(instance: AgentInstance, thread_id: str) -> Backend:
     """The workspace; where files are data of a conversation, that one's."""
-    backend = _there(instance)
+    backend = _require_backend(instance)
     if not isinstance(backend, State) or not thread_id:
         return backend
     return backend.of(await instance.sessions.load(thread_id, owner=instance.user_id))
 
 
 @asynccontextmanager
-async def _writing(wick: Service, user: User, id: str) -> AsyncIterator[Backend]:
-    instance = await wick.registry.agent(user, id)
-    backend = _there(instance)
+async def _open_for_writing(wick: Service, user: User, id: str) -> AsyncIterator[Backend]:
+    instance = await wick.registry.get_agent(user, id)
+    backend = _require_backend(instance)
     if isinstance(backend, State):
         raise ApiError(409, "conflict", f"the files of {id!r} are data of conversations; ask the agent to change them")
-    with instance.using():
+    with instance.hold():
         yield backend
 
 
-def _there(instance: Instance) -> Backend:
+def _require_backend(instance: AgentInstance) -> Backend:
     backend = instance.backend
     if backend is None:
         raise ApiError(
@@ -220,7 +222,7 @@ def _there(instance: Instance) -> Backend:
     return backend
 
 
-def _bytes(body: FileWrite) -> str | bytes:
+def _decode_content(body: FileWrite) -> str | bytes:
     if body.encoding == "utf-8":
         return body.content
     try:
@@ -229,9 +231,9 @@ def _bytes(body: FileWrite) -> str | bytes:
         raise ApiError(422, "invalid", "the content is not base64") from None
 
 
-async def _pieces(instance: Instance, backend: Backend, piece: ReadResult) -> AsyncIterator[bytes]:
+async def _read_pieces(instance: AgentInstance, backend: Backend, piece: ReadResult) -> AsyncIterator[bytes]:
     """A file piece by piece; one that changes meanwhile is cut off where it no longer fits."""
-    with instance.using():
+    with instance.hold():
         while True:
             data = b64decode(piece["content"]) if piece["encoding"] == "base64" else piece["content"].encode()
             yield data

@@ -10,16 +10,16 @@ from fastapi import Query
 from pydantic import BaseModel, Field, JsonValue
 
 from wick.config import BY_KEY
-from wick.server.agents.builder import Instance, options
+from wick.server.agents.builder import AgentInstance, effective_options
 from wick.server.agents.http_policy import check_hook
 from wick.server.agents.overrides import Overrides
-from wick.server.agents.redacted_options import shown, switched_on
-from wick.server.agents.templates import in_order
+from wick.server.agents.redacted_options import enabled_capabilities, redact_options
+from wick.server.agents.templates import sort_rings
 from wick.server.auth.identity import User
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
 from wick.server.http.json_body import Router
-from wick.server.strict_models import Strict
+from wick.server.strict_models import StrictModel
 
 router = Router(tags=["hooks"])
 
@@ -44,7 +44,7 @@ class HookList(BaseModel):
     hooks: list[HookInfo]
 
 
-class HookChange(Strict):
+class HookChange(StrictModel):
     """What is to be different: `hooks` by name, `true` or `false` or options; `null` is as the agent was set up."""
 
     hooks: dict[str, Option] = Field(default_factory=dict, max_length=50)
@@ -54,7 +54,7 @@ class HookChange(Strict):
 @router.get("/agents/{id}/hooks")
 async def list_hooks(id: str, caller: Caller, wick: Wick) -> HookList:
     """What stands around your agent's runs."""
-    return _listed(await wick.registry.agent(caller, id), caller)
+    return _list_capabilities(await wick.registry.get_agent(caller, id), caller)
 
 
 @router.patch("/agents/{id}/hooks")
@@ -66,18 +66,18 @@ async def change_hooks(
     everyone: Annotated[bool, Query(description="for all users; an operator may say so")] = False,
 ) -> HookList:
     """Switch capabilities on and off, configure them and put them in another order; from the next run on."""
-    template = await wick.registry.template(caller, id)
-    if (everyone or change.order is not None) and not caller.may("operator"):
+    template = await wick.registry.get_template(caller, id)
+    if (everyone or change.order is not None) and not caller.has_role("operator"):
         raise ApiError(403, "not_allowed", "an operator changes hooks for everyone, and their order")
-    _check(change, caller, own=template.owner == caller.id)
-    await wick.registry.change(caller, id, lambda said: _changed(said, change), everyone=everyone)
-    instance = await wick.registry.agent(caller, id)
+    _check_change(change, caller, own=template.owner == caller.id)
+    await wick.registry.change_overrides(caller, id, lambda said: _apply_change(said, change), everyone=everyone)
+    instance = await wick.registry.get_agent(caller, id)
     told = {"agent_id": id, "hooks": [*change.hooks], "reordered": change.order is not None}
     wick.bus.publish("hooks_changed", told, None if everyone else caller.id)
-    return _listed(instance, caller)
+    return _list_capabilities(instance, caller)
 
 
-def _check(change: HookChange, user: User, *, own: bool) -> None:
+def _check_change(change: HookChange, user: User, *, own: bool) -> None:
     named = [*change.hooks, *(change.order or ())]
     for name in named:
         if name not in BY_KEY or not BY_KEY[name].kind:
@@ -89,33 +89,33 @@ def _check(change: HookChange, user: User, *, own: bool) -> None:
         check_hook(name, value, user, own=own)
 
 
-def _changed(said: Overrides, change: HookChange) -> Overrides:
+def _apply_change(said: Overrides, change: HookChange) -> Overrides:
     hooks = {**said.hooks, **change.hooks}
     order = said.order if change.order is None else change.order
     return replace(said, hooks={name: value for name, value in hooks.items() if value is not None}, order=order)
 
 
-def _listed(instance: Instance, user: User) -> HookList:
-    known = options(instance.template, instance.said).options
-    on = set(switched_on({**known, "backend": instance.backend is not None}))
-    rings = [ring for ring in in_order(instance.said.order) if ring.kind and ring.key != "sessions"]
-    return HookList(hooks=[_info(ring.key, ring.key in on, known, instance, user) for ring in rings])
+def _list_capabilities(instance: AgentInstance, user: User) -> HookList:
+    known = effective_options(instance.template, instance.overrides).options
+    on = set(enabled_capabilities({**known, "backend": instance.backend is not None}))
+    rings = [ring for ring in sort_rings(instance.overrides.order) if ring.kind and ring.key != "sessions"]
+    return HookList(hooks=[_hook_info(ring.key, ring.key in on, known, instance, user) for ring in rings])
 
 
-def _info(name: str, on: bool, known: Mapping[str, Any], instance: Instance, user: User) -> HookInfo:
+def _hook_info(name: str, on: bool, known: Mapping[str, Any], instance: AgentInstance, user: User) -> HookInfo:
     owner = next((part for part in instance.agent.capabilities if part.name == name), None)
     return HookInfo(
         name=name,
         on=on,
-        changed=name in instance.said.hooks,
-        options=shown(known.get(name, on)),
+        changed=name in instance.overrides.hooks,
+        options=redact_options(known.get(name, on)),
         points=[hook.point for hook in owner.hooks()] if owner is not None else [],
         tools=[tool.name for tool in owner.tools()] if owner is not None else [],
-        refused=_refused(name, not on, user, own=instance.template.owner == user.id),
+        refused=_find_refusal(name, not on, user, own=instance.template.owner == user.id),
     )
 
 
-def _refused(name: str, on: bool, user: User, *, own: bool) -> str:
+def _find_refusal(name: str, on: bool, user: User, *, own: bool) -> str:
     """Why this user may not switch it on, or off."""
     try:
         check_hook(name, on, user, own=own)

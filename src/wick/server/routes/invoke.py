@@ -13,7 +13,7 @@ from wick.server.errors import ApiError
 from wick.server.http.json_body import Router
 from wick.server.runs import Turn
 from wick.server.runs.sse import EventStream
-from wick.server.schemas import Asked, Kept, UsageOut, messages_of, whole
+from wick.server.schemas import Asked, ThreadContent, UsageOut, parse_messages, thread_response
 from wick.server.stream_responses import STREAM
 from wick.stores.held_thread import load
 
@@ -29,7 +29,7 @@ IdempotencyKey = Annotated[
 ]
 
 
-class Answer(Kept):
+class Answer(ThreadContent):
     """What a run came to. `outcome` is completed, stopped, cancelled, or interrupted while it waits for somebody."""
 
     thread_id: str
@@ -44,8 +44,8 @@ class Answer(Kept):
 @router.post("/{id}/invoke", response_model=Answer)
 async def invoke(id: str, body: Asked, caller: Caller, wick: Wick, key: IdempotencyKey = "") -> Response:
     """Ask an agent, and get its whole answer. The run goes on if the connection breaks."""
-    turn = await _begin(id, body, caller, wick, key)
-    info = await turn.ended()
+    turn = await _start_run(id, body, caller, wick, key)
+    info = await turn.wait_end()
     if info.error is not None:
         headers = {"X-Run-Id": turn.run_id, "X-Thread-Id": turn.thread_id}
         status = 400 if info.error["code"] == "config_error" else 502  # what was asked for cannot be, or it broke down
@@ -54,7 +54,7 @@ async def invoke(id: str, body: Asked, caller: Caller, wick: Wick, key: Idempote
     came_to = {"outcome": info.outcome, "reason": info.reason, "usage": info.usage or {}, "cost": info.cost}
     response = next((message.text for message in reversed(thread.messages) if message.role == "assistant"), "")
     whose = {"thread_id": turn.thread_id, "run_id": turn.run_id, "response": response}
-    return await whole(Answer, whose | came_to, thread)
+    return await thread_response(Answer, whose | came_to, thread)
 
 
 @router.post("/{id}/stream", status_code=200, response_class=EventStream, responses=STREAM)
@@ -65,11 +65,11 @@ async def stream(id: str, body: Asked, caller: Caller, wick: Wick, key: Idempote
     """
     with ExitStack() as holding:
         holding.enter_context(wick.limits.hold("streams", caller.id))  # before a run begins that nobody could see
-        turn = await _begin(id, body, caller, wick, key)
+        turn = await _start_run(id, body, caller, wick, key)
         headers = {"X-Run-Id": turn.run_id, "X-Thread-Id": turn.thread_id}
         return EventStream(turn.frames, headers, holding.pop_all())
 
 
-async def _begin(id: str, body: Asked, caller: Caller, wick: Wick, key: str) -> Turn:
-    words = messages_of(body, systems=wick.settings.allow_system_messages)
+async def _start_run(id: str, body: Asked, caller: Caller, wick: Wick, key: str) -> Turn:
+    words = parse_messages(body, systems=wick.settings.allow_system_messages)
     return await wick.runs.start(caller, id, words, body.thread_id or "", key=key, recipe=body.recipe)

@@ -43,14 +43,14 @@ class LimitsInfo(BaseModel):
 @router.get("/agents/{id}/limits")
 async def get_limits(id: str, caller: Caller, wick: Wick) -> LimitsInfo:
     """What a run of your agent may take, and what is left of its budgets."""
-    hooks = (await wick.registry.agent(caller, id)).agent.hooks
+    hooks = (await wick.registry.get_agent(caller, id)).agent.hooks
     owners = [*dict.fromkeys(hook.owner for hook in hooks if isinstance(hook.owner, Budget | Limits))]
     limits = next((one for one in owners if isinstance(one, Limits)), None)
-    budgets = [_budget(one) for one in owners if isinstance(one, Budget)]
-    return LimitsInfo(agent_id=id, limits=_limits(limits) if limits is not None else None, budgets=budgets)
+    budgets = [_budget_info(one) for one in owners if isinstance(one, Budget)]
+    return LimitsInfo(agent_id=id, limits=_run_limits(limits) if limits is not None else None, budgets=budgets)
 
 
-def _limits(found: Limits) -> RunLimits:
+def _run_limits(found: Limits) -> RunLimits:
     return RunLimits(
         steps=found.steps,
         tokens=found.tokens,
@@ -60,7 +60,7 @@ def _limits(found: Limits) -> RunLimits:
     )
 
 
-def _budget(found: Budget) -> BudgetInfo:
+def _budget_info(found: Budget) -> BudgetInfo:
     spent, reserved = found.spent, found.reserved
     return BudgetInfo(
         name=found.name,

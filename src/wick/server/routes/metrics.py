@@ -18,4 +18,4 @@ FORMAT = "text/plain; version=0.0.4; charset=utf-8"
 )
 async def metrics(wick: Wick) -> PlainTextResponse:
     """The server's numbers, as Prometheus reads them."""
-    return PlainTextResponse(wick.metrics.text(), media_type=FORMAT)
+    return PlainTextResponse(wick.metrics.render(), media_type=FORMAT)

@@ -50,22 +50,22 @@ class Onion(BaseModel):
 @router.get("/agents/{id}/onion")
 async def get_onion(id: str, caller: Caller, wick: Wick) -> Onion:
     """What stands around each operation of your agent."""
-    agent = (await wick.registry.agent(caller, id)).agent
+    agent = (await wick.registry.get_agent(caller, id)).agent
     found = []
     for operation in OPERATIONS:
         there = order_rings(agent.hooks, operation)
-        around = _told(agent, (hook for hook in there if hook.position != "guard"))
-        guards = _told(agent, (hook for hook in there if hook.position == "guard"))
+        around = _list_rings(agent, (hook for hook in there if hook.position != "guard"))
+        guards = _list_rings(agent, (hook for hook in there if hook.position == "guard"))
         found.append(OperationInfo(operation=operation.name, rings=around, guards=guards))
     return Onion(agent_id=id, operations=found)
 
 
-def _told(agent: Agent, hooks: Iterable[Hook]) -> list[RingInfo]:
+def _list_rings(agent: Agent, hooks: Iterable[Hook]) -> list[RingInfo]:
     return [
         RingInfo(
             hook=hook.name,
             capability=getattr(hook.owner, "name", None),
-            source=_source(hook),
+            source=_hook_source(hook),
             position=hook.position,
             point=hook.point,
             match=None if callable(hook.match) else [*parse_patterns(hook.match)],
@@ -79,7 +79,7 @@ def _told(agent: Agent, hooks: Iterable[Hook]) -> list[RingInfo]:
     ]
 
 
-def _source(hook: Hook) -> str:
+def _hook_source(hook: Hook) -> str:
     if hook.owner is not None:
         return str(hook.owner.name)
     program, is_program, _ = hook.name.partition("@")

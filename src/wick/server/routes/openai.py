@@ -16,7 +16,7 @@ from wick.errors import WickError
 from wick.events import Done, Event, Failed
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError, as_api_error, validation_message
-from wick.server.http.json_body import Route, Router
+from wick.server.http.json_body import LazyRoute, Router
 from wick.server.openai_schemas import (
     ChatChoice,
     ChatCompletion,
@@ -24,22 +24,22 @@ from wick.server.openai_schemas import (
     ChatModels,
     ChatReply,
     ChatRequest,
+    CompletionText,
     OpenAIError,
-    Spoken,
-    choice,
-    chunk,
-    failure,
+    chat_usage,
+    create_choice,
+    create_chunk,
+    failure_error,
     finish_reason,
-    refused,
-    usage_of,
-    words,
+    parse_conversation,
+    request_error,
 )
 from wick.server.runs import Turn
 from wick.server.runs.frames import Frame
 from wick.server.runs.sse import EventStream
 
 
-class OpenAIRoute(Route):
+class OpenAIRoute(LazyRoute):
     """A route whose refusals have the shape that OpenAI's clients read."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -49,14 +49,14 @@ class OpenAIRoute(Route):
             try:
                 return await handle(request)
             except RequestValidationError as error:
-                raise refused(validation_message(error.errors()), code="invalid") from None
+                raise request_error(validation_message(error.errors()), code="invalid") from None
             except (ApiError, WickError) as error:
-                raise _in_their_shape(error) from error
+                raise _to_openai_error(error) from error
 
         return answer
 
 
-def _in_their_shape(error: Exception) -> Exception:
+def _to_openai_error(error: Exception) -> Exception:
     known = as_api_error(error)
     if known is None or isinstance(known, OpenAIError):
         return error
@@ -69,13 +69,13 @@ router = Router(prefix="/v1", tags=["openai"], route_class=OpenAIRoute)
 @router.get("/models")
 async def models(caller: Caller, wick: Wick) -> ChatModels:
     """Your agents, as models."""
-    return ChatModels(data=[ChatModel(id=id) for id in await wick.registry.ids(caller)])
+    return ChatModels(data=[ChatModel(id=id) for id in await wick.registry.list_ids(caller)])
 
 
 @router.get("/models/{id}")
 async def model(id: str, caller: Caller, wick: Wick) -> ChatModel:
     """One of your agents, as a model."""
-    return ChatModel(id=(await wick.registry.template(caller, id)).id)
+    return ChatModel(id=(await wick.registry.get_template(caller, id)).id)
 
 
 _RESPONSES: dict[int | str, dict[str, Any]] = {
@@ -94,67 +94,67 @@ async def complete(
     key: Annotated[str, Header(alias="Idempotency-Key", max_length=200)] = "",
 ) -> Response | ChatCompletion:
     """Ask an agent, in a new thread. What an assistant is said to have said is taken as the client's word for it."""
-    said = words(asked, systems=wick.settings.allow_system_messages)
+    said = parse_conversation(asked, systems=wick.settings.allow_system_messages)
     if not asked.stream:
-        return await _whole(asked, await wick.runs.start(caller, asked.model, [*said], key=key))
+        return await _build_completion(asked, await wick.runs.start(caller, asked.model, [*said], key=key))
     with ExitStack() as holding:
         holding.enter_context(wick.limits.hold("streams", caller.id))  # before a run begins that nobody could see
         turn = await wick.runs.start(caller, asked.model, [*said], key=key)
-        return EventStream(lambda: _chunks(asked, turn), holding=holding.pop_all())
+        return EventStream(lambda: _stream_chunks(asked, turn), holding=holding.pop_all())
 
 
-async def _whole(asked: ChatRequest, turn: Turn) -> ChatCompletion:
-    spoken = Spoken(turn.run_id)
+async def _build_completion(asked: ChatRequest, turn: Turn) -> ChatCompletion:
+    spoken = CompletionText(turn.run_id)
     text = "".join([
-        spoken.take(frame.event)
+        spoken.add_event(frame.event)
         async for batch in turn.frames()
         for frame in batch
-        if frame.place is not None or frame.terminal  # pieces come again as a whole
+        if frame.position is not None or frame.terminal  # pieces come again as a whole
     ])  # fmt: skip
-    end = _ended(spoken, turn)
+    end = _require_end(spoken, turn)
     return ChatCompletion(
-        id=_id(turn),
+        id=_completion_id(turn),
         created=int(time()),
         model=asked.model,
         choices=[ChatChoice(message=ChatReply(content=text), finish_reason=finish_reason(end.reason))],
-        usage=usage_of(end.usage),
+        usage=chat_usage(end.usage),
     )
 
 
-async def _chunks(asked: ChatRequest, turn: Turn) -> AsyncIterator[list[Frame]]:
+async def _stream_chunks(asked: ChatRequest, turn: Turn) -> AsyncIterator[list[Frame]]:
     """The pieces of an answer as OpenAI sends them; now and then nothing, as a sign of life."""
-    spoken, head = Spoken(turn.run_id), (_id(turn), int(time()), asked.model)
-    yield [_frame(chunk(*head, [choice({"role": "assistant", "content": ""})], None))]
+    spoken, head = CompletionText(turn.run_id), (_completion_id(turn), int(time()), asked.model)
+    yield [_data_frame(create_chunk(*head, [create_choice({"role": "assistant", "content": ""})], None))]
     async for batch in turn.frames():
-        told = "".join([spoken.take(frame.event) for frame in batch])
+        told = "".join([spoken.add_event(frame.event) for frame in batch])
         if told or not batch:
-            yield [_frame(chunk(*head, [choice({"content": told})], None))] if told else []
+            yield [_data_frame(create_chunk(*head, [create_choice({"content": told})], None))] if told else []
     try:
-        end = _ended(spoken, turn)
+        end = _require_end(spoken, turn)
     except OpenAIError as error:
-        yield [_frame(error.body())]
+        yield [_data_frame(error.body())]
         return
-    last = [chunk(*head, [choice({}, finish_reason(end.reason))], None)]
+    last = [create_chunk(*head, [create_choice({}, finish_reason(end.reason))], None)]
     if asked.stream_options is not None and asked.stream_options.include_usage:
-        last.append(chunk(*head, [], usage_of(end.usage)))
-    yield [*map(_frame, last), Frame(Event(), b"data: [DONE]\n\n", terminal=True)]
+        last.append(create_chunk(*head, [], chat_usage(end.usage)))
+    yield [*map(_data_frame, last), Frame(Event(), b"data: [DONE]\n\n", terminal=True)]
 
 
-def _ended(spoken: Spoken, turn: Turn) -> Done:
+def _require_end(spoken: CompletionText, turn: Turn) -> Done:
     """What the run came to; one that failed, or is still open, is an error."""
     if spoken.end is None:
-        why = turn.unfinished()
+        why = turn.unfinished_error()
         raise OpenAIError(why.status, why.code, why.message, why.headers)
     if isinstance(spoken.end, Failed):
-        raise failure(spoken.end)
+        raise failure_error(spoken.end)
     return spoken.end
 
 
-def _id(turn: Turn) -> str:
+def _completion_id(turn: Turn) -> str:
     return f"chatcmpl-{turn.run_id}"
 
 
-def _frame(data: dict[str, Any]) -> Frame:
+def _data_frame(data: dict[str, Any]) -> Frame:
     """What is sent stands for no event of ours."""
     try:
         text = orjson.dumps(data)

@@ -9,22 +9,22 @@ from starlette.responses import FileResponse
 from wick.server.dependencies import Wick
 from wick.server.errors import not_found
 from wick.server.http.json_body import Router
-from wick.server.static_files import OWN
+from wick.server.static_files import SHIPPED_PAGES
 
 router = Router(include_in_schema=False)
 
 
 @router.get("/")
 async def index(wick: Wick) -> FileResponse:
-    return page(wick.static, "index.html")
+    return serve_page(wick.static, "index.html")
 
 
 @router.get("/docs")
 async def docs() -> FileResponse:
-    return page(OWN, "docs.html")
+    return serve_page(SHIPPED_PAGES, "docs.html")
 
 
-def page(folder: Path, name: str) -> FileResponse:
+def serve_page(folder: Path, name: str) -> FileResponse:
     """A page of a folder; what is not there is not replaced by another."""
     if not (folder / name).is_file():
         raise not_found(f"page {name}")

@@ -8,14 +8,16 @@ from pydantic import BaseModel, Field, JsonValue
 
 from wick.capabilities.permissions import Mode, Permissions
 from wick.permissions.rules import POLICIES, Rule
-from wick.server.agents.builder import Instance
+from wick.server.agents.builder import AgentInstance
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import not_found
 from wick.server.http.json_body import Router
 
 router = Router(tags=["permissions"])
 
-_READY = {item["rule"]: name for name, items in POLICIES.items() for item in items if not isinstance(item, str)}
+_POLICY_OF_RULE = {
+    item["rule"]: name for name, items in POLICIES.items() for item in items if not isinstance(item, str)
+}
 
 
 class RuleInfo(BaseModel):
@@ -47,12 +49,12 @@ class PermissionsInfo(BaseModel):
 @router.get("/agents/{id}/permissions")
 async def get_permissions(id: str, caller: Caller, wick: Wick) -> PermissionsInfo:
     """What your agent may do, must ask for, and may never do."""
-    found = _permissions(await wick.registry.agent(caller, id))
-    grants = await wick.registry.grants(caller, id)
+    found = _find_permissions(await wick.registry.get_agent(caller, id))
+    grants = await wick.registry.list_grants(caller, id)
     return PermissionsInfo(
         agent_id=id,
         mode=found[0].mode if found else None,
-        rules=[_told(made) for one in found for made in one.rules],
+        rules=[_rule_info(made) for one in found for made in one.rules],
         grants=[GrantInfo(id=key, tool=str(rule["tool"]), args=rule["args"]) for key, rule in grants.items()],
     )
 
@@ -60,15 +62,15 @@ async def get_permissions(id: str, caller: Caller, wick: Wick) -> PermissionsInf
 @router.delete("/agents/{id}/permissions/grants/{grant}", status_code=204)
 async def revoke_grant(id: str, grant: str, caller: Caller, wick: Wick) -> None:
     """Take back what you have granted; from the next run on the agent asks again."""
-    await wick.registry.template(caller, id)
+    await wick.registry.get_template(caller, id)
     if not await wick.registry.revoke(caller, id, grant):
         raise not_found(f"grant {grant[:100]!r}")
 
 
-def _permissions(instance: Instance) -> list[Permissions]:
+def _find_permissions(instance: AgentInstance) -> list[Permissions]:
     owners = {id(hook.owner): hook.owner for hook in instance.agent.hooks}
     return [owner for owner in owners.values() if isinstance(owner, Permissions)]
 
 
-def _told(made: Rule) -> RuleInfo:
-    return RuleInfo(type=made.type, rule=made.text, message=made.message, policy=_READY.get(made.text, ""))
+def _rule_info(made: Rule) -> RuleInfo:
+    return RuleInfo(type=made.type, rule=made.text, message=made.message, policy=_POLICY_OF_RULE.get(made.text, ""))

@@ -14,31 +14,31 @@ from wick.agent import Agent
 from wick.capabilities.permissions import Mode, Permissions
 from wick.protocols import Summary
 from wick.replay import Change, replay
-from wick.server.agents.builder import options
+from wick.server.agents.builder import effective_options
 from wick.server.agents.http_policy import check_hook
 from wick.server.agents.overrides import Overrides
-from wick.server.agents.templates import Template
+from wick.server.agents.templates import AgentTemplate
 from wick.server.auth.identity import User
 from wick.server.dependencies import Caller, Wick
 from wick.server.http.json_body import Router
 from wick.server.routes.hooks import Option
 from wick.server.service import Service
-from wick.server.strict_models import Strict
+from wick.server.strict_models import StrictModel
 from wick.stores.held_thread import load
 from wick.threads import Thread
 
 router = Router(tags=["replay"])
 
-MOST_THREADS = 500
+MAX_THREADS = 500
 SECONDS = 20.0  # after which no other thread is begun
-MOST_SKIPPED = 100
+MAX_SKIPPED = 100
 PAGE = 100
-SILENT: Mode = "bypassPermissions"  # where no rule decides, nothing is said
+PASSIVE_MODE: Mode = "bypassPermissions"  # where no rule decides, nothing is said
 
 Verdict = Literal["allow", "ask", "block"]
 
 
-class RuleSet(Strict):
+class RuleSet(StrictModel):
     """Permission rules, such as `Bash(git push *)`."""
 
     deny: list[str] = Field(default_factory=list, max_length=200)
@@ -46,12 +46,12 @@ class RuleSet(Strict):
     allow: list[str] = Field(default_factory=list, max_length=200)
 
 
-class ReplayRequest(Strict):
+class ReplayRequest(StrictModel):
     """The guards of an agent as they are, or with other hooks, or with more rules; and what is put before them."""
 
     agent_id: str = Field(max_length=64)
     thread_ids: list[str] | None = Field(
-        default=None, max_length=MOST_THREADS, description="threads of yours; null is all of those with this agent"
+        default=None, max_length=MAX_THREADS, description="threads of yours; null is all of those with this agent"
     )
     hooks: dict[str, Option] = Field(
         default_factory=dict, max_length=50, description="as `PATCH /agents/{id}/hooks` takes them; nothing is changed"
@@ -88,47 +88,47 @@ async def replay_threads(body: ReplayRequest, caller: Caller, wick: Wick) -> Rep
     """Put what was done in your threads before other guards, and see about what they would have said something else."""
     for name, value in body.hooks.items():
         check_hook(name, value, caller, own=True)  # it is tried on their own threads alone
-    past = _Past(wick, caller, body)
+    past = _RecordedThreads(wick, caller, body)
     with wick.limits.hold("runs", caller.id):
-        async with _agent(wick, caller, body) as agent:
+        async with _replay_agent(wick, caller, body) as agent:
             report = await replay(agent, past.threads())
     return ReplayReport(
         threads=report.threads,
         uses=report.uses,
-        changes=[_told(change, past.titles) for change in report.changes],
-        skipped=report.skipped[:MOST_SKIPPED],
+        changes=[_changed_verdict(change, past.titles) for change in report.changes],
+        skipped=report.skipped[:MAX_SKIPPED],
         more=past.more,
     )
 
 
 @asynccontextmanager
-async def _agent(wick: Service, user: User, body: ReplayRequest) -> AsyncIterator[Agent]:
+async def _replay_agent(wick: Service, user: User, body: ReplayRequest) -> AsyncIterator[Agent]:
     """The agent with the guards that are asked; one that a program makes can only be given more rules."""
-    template = await wick.registry.template(user, body.agent_id)
-    if template.make is not None and not body.hooks:
-        agent = (await wick.registry.agent(user, body.agent_id)).agent
-        yield agent.with_hooks(Permissions(**body.rules.model_dump(), mode=SILENT))
+    template = await wick.registry.get_template(user, body.agent_id)
+    if template.factory is not None and not body.hooks:
+        agent = (await wick.registry.get_agent(user, body.agent_id)).agent
+        yield agent.with_hooks(Permissions(**body.rules.model_dump(), mode=PASSIVE_MODE))
         return
-    async with wick.registry.tried(
-        user, body.agent_id, lambda template, said: _changed(template, said, body)
+    async with wick.registry.try_overrides(
+        user, body.agent_id, lambda template, said: _apply_request(template, said, body)
     ) as instance:
         yield instance.agent
 
 
-def _changed(template: Template, said: Overrides, body: ReplayRequest) -> Overrides:
+def _apply_request(template: AgentTemplate, said: Overrides, body: ReplayRequest) -> Overrides:
     asked = {name: value for name, value in body.hooks.items() if value is not None}
     kept = {name: value for name, value in said.hooks.items() if name not in body.hooks}
     changed = replace(said, hooks={**kept, **asked})
     more = {type: given for type, given in body.rules.model_dump().items() if given}
     if not more:
         return changed
-    known = options(template, changed).options.get("permissions")
-    rules: Mapping[str, Any] = known if isinstance(known, Mapping) else {} if known is True else {"mode": SILENT}
+    known = effective_options(template, changed).options.get("permissions")
+    rules: Mapping[str, Any] = known if isinstance(known, Mapping) else {} if known is True else {"mode": PASSIVE_MODE}
     with_more = {**rules, **{type: [*rules.get(type, ()), *given] for type, given in more.items()}}
     return replace(changed, hooks={**changed.hooks, "permissions": with_more})
 
 
-class _Past:
+class _RecordedThreads:
     """A user's threads, one by one: as many as there is time for."""
 
     def __init__(self, wick: Service, user: User, body: ReplayRequest) -> None:
@@ -139,7 +139,7 @@ class _Past:
     async def threads(self) -> AsyncIterator[Thread]:
         until = monotonic() + SECONDS
         async for head in self._heads():
-            if len(self.titles) >= MOST_THREADS or monotonic() > until:
+            if len(self.titles) >= MAX_THREADS or monotonic() > until:
                 self.more = True
                 return
             self.titles[head.id] = head.title
@@ -159,6 +159,6 @@ class _Past:
             cursor = page.next
 
 
-def _told(change: Change, titles: Mapping[str, str]) -> ChangedVerdict:
+def _changed_verdict(change: Change, titles: Mapping[str, str]) -> ChangedVerdict:
     about = {name: getattr(change, name) for name in ("seq", "call_id", "tool", "args", "recorded", "now", "reason")}
     return ChangedVerdict(thread_id=change.thread, title=titles.get(change.thread, ""), **about)

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from wick.server.dependencies import Caller, Wick
 from wick.server.http.json_body import Router
-from wick.server.runs.frames import START, Place, place_of
+from wick.server.runs.frames import START, StreamPosition, parse_position
 from wick.server.runs.record import RunInfo
 from wick.server.runs.sse import EventStream
 from wick.server.schemas import RunOut, run_out
@@ -26,7 +26,7 @@ LastSeenQuery = Annotated[str, Query(max_length=40, description="the same, for c
 @router.get("/{id}")
 async def state(id: str, caller: Caller, wick: Wick) -> RunOut:
     """How a run is."""
-    return run_out(*await wick.runs.state(caller, id))
+    return run_out(*await wick.runs.load_state(caller, id))
 
 
 @router.get(
@@ -43,15 +43,15 @@ async def events(
     A run that waits for an answer says `done` with the outcome `interrupted`; after that frame it can be followed
     further. Who has seen all of a run gets a 204.
     """
-    after = place_of(last_seen or last_event_id)
-    info, how = await wick.runs.state(caller, id)
-    if after != START and how == "ended" and await _seen(wick, info, after):
+    after = parse_position(last_seen or last_event_id)
+    info, how = await wick.runs.load_state(caller, id)
+    if after != START and how == "ended" and await _has_seen_all(wick, info, after):
         return Response(status_code=204)
     headers = {"X-Run-Id": id, "X-Thread-Id": info.thread}
     return EventStream(lambda: wick.runs.follow(info, after), headers, wick.limits.hold("streams", caller.id))
 
 
-async def _seen(wick: Service, info: RunInfo, after: Place) -> bool:
+async def _has_seen_all(wick: Service, info: RunInfo, after: StreamPosition) -> bool:
     """Whether nothing of a run that is over comes after a place."""
     async with aclosing(wick.runs.follow(info, after)) as batches:
         async for frames in batches:
@@ -64,4 +64,4 @@ async def _seen(wick: Service, info: RunInfo, after: Place) -> bool:
 async def cancel(id: str, caller: Caller, wick: Wick) -> RunOut:
     """End a run: everything it has begun is ended within a second. One that is over stays as it is."""
     await wick.runs.cancel(caller, id)
-    return run_out(*await wick.runs.state(caller, id))
+    return run_out(*await wick.runs.load_state(caller, id))

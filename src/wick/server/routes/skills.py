@@ -11,12 +11,12 @@ from wick.backends.files import HostFolder
 from wick.capabilities.skills import Skills
 from wick.capabilities.skills.catalog import COPIES, FILE, Catalogue, Skill, slugify
 from wick.constants import ARCHIVE_BYTES
-from wick.server.agents.builder import Instance
+from wick.server.agents.builder import AgentInstance
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
 from wick.server.http.json_body import Router
-from wick.server.http.uploads import UPLOAD, uploaded
-from wick.server.strict_models import Strict
+from wick.server.http.uploads import UPLOAD, open_upload
+from wick.server.strict_models import StrictModel
 
 router = Router(tags=["skills"])
 
@@ -42,7 +42,7 @@ class SkillList(BaseModel):
     problems: list[SkillProblem] = Field(default_factory=list)
 
 
-class SkillChange(Strict):
+class SkillChange(StrictModel):
     """Skills to switch on and off, by name."""
 
     enable: list[str] = Field(default_factory=list, max_length=200)
@@ -52,31 +52,31 @@ class SkillChange(Strict):
 @router.get("/agents/skills/available")
 async def available_skills(caller: Caller) -> SkillList:
     """The skills that come with the server; an agent has them with `skills: {shipped: true}`."""
-    return _listed(await Skills(shipped=True).discover())
+    return _list_catalogue(await Skills(shipped=True).discover())
 
 
 @router.get("/agents/{id}/skills")
 async def list_skills(id: str, caller: Caller, wick: Wick) -> SkillList:
     """The skills of your agent."""
-    instance = await wick.registry.agent(caller, id)
-    with instance.using():
-        return _listed(await _skills(instance).discover())
+    instance = await wick.registry.get_agent(caller, id)
+    with instance.hold():
+        return _list_catalogue(await _find_skills(instance).discover())
 
 
 @router.patch("/agents/{id}/skills")
 async def switch_skills(id: str, change: SkillChange, caller: Caller, wick: Wick) -> SkillList:
     """Switch skills of your agent on and off, from its next run on."""
-    instance = await wick.registry.agent(caller, id)
-    with instance.using():
-        found = await _skills(instance).discover()
+    instance = await wick.registry.get_agent(caller, id)
+    with instance.hold():
+        found = await _find_skills(instance).discover()
     known = {skill.key: skill.name for skill in found.skills}
     switched = {**dict.fromkeys(change.enable, True), **dict.fromkeys(change.disable, False)}
-    if unknown := [name for name in switched if _key(name) not in known]:
+    if unknown := [name for name in switched if _skill_key(name) not in known]:
         raise ApiError(
             404, "not_found", f"there is no skill {unknown[0][:100]!r}; there are {', '.join(known.values())}"
         )
-    named = {known[_key(name)]: on for name, on in switched.items()}
-    await wick.registry.change(caller, id, lambda said: replace(said, skills={**said.skills, **named}))
+    named = {known[_skill_key(name)]: on for name, on in switched.items()}
+    await wick.registry.change_overrides(caller, id, lambda said: replace(said, skills={**said.skills, **named}))
     wick.bus.publish("skills_changed", {"agent_id": id, "skills": named}, caller.id)
     return await list_skills(id, caller, wick)
 
@@ -84,21 +84,21 @@ async def switch_skills(id: str, change: SkillChange, caller: Caller, wick: Wick
 @router.post("/agents/{id}/skills", status_code=201, openapi_extra=UPLOAD)
 async def upload_skill(request: Request, id: str, caller: Caller, wick: Wick, overwrite: bool = False) -> SkillInfo:
     """Give your agent another skill: a SKILL.md, or a zip archive that has one."""
-    _skills(await wick.registry.agent(caller, id))
-    async with uploaded(request, ARCHIVE_BYTES) as file, wick.files:  # a small archive may be large inside
-        if not (await wick.registry.said(caller, id)).uploads:
-            await wick.registry.change(caller, id, lambda said: replace(said, uploads=True))
-        instance = await wick.registry.agent(caller, id)
-        skills = _skills(instance)
+    _find_skills(await wick.registry.get_agent(caller, id))
+    async with open_upload(request, ARCHIVE_BYTES) as file, wick.files:  # a small archive may be large inside
+        if not (await wick.registry.get_overrides(caller, id)).uploads:
+            await wick.registry.change_overrides(caller, id, lambda said: replace(said, uploads=True))
+        instance = await wick.registry.get_agent(caller, id)
+        skills = _find_skills(instance)
         if not skills.paths or skills.backend is None:
             raise ApiError(409, "conflict", f"the agent {id!r} has no folder for skills that are uploaded")
-        with instance.using():
+        with instance.hold():
             skill = await skills.upload(await file.read(), replace=overwrite)
     wick.bus.publish("skills_changed", {"agent_id": id, "skills": {skill.name: True}}, caller.id)
-    return _info(skill)
+    return _skill_info(skill)
 
 
-def _skills(instance: Instance) -> Skills:
+def _find_skills(instance: AgentInstance) -> Skills:
     owners = (hook.owner for hook in instance.agent.hooks)
     found = next((owner for owner in owners if isinstance(owner, Skills)), None)
     if found is None:
@@ -106,16 +106,16 @@ def _skills(instance: Instance) -> Skills:
     return found
 
 
-def _key(name: str) -> str:
+def _skill_key(name: str) -> str:
     return slugify(name).casefold()
 
 
-def _listed(found: Catalogue) -> SkillList:
+def _list_catalogue(found: Catalogue) -> SkillList:
     problems = [SkillProblem(path=problem.path, reason=problem.reason) for problem in found.problems]
-    return SkillList(skills=[_info(skill) for skill in found.skills], problems=problems)
+    return SkillList(skills=[_skill_info(skill) for skill in found.skills], problems=problems)
 
 
-def _info(skill: Skill) -> SkillInfo:
+def _skill_info(skill: Skill) -> SkillInfo:
     here = isinstance(skill.files, HostFolder)  # on this machine, whose folders are nobody's business
     path = f"{COPIES}/{slugify(skill.name)}/{FILE}" if here else skill.path
     return SkillInfo(name=skill.name, description=skill.description, path=path, enabled=skill.enabled)

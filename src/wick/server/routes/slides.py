@@ -31,7 +31,7 @@ class SlidesExport(BaseModel):
     content: str = Field("", max_length=DECK_BYTES)
 
     @model_validator(mode="after")
-    def _one(self) -> SlidesExport:
+    def _check_given(self) -> SlidesExport:
         if not self.path and not self.content:
             raise ValueError("say which document: its path, or its content")
         return self
@@ -45,7 +45,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 @router.post("/agents/{id}/slides/export", response_class=Response, responses=_RESPONSES)
 async def export_slides(id: str, asked: SlidesExport, caller: Caller, wick: Wick) -> Response:
     """A slides document as a PowerPoint file, with native tables and charts."""
-    backend = (await wick.registry.agent(caller, id)).backend
+    backend = (await wick.registry.get_agent(caller, id)).backend
     text = asked.content
     if not text:
         if backend is None:
@@ -54,14 +54,14 @@ async def export_slides(id: str, asked: SlidesExport, caller: Caller, wick: Wick
         if read["truncated"] or read["encoding"] != "utf-8":
             raise ApiError(415, "not_text", f"{asked.path} is no text, or longer than {DECK_BYTES:,} bytes")
         text = read["content"]
-    deck = await run_in_thread(_deck, "slides")
+    deck = await run_in_thread(_import_exporter, "slides")
     data = await deck.export(text, backend, posixpath.dirname(asked.path))
     name = re.sub(r"[^\w.-]+", "-", posixpath.splitext(posixpath.basename(asked.path))[0], flags=re.ASCII) or "slides"
     headers = {"Content-Disposition": f'attachment; filename="{name}.pptx"'}
     return Response(data, media_type=MEDIA_TYPE, headers=headers)
 
 
-def _deck() -> ModuleType:
+def _import_exporter() -> ModuleType:
     """What makes slides; few want any, and to load it takes a while."""
     from wick.server.ops import pptx_export as deck
 

@@ -43,28 +43,28 @@ async def open_terminal(
 ) -> None:
     """A shell in your agent's workspace."""
     try:
-        await _serve(socket, id, caller, wick, rows, columns)
+        await _serve_terminal(socket, id, caller, wick, rows, columns)
     except (ApiError, WickError) as error:
-        await _refuse(socket, as_api_error(error) or ApiError(500, "internal", "the terminal could not be opened"))
+        await _deny(socket, as_api_error(error) or ApiError(500, "internal", "the terminal could not be opened"))
 
 
-async def _serve(socket: WebSocket, id: str, user: User, wick: Service, rows: int, columns: int) -> None:
-    instance = await wick.registry.agent(user, id)
+async def _serve_terminal(socket: WebSocket, id: str, user: User, wick: Service, rows: int, columns: int) -> None:
+    instance = await wick.registry.get_agent(user, id)
     backend = instance.backend
     if backend is None or backend.name == "state":
         raise ApiError(409, "conflict", f"the agent {id!r} has no workspace with commands")
-    _check(backend, user)
+    _check_allowed(backend, user)
     size = {"rows": min(max(rows, 1), 1_000), "columns": min(max(columns, 1), 1_000)}
-    with wick.limits.hold("terminals", user.id), instance.using():
-        terminal = await backend.terminal(**size, approved=user.may("operator"))
+    with wick.limits.hold("terminals", user.id), instance.hold():
+        terminal = await backend.terminal(**size, approved=user.has_role("operator"))
         try:
-            if await _accepted(socket):
-                await _join(socket, terminal)
+            if await _accept(socket):
+                await _relay(socket, terminal)
         finally:
-            await _end(terminal)
+            await _close_terminal(terminal)
 
 
-async def _accepted(socket: WebSocket) -> bool:
+async def _accept(socket: WebSocket) -> bool:
     """Let the other side in; False if it has left meanwhile."""
     try:
         await socket.accept()
@@ -73,16 +73,16 @@ async def _accepted(socket: WebSocket) -> bool:
     return True
 
 
-def _check(backend: Backend, user: User) -> None:
+def _check_allowed(backend: Backend, user: User) -> None:
     """Where nothing confines commands, a shell is as good as the machine."""
     protection = backend.protection
-    if (protection.level == "none" or protection.asks) and not user.may("operator"):
+    if (protection.level == "none" or protection.asks) and not user.has_role("operator"):
         raise ApiError(403, "not_allowed", f"a terminal needs an operator here, for {protection.says}")
 
 
-async def _join(socket: WebSocket, terminal: Terminal) -> None:
+async def _relay(socket: WebSocket, terminal: Terminal) -> None:
     """Carry bytes both ways until one side has gone. Each side waits for the other, so nothing piles up."""
-    ways = {asyncio.create_task(_typed(socket, terminal)), asyncio.create_task(_printed(socket, terminal))}
+    ways = {asyncio.create_task(_relay_input(socket, terminal)), asyncio.create_task(_relay_output(socket, terminal))}
     try:
         done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -91,48 +91,48 @@ async def _join(socket: WebSocket, terminal: Terminal) -> None:
         await asyncio.gather(*ways, return_exceptions=True)
     for way in done:
         if not way.cancelled() and isinstance(error := way.exception(), BackendError):
-            await _close(socket, 1011, str(error))
-    await _close(socket, 1000, "")
+            await _close_socket(socket, 1011, str(error))
+    await _close_socket(socket, 1000, "")
 
 
-async def _typed(socket: WebSocket, terminal: Terminal) -> None:
+async def _relay_input(socket: WebSocket, terminal: Terminal) -> None:
     while True:
         message = await socket.receive()
         if message["type"] == "websocket.disconnect":
             return
         data = message.get("bytes") or (message.get("text") or "").encode("utf-8", "replace")
         if len(data) > INPUT_BYTES:
-            return await _close(socket, 1009, f"a message has at most {INPUT_BYTES:,} bytes")
+            return await _close_socket(socket, 1009, f"a message has at most {INPUT_BYTES:,} bytes")
         if data[:1] == bytes([CONTROL]) and len(data) > 1:  # alone it is Ctrl-A, which somebody types
-            await _control(data[1:], terminal)
+            await _handle_control(data[1:], terminal)
         elif data:
             await terminal.write(data)
 
 
-async def _control(data: bytes, terminal: Terminal) -> None:
+async def _handle_control(data: bytes, terminal: Terminal) -> None:
     """What cannot be understood is passed over: a terminal that is the wrong size is still one."""
     with suppress(ValidationError):
         wanted = Resize.model_validate_json(data)
         await terminal.resize(wanted.rows, wanted.columns)
 
 
-async def _printed(socket: WebSocket, terminal: Terminal) -> None:
+async def _relay_output(socket: WebSocket, terminal: Terminal) -> None:
     while data := await terminal.read():
         await socket.send_bytes(data)
 
 
-async def _end(terminal: Terminal) -> None:
+async def _close_terminal(terminal: Terminal) -> None:
     with suppress(BackendError, TimeoutError):
         async with asyncio.timeout(CLOSE_SECONDS):
             await terminal.close()
 
 
-async def _close(socket: WebSocket, code: int, reason: str) -> None:
+async def _close_socket(socket: WebSocket, code: int, reason: str) -> None:
     with suppress(RuntimeError, WebSocketDisconnect):  # the other side may have gone
         await socket.close(code, reason[:120])
 
 
-async def _refuse(socket: WebSocket, error: ApiError) -> None:
+async def _deny(socket: WebSocket, error: ApiError) -> None:
     """Say why there is no terminal: with a status before it is open, with a code afterwards."""
     with suppress(RuntimeError, WebSocketDisconnect):
         await socket.send_denial_response(error.response())

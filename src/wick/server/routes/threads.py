@@ -16,21 +16,21 @@ from wick._internal.worker_threads import run_in_thread
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
 from wick.server.http.json_body import Router
-from wick.server.http.spooling import put_by
+from wick.server.http.spooling import spool_response
 from wick.server.routes.invoke import IdempotencyKey
 from wick.server.schemas import (
     OWN_META,
-    Kept,
     MessageOut,
+    ThreadContent,
     ThreadOut,
     UsageOut,
     Words,
-    listed,
-    messages_of,
+    list_root_threads,
+    parse_messages,
     thread_out,
-    whole,
+    thread_response,
 )
-from wick.server.strict_models import Strict
+from wick.server.strict_models import StrictModel
 from wick.stores.markdown_export import export_markdown
 from wick.threads import SCHEMA, Thread
 
@@ -53,7 +53,7 @@ class Unheard(BaseModel):
     message: MessageOut
 
 
-class ThreadDetail(ThreadOut, Kept):
+class ThreadDetail(ThreadOut, ThreadContent):
     """A thread, and what was said in it."""
 
     usage: UsageOut = UsageOut()
@@ -76,21 +76,21 @@ class Hits(BaseModel):
     hits: list[HitOut]
 
 
-class Change(Strict):
+class Change(StrictModel):
     """What is to be different about a thread; what is not said stays."""
 
     title: str | None = Field(None, min_length=1, max_length=500)
     meta: dict[str, JsonValue] | None = Field(None, description="in place of what stands there")
 
 
-class Fork(Strict):
+class Fork(StrictModel):
     """Where a thread branches off: after that entry, at its end if nothing is said."""
 
     at: int | None = Field(None, ge=0, le=2**53)
     title: str = Field("", max_length=500)
 
 
-class Rewind(Strict):
+class Rewind(StrictModel):
     """The entry after which a thread goes back to how it was."""
 
     to: int = Field(ge=0, le=2**53)
@@ -138,7 +138,7 @@ async def all_threads(
         page = await wick.store.list(
             caller.id, running=running, asking=asking, order=order, cursor=cursor, limit=limit - len(found)
         )
-        found, cursor = found + listed(page.threads), page.next
+        found, cursor = found + list_root_threads(page.threads), page.next
         if not cursor or len(found) >= limit:
             return Threads(threads=found, next=cursor)
 
@@ -159,12 +159,12 @@ async def search(
 async def one(id: str, caller: Caller, wick: Wick, request: Request) -> Response:
     """A thread and what was said in it."""
     head = await wick.store.head(caller.id, id)
-    async with wick.loading.thread(caller.id, id, request) as thread:
+    async with wick.thread_loader.load(caller.id, id, request) as thread:
         queue = await wick.store.inbox(caller.id, id) if head.queued else ()  # after the log: nothing is in both
         unheard = [{"position": row.position, "message": row.data} for row in queue if row.kind == "message"]
         last = len(thread.entries)  # it may have grown since its head was read, and `last` is of these messages
         about = {**thread_out(head).model_dump(), "last": last, "unheard": thaw(unheard)}
-        return await put_by(await whole(ThreadDetail, {**about, "usage": thread.usage}, thread))
+        return await spool_response(await thread_response(ThreadDetail, {**about, "usage": thread.usage}, thread))
 
 
 @router.patch("/{id}")
@@ -181,7 +181,7 @@ async def change(id: str, body: Change, caller: Caller, wick: Wick) -> ThreadOut
 @router.delete("/{id}", status_code=204)
 async def delete(id: str, caller: Caller, wick: Wick) -> None:
     """Delete a thread, with those of its subagents; a run of it is cancelled."""
-    await wick.runs.forget(caller, id)
+    await wick.runs.delete_thread(caller, id)
 
 
 @router.post("/{id}/fork", status_code=201)
@@ -200,7 +200,7 @@ async def rewind(id: str, body: Rewind, caller: Caller, wick: Wick, request: Req
 @router.post("/{id}/messages", status_code=202)
 async def say(id: str, body: Words, caller: Caller, wick: Wick, key: IdempotencyKey = "") -> Queued:
     """Say something to a thread: a run that goes on hears it at its next step, else one begins."""
-    words = messages_of(body, systems=wick.settings.allow_system_messages)
+    words = parse_messages(body, systems=wick.settings.allow_system_messages)
     turn = await wick.runs.send(caller, id, words, key=key)
     return Queued(thread_id=id, run_id=turn.run_id, position=turn.position)
 
@@ -216,24 +216,24 @@ async def export(
 ) -> Response:
     """All of a thread: its log as JSON, or what was said as Markdown."""
     head = await wick.store.head(caller.id, id)
-    async with wick.loading.thread(caller.id, id, request) as thread:
+    async with wick.thread_loader.load(caller.id, id, request) as thread:
         name = "".join(char if char.isascii() and (char.isalnum() or char in "-_.") else "-" for char in id)
         suffix = "json" if format == "json" else "md"
         headers = {"Content-Disposition": f'attachment; filename="{name}.{suffix}"'}
         if format == "json":
-            log = await run_in_thread(lambda: _log(thread), "export")
-            return await put_by(Response(log, media_type="application/json", headers=headers))
+            log = await run_in_thread(lambda: _export_json(thread), "export")
+            return await spool_response(Response(log, media_type="application/json", headers=headers))
         text = await run_in_thread(lambda: export_markdown(head.title or id, thread), "export")
-        return await put_by(Response(text, media_type="text/markdown; charset=utf-8", headers=headers))
+        return await spool_response(Response(text, media_type="text/markdown; charset=utf-8", headers=headers))
 
 
-def _log(thread: Thread) -> bytes:
+def _export_json(thread: Thread) -> bytes:
     """The JSON of a thread, entry by entry: all at once, it would hold up everybody."""
     head = orjson.dumps({"schema": SCHEMA, "id": thread.id})[:-1]
-    return b'%s,"entries":[%s]}' % (head, b",".join([_json(entry.to_json()) for entry in thread.entries]))
+    return b'%s,"entries":[%s]}' % (head, b",".join([_dump_json(entry.to_json()) for entry in thread.entries]))
 
 
-def _json(data: object) -> bytes:
+def _dump_json(data: object) -> bytes:
     try:
         return orjson.dumps(data)
     except TypeError:  # a number beyond 64 bits, or half a character

@@ -10,13 +10,13 @@ from wick._internal.worker_threads import run_in_thread
 from wick.capabilities.builtins import has_search
 from wick.config.builder import BUILTIN
 from wick.constants import CALLBACK_SECONDS
-from wick.server.agents.http_tools import Kept
-from wick.server.agents.redacted_options import shown
+from wick.server.agents.http_tools import RegisteredTool
+from wick.server.agents.redacted_options import redact_options
 from wick.server.agents.templates import EVERYONE
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
 from wick.server.http.json_body import Router
-from wick.server.strict_models import Strict
+from wick.server.strict_models import StrictModel
 
 router = Router(tags=["tools"])
 
@@ -37,7 +37,7 @@ class AvailableTools(BaseModel):
     tools: list[AvailableTool]
 
 
-class NewTool(Strict):
+class NewTool(StrictModel):
     """A tool behind HTTP: `POST {callback_url}/tools/{name}` uses it."""
 
     name: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$")
@@ -65,8 +65,10 @@ async def available_tools(caller: Caller, wick: Wick) -> AvailableTools:
         AvailableTool(name=tool.name, description=tool.description, kind="native", parameters=dict(tool.parameters))
         for tool in toolbox.native.values()
     ]
-    operator = caller.may("operator")
-    return AvailableTools(tools=[*found, *(_told(kept, operator) for kept in await toolbox.kept(caller))])
+    operator = caller.has_role("operator")
+    return AvailableTools(
+        tools=[*found, *(_describe_tool(kept, operator) for kept in await toolbox.list_registered(caller))]
+    )
 
 
 @router.post("/agents/tools", status_code=201, include_in_schema=False)
@@ -76,7 +78,7 @@ async def register_tool(body: NewTool, caller: Caller, wick: Wick) -> AvailableT
     said = body.model_dump(exclude={"name", "shared"})
     kept = await wick.registry.toolbox.add(caller, body.name, said, shared=body.shared)
     wick.bus.publish("tools_changed", {"registered": body.name}, None if body.shared else caller.id)
-    return _told(kept, True)
+    return _describe_tool(kept, True)
 
 
 @router.delete("/agents/tools/{name}", status_code=204)
@@ -96,14 +98,14 @@ _BUILTIN = {
 }
 
 
-def _told(kept: Kept, operator: bool) -> AvailableTool:
+def _describe_tool(kept: RegisteredTool, operator: bool) -> AvailableTool:
     data = kept.data
     return AvailableTool(
         name=kept.name,
         description=data["description"],
         kind="http",
         parameters=data["parameters"],
-        callback_url=shown(data["callback_url"]) if operator else None,
+        callback_url=redact_options(data["callback_url"]) if operator else None,
         agents=data.get("agents", []),
         shared=kept.owner == EVERYONE,
     )

@@ -78,12 +78,12 @@ class ThreadRuns(BaseModel):
 async def thread_runs(id: str, caller: Caller, wick: Wick, request: Request) -> Response:
     """The runs of a thread, so that the one which a message is of can be found."""
     await wick.store.head(caller.id, id)
-    async with wick.loading.thread(caller.id, id, request) as thread:
-        found = await run_in_thread(lambda: ThreadRuns(runs=runs_of(thread)).model_dump_json(), "the runs of a thread")
+    async with wick.thread_loader.load(caller.id, id, request) as thread:
+        found = await run_in_thread(lambda: ThreadRuns(runs=list_runs(thread)).model_dump_json(), "the runs of a thread")
     return Response(found, media_type="application/json")
 
 
-def runs_of(thread: Thread) -> list[ThreadRun]:
+def list_runs(thread: Thread) -> list[ThreadRun]:
     """The runs that a log tells of; one that was let go and taken up again is one."""
     found: dict[str, ThreadRun] = {}
     traced = thread.values.get(VALUE, {})
@@ -104,31 +104,31 @@ async def trace(id: str, caller: Caller, wick: Wick, request: Request) -> Trace:
     row = await wick.records.get("run", caller.id, id)
     if row is None:
         raise not_found(f"run {id!r}")
-    async with wick.loading.thread(caller.id, row["thread"], request) as thread:
+    async with wick.thread_loader.load(caller.id, row["thread"], request) as thread:
         kept = thread.values.get(VALUE, {}).get(id)
         del thread  # the next one is read while this one is priced
     if kept is None:
         raise not_found(f"trace of run {id!r}: the run goes on, its agent has no recorder, or it is long ago")
     found = Trace.model_validate({**thaw(kept), "thread_id": row["thread"]})
-    await run_in_thread(lambda: _priced(found.spans), "looking up prices")
+    await run_in_thread(lambda: _add_costs(found.spans), "looking up prices")
     return found
 
 
-def _priced(spans: Iterable[Span]) -> None:
+def _add_costs(spans: Iterable[Span]) -> None:
     """Say what each question cost; prices are read from a list, which takes a moment the first time."""
-    for span in _all(spans):
+    for span in _walk_spans(spans):
         asked, model = span.attributes, span.attributes.get("gen_ai.request.model")
-        tokens = Usage(*(_count(asked.get(f"gen_ai.usage.{name}")) for name in COUNTED))
+        tokens = Usage(*(_token_count(asked.get(f"gen_ai.usage.{name}")) for name in COUNTED))
         if isinstance(model, str) and tokens.total_tokens:
             cost = price(model, tokens)
             span.cost = None if cost is None else float(cost)
 
 
-def _all(spans: Iterable[Span]) -> Iterator[Span]:
+def _walk_spans(spans: Iterable[Span]) -> Iterator[Span]:
     for span in spans:
         yield span
-        yield from _all(span.children)
+        yield from _walk_spans(span.children)
 
 
-def _count(value: JsonValue) -> int:
+def _token_count(value: JsonValue) -> int:
     return value if isinstance(value, int) else 0

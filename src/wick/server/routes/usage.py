@@ -12,11 +12,11 @@ from pydantic import BaseModel
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
 from wick.server.http.json_body import Router
-from wick.server.runs.usage import Line, Used, total
+from wick.server.runs.usage import UsageAmount, UsageLine, sum_usage
 
 router = Router(tags=["usage"])
 
-EVERYBODY = "*"
+ALL_USERS = "*"
 
 
 class Amounts(BaseModel):
@@ -60,17 +60,19 @@ async def usage(
     user: Annotated[str, Query(description="the id of another user, or * for all; admins only")] = "",
 ) -> UsageReport:
     """What you have used; an admin may ask about others."""
-    if user not in ("", caller.id) and not caller.may("admin"):
+    if user not in ("", caller.id) and not caller.has_role("admin"):
         raise ApiError(403, "denied", "only an admin sees what others have used; leave out user")
-    owner = None if user == EVERYBODY else user or caller.id
-    lines = await wick.usage.lines(owner, since=since, until=until, agent=agent)
-    return UsageReport(rows=[_row(line) for line in lines], total=Amounts.model_validate(_amounts(total(lines))))
+    owner = None if user == ALL_USERS else user or caller.id
+    lines = await wick.usage.list_lines(owner, since=since, until=until, agent=agent)
+    return UsageReport(
+        rows=[_usage_row(line) for line in lines], total=Amounts.model_validate(_amounts(sum_usage(lines)))
+    )
 
 
-def _row(line: Line) -> UsageRow:
+def _usage_row(line: UsageLine) -> UsageRow:
     whose = {"user_id": line.owner, "user": line.user, "day": line.day, "agent": line.agent, "model": line.model}
     return UsageRow.model_validate({**whose, **_amounts(line.used)})
 
 
-def _amounts(used: Used) -> dict[str, float]:
+def _amounts(used: UsageAmount) -> dict[str, float]:
     return {name: amount for name, amount in asdict(used).items() if name != "nanodollars"} | {"cost": used.cost}

@@ -11,7 +11,7 @@ from wick._internal.worker_threads import run_in_thread
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import not_found
 from wick.server.http.json_body import Router
-from wick.server.runs.call_history import Reasons, reasons
+from wick.server.runs.call_history import Reasons, explain_call
 
 router = Router(tags=["threads"])
 
@@ -27,8 +27,8 @@ async def why(
 ) -> Reasons:
     """Everything that decided about one tool call. `seq` is the entry of its message, where ids occur twice."""
     await wick.store.head(caller.id, id)
-    async with wick.loading.thread(caller.id, id, request) as thread:
-        found = await run_in_thread(lambda: reasons(thread, call_id, seq), "the reasons of a call")
+    async with wick.thread_loader.load(caller.id, id, request) as thread:
+        found = await run_in_thread(lambda: explain_call(thread, call_id, seq), "the reasons of a call")
     if found is None:
         raise not_found(f"tool call {call_id!r} in thread {id}")
     return found

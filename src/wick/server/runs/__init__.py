@@ -1,11 +1,12 @@
-"""The runs of a server. A run belongs to the server, not to the request that began it.
+"""Runs of a server: starting, following, cancelling. A run belongs to the server, not to the request that started it.
 
     turn = await runs.start(user, "coder", [user("Hello.")], "th_1")
     async for frames in turn.frames():
         ...
 
-What is said is queued in the store before anything else, so it is not lost, and the run that answers it has an id that
-every server comes to by itself. A thread that is busy hears it at its next step. Who reads may go, and come again.
+A message is first queued in the store, so it is not lost. The id of the run that answers it is derived from its
+position, so all servers compute the same id. A running thread takes queued messages at its next step. Clients may
+disconnect and reconnect.
 """
 
 from __future__ import annotations
@@ -29,41 +30,41 @@ from wick.errors import TEMPORARY, StoreError
 from wick.messages import Message
 from wick.operations import Result
 from wick.protocols import Store, Summary, refused_part
-from wick.server.agents.registry import Registry
+from wick.server.agents.registry import AgentRegistry
 from wick.server.auth.identity import User
 from wick.server.errors import ApiError, not_found
 from wick.server.media import check_media
 from wick.server.ops.metrics import Metrics
-from wick.server.ops.quotas import Limits
+from wick.server.ops.quotas import QuotaLimiter
 from wick.server.records import Records
-from wick.server.runs.executor import CANCELLED, STALLED, Performing, Running, Stall, patiently
-from wick.server.runs.followers import Batches, Following
-from wick.server.runs.frames import START, Place
-from wick.server.runs.record import KIND, RunInfo, run_id
-from wick.server.runs.threads import Conversations, agent_of
-from wick.server.runs.usage import Ledger
+from wick.server.runs.executor import CANCELLED, STALLED, ActiveRun, RunExecutor, Stall, retry_store
+from wick.server.runs.followers import Batches, RunFollowers
+from wick.server.runs.frames import START, StreamPosition
+from wick.server.runs.record import KIND, RunInfo, derive_run_id
+from wick.server.runs.threads import UserThreads, thread_agent
+from wick.server.runs.usage import UsageLedger
 from wick.threads import Thread
 
 logger = logging.getLogger("wick.server")
 
 KEY, CANCEL = "key", "cancel"  # kinds of records
-KEY_SECONDS = 7 * 86_400.0  # for which a request with the same key is the same request
-CANCEL_SECONDS = 60.0  # for which another server may notice that a run is to be cancelled
-NOTICE_SECONDS = 2.0  # for which who cancels waits for it
-WENT_ON = "the user went on"
+KEY_SECONDS = 7 * 86_400.0  # how long an Idempotency-Key is remembered
+CANCEL_SECONDS = 60.0  # how long a cancellation waits for the server that performs the run
+NOTICE_SECONDS = 2.0  # how long a cancelling request waits for another server
+DENIED_BY_MESSAGE = "the user went on"
 
 State = Literal["queued", "running", "waiting", "interrupted", "ended"]
 
 
 @dataclass(slots=True)
 class Turn:
-    """What somebody said, and the run that answers it."""
+    """A queued message and the run that answers it."""
 
     runs: Runs
     info: RunInfo
     position: int
-    after: Place = START
-    thread: Thread | None = field(default=None, repr=False)  # as the run left it, if it went on here
+    after: StreamPosition = START
+    thread: Thread | None = field(default=None, repr=False)  # at the end of the run, if it was performed here
 
     @property
     def thread_id(self) -> str:
@@ -74,53 +75,53 @@ class Turn:
         return self.info.id
 
     async def frames(self) -> Batches:
-        """The frames of the run; if it ends before it has heard what was said, those of the one that does so too."""
+        """Yield the frames of the run. If it ends before it took the message, continue with the run that does."""
         while True:
             next_one: RunInfo | None = None
             async for frames in self.runs.follow(self.info, self.after):
                 if frames and frames[-1].terminal:
-                    next_one = await self.runs.hearing(self.info, self.position)
+                    next_one = await self.runs.next_run_for(self.info, self.position)
                 told = frames if next_one is None else frames[:-1]
-                self.after = max((frame.place for frame in told if frame.place is not None), default=self.after)
+                self.after = max((frame.position for frame in told if frame.position is not None), default=self.after)
                 yield told
-                if self.runs.stall_of(self.info) is not None:
-                    return  # without a terminal frame: the run is open
+                if self.runs.find_stall(self.info) is not None:
+                    return  # without a terminal frame: the run is still open
             if next_one is None:
                 return
             self.info = next_one
 
-    async def ended(self) -> RunInfo:
-        """Wait until the run has ended or paused, and return it with its end as the log has it.
+    async def wait_end(self) -> RunInfo:
+        """Wait until the run has ended or paused, and return it with its outcome from the log.
 
-        A run without an end in the log is still open: a 503 with its id.
+        Raise a 503 if the log has no end of the run.
         """
-        board = self.runs.following.board
-        hub = board.of(self.info)
+        board = self.runs.followers.board
+        hub = board.find(self.info)
         async with aclosing(self.frames()) as batches:
             async for frames in batches:
-                hub = board.of(self.info) or hub
+                hub = board.find(self.info) or hub
                 if frames and frames[-1].terminal:
                     mine = hub is not None and hub.run == self.run_id and hub.end == "told"
                     self.thread = hub.thread if mine and hub is not None else None
-                    return await self._settled()
-        raise self.unfinished()
+                    return await self._load_outcome()
+        raise self.unfinished_error()
 
-    async def _settled(self) -> RunInfo:
-        info = await patiently(lambda: self.runs.settled(self.info))
+    async def _load_outcome(self) -> RunInfo:
+        info = await retry_store(lambda: self.runs.load_outcome(self.info))
         if not info.outcome:
-            raise still_open(info, info.reason)
+            raise still_open_error(info, info.reason)
         return info
 
-    def unfinished(self) -> ApiError:
-        """The answer for a client that waited for a run that has not ended."""
+    def unfinished_error(self) -> ApiError:
+        """Return the error for a client that waited for a run that has not ended."""
         if self.runs.stopping:
-            return _stopping()
-        stall = self.runs.stall_of(self.info)
-        return still_open(self.info, STALLED if stall is not None else OPEN)
+            return _stopping_error()
+        stall = self.runs.find_stall(self.info)
+        return still_open_error(self.info, STALLED if stall is not None else OPEN)
 
 
 async def _check_parts(agent: Agent, messages: Sequence[Message]) -> None:
-    """Refuse, before they are stored, pictures and files that must not be fetched or that the model cannot read."""
+    """Raise a 400, before messages are stored, for parts with private addresses or that the model does not support."""
     if all(isinstance(message.content, str) for message in messages):
         return
     if why := await run_in_thread(
@@ -130,18 +131,24 @@ async def _check_parts(agent: Agent, messages: Sequence[Message]) -> None:
 
 
 class Runs:
-    """Everything that runs on a server, and everything that ran."""
+    """Starts, finds, follows and cancels the runs of a server."""
 
     def __init__(
-        self, store: Store, records: Records, registry: Registry, usage: Ledger, limits: Limits, metrics: Metrics
+        self,
+        store: Store,
+        records: Records,
+        registry: AgentRegistry,
+        usage: UsageLedger,
+        limits: QuotaLimiter,
+        metrics: Metrics,
     ) -> None:
         self.store, self.records, self.registry, self.limits = store, records, registry, limits
-        self.sessions, self.following = Sessions(store), Following(store, records, metrics)
-        self.conversations = Conversations(store, limits)
-        self.performing = Performing(store, records, registry, usage, metrics, self.following.board)
+        self.sessions, self.followers = Sessions(store), RunFollowers(store, records, metrics)
+        self.threads = UserThreads(store, limits)
+        self.executor = RunExecutor(store, records, registry, usage, metrics, self.followers.board)
         self.stopping = False
 
-    # -- saying something -------------------------------------------------------------------------------------------
+    # -- sending messages ---------------------------------------------------------------------------------------------
 
     async def start(
         self,
@@ -153,43 +160,47 @@ class Runs:
         key: str = "",
         recipe: str = "",
     ) -> Turn:
-        """Say something to an agent, in a new thread or in one that is there; a question that waits is thereby denied.
+        """Send messages to an agent, in a new or an existing thread. Pending questions of the thread are denied.
 
-        The same under the same `key` is the same request, also after a restart; something else is a 409.
+        A repeated request with the same `key` gets the same run, also after a restart. Another request is a 409.
         """
         self._check_open()
-        instance = await self.registry.agent(user, agent)  # what cannot be built is refused before anything is kept
+        instance = await self.registry.get_agent(
+            user, agent
+        )  # refuses an agent that cannot be built before anything is stored
         await _check_parts(instance.agent, messages)
         if recipe and not any(getattr(hook.owner, "name", "") == "recipes" for hook in instance.agent.hooks):
             raise ApiError(400, "invalid", f"the agent {agent!r} has no recipes; switch them on with `recipes: true`")
         said = [message.to_json() for message in messages]
-        thread, after = await self._keyed(user, key, [agent, thread_id, said, recipe], thread_id or Thread().id)
-        head = await self.conversations.open(user, agent, thread)
+        thread, after = await self._remember_request(
+            user, key, [agent, thread_id, said, recipe], thread_id or Thread().id
+        )
+        head = await self.threads.open(user, agent, thread)
         if recipe and head.run and after is None:
-            raise ApiError(409, "conflict", "a run goes on, and a recipe is what one begins with; wait for its end")
-        if head.asking and after in (None, head.last):  # a request that comes again leaves open what it led to
-            await self._deny_all(user, thread)
-        return await self._say(user, head, said, key, recipe, after)
+            raise ApiError(409, "conflict", "a run is in progress, and a recipe can only start one; wait for its end")
+        if head.asking and after in (None, head.last):  # a repeated request does not deny questions of its own run
+            await self._deny_questions(user, thread)
+        return await self._enqueue(user, head, said, key, recipe, after)
 
     async def send(self, user: User, thread: str, messages: Sequence[Message], *, key: str = "") -> Turn:
-        """Say something to a thread: the run that goes on hears it at its next step, else one begins."""
+        """Send messages to a thread. A run in progress takes them at its next step; otherwise a run starts."""
         self._check_open()
         head = await self.store.head(user.id, thread)
-        instance = await self.registry.agent(user, agent_of(head))
+        instance = await self.registry.get_agent(user, thread_agent(head))
         await _check_parts(instance.agent, messages)
         said = [message.to_json() for message in messages]
-        _, after = await self._keyed(user, key, [thread, said], thread)
-        return await self._say(user, head, said, key, "", after)
+        _, after = await self._remember_request(user, key, [thread, said], thread)
+        return await self._enqueue(user, head, said, key, "", after)
 
     def _check_open(self) -> None:
         if self.stopping:
-            raise _stopping()
+            raise _stopping_error()
 
-    async def _keyed(self, user: User, key: str, said: Any, thread: str) -> tuple[str, int | None]:
-        """Remember a request under its key: which thread it was about, and how many entries that had then."""
+    async def _remember_request(self, user: User, key: str, said: Any, thread: str) -> tuple[str, int | None]:
+        """Store a request under its idempotency key; return its thread and the number of entries at that time."""
         if not key:
             return thread, None
-        last = await self._last(user, thread)
+        last = await self._last_entry(user, thread)
         asked: dict[str, Any] = {"hash": digest(canonical_json(said)), "thread": thread, "after": last}
         if not await self.records.put(KEY, user.id, key, asked, new=True, until=time() + KEY_SECONDS):
             before = await self.records.get(KEY, user.id, key) or asked
@@ -198,7 +209,7 @@ class Runs:
             asked = before
         return str(asked["thread"]), int(asked["after"])
 
-    async def _last(self, user: User, thread: str) -> int:
+    async def _last_entry(self, user: User, thread: str) -> int:
         try:
             return (await self.store.head(user.id, thread)).last
         except StoreError as error:
@@ -206,119 +217,121 @@ class Runs:
                 raise
             return 0
 
-    async def _deny_all(self, user: User, thread: str) -> None:
-        """Who says something else instead of answering has not agreed."""
+    async def _deny_questions(self, user: User, thread: str) -> None:
+        """Deny all pending questions of a thread: the user sent a message instead of an answer."""
         for question in await self.sessions.questions(thread, owner=user.id):
-            with suppress(StoreError):  # somebody answers it at this moment, or it has lapsed
-                await self.sessions.answer(thread, question["id"], "deny", owner=user.id, words=WENT_ON, by=user.name)
+            with suppress(StoreError):  # answered concurrently, or lapsed
+                await self.sessions.answer(
+                    thread, question["id"], "deny", owner=user.id, words=DENIED_BY_MESSAGE, by=user.name
+                )
 
-    async def _say(
+    async def _enqueue(
         self, user: User, head: Summary, said: Sequence[Mapping[str, Any]], key: str, recipe: str, after: int | None
     ) -> Turn:
         last = head.last if after is None else after
-        wanted = RunInfo("", user.id, head.id, agent_of(head), last, name=user.name, role=user.role, recipe=recipe)
-        with nullcontext() if head.run else self._room(user):
+        wanted = RunInfo("", user.id, head.id, thread_agent(head), last, name=user.name, role=user.role, recipe=recipe)
+        with nullcontext() if head.run else self._reserve_run(user):
             position = await self.store.enqueue(user.id, head.id, *said, key=key)
             try:
-                info = await patiently(lambda: self.answering(user, wanted, position))
+                info = await retry_store(lambda: self.run_for_message(user, wanted, position))
             except StoreError as error:
-                raise _queued(head.id, error) from error
+                raise _queued_error(head.id, error) from error
         return Turn(self, info, position, START if info.begin >= last else (last, inf))
 
-    def _room(self, user: User) -> AbstractContextManager[None]:
-        """Room for one more run of a user: besides those that go on, those that are about to begin count too."""
-        self.limits.room("runs", self.performing.count(user.id) + self.limits.held("runs", user.id))
+    def _reserve_run(self, user: User) -> AbstractContextManager[None]:
+        """Reserve one run of a user's quota. Running and starting runs count."""
+        self.limits.check_room("runs", self.executor.count_runs(user.id) + self.limits.count_held("runs", user.id))
         return self.limits.hold("runs", user.id)
 
-    # -- which run answers ------------------------------------------------------------------------------------------
+    # -- finding the run of a message ---------------------------------------------------------------------------------
 
-    async def answering(self, user: User, wanted: RunInfo, position: int) -> RunInfo:
-        """The run that answers what is queued at a position, begun if need be."""
+    async def run_for_message(self, user: User, wanted: RunInfo, position: int) -> RunInfo:
+        """Return the run that answers the message at a position; start it if needed."""
         head = await self.store.head(user.id, wanted.thread)
-        waiting = await self._waiting(head)
+        waiting = await self._pending_positions(head)
         if not head.run and position not in waiting:
-            return await self._heard(user, head, wanted.begin)
-        info = await self._noted(_info(user, head, waiting, wanted.recipe))
-        await self._ensure(user, info, head)
+            return await self._find_answering_run(user, head, wanted.begin)
+        info = await self._load_or_create_record(_pending_run(user, head, waiting, wanted.recipe))
+        await self._start_if_needed(user, info, head)
         return info
 
-    async def take_up(self, user: User, head: Summary, *, lapsed: bool = False) -> None:
-        """Begin or resume what a thread waits for; if that is an answer, only once it is there, or has lapsed."""
-        waiting = await self._waiting(head)
+    async def resume_thread(self, user: User, head: Summary, *, lapsed: bool = False) -> None:
+        """Start or resume the pending run of a thread, unless it waits for an answer that has not `lapsed`."""
+        waiting = await self._pending_positions(head)
         if head.run or waiting:
-            info = await self._noted(_info(user, head, waiting))
-            if (info.owner, info.id) in self.performing.cancelling:
-                await self._cancel_waiting(info)
+            info = await self._load_or_create_record(_pending_run(user, head, waiting))
+            if (info.owner, info.id) in self.executor.cancelling:
+                await self._cancel_pending(info)
                 return
-            await self._ensure(user, info, replace(head, asking=0) if lapsed else head)
+            await self._start_if_needed(user, info, replace(head, asking=0) if lapsed else head)
 
-    async def _waiting(self, head: Summary) -> list[int]:
-        """The positions of messages that nobody has heard."""
+    async def _pending_positions(self, head: Summary) -> list[int]:
+        """Return the positions of pending messages in the inbox."""
         rows = await self.store.inbox(head.owner, head.id) if head.queued else ()
         return [row.position for row in rows if row.kind == "message"]
 
-    async def _noted(self, info: RunInfo) -> RunInfo:
-        """A run with its record; if it has one already, as it stands there."""
+    async def _load_or_create_record(self, info: RunInfo) -> RunInfo:
+        """Create the record of a run, or load the existing one."""
         if await self.records.put(KIND, info.owner, info.id, info.to_json(), new=True):
             return info
         row = await self.records.get(KIND, info.owner, info.id)
         return info if row is None else RunInfo.from_json(info.owner, info.id, row)
 
-    async def _heard(self, user: User, head: Summary, after: int) -> RunInfo:
-        """The run that has heard what was queued, which was when the thread had `after` entries."""
+    async def _find_answering_run(self, user: User, head: Summary, after: int) -> RunInfo:
+        """Return the run that took a message, which was queued when the thread had `after` entries."""
         async for batch in self.store.read(user.id, head.id, after=after):
             for row in batch:
                 if row["kind"] in ("run_start", "run_end"):
-                    return await self.info(user, row["data"]["run"])
-        raise ApiError(409, "conflict", "what was said was heard, and the run that heard it is gone from the log")
+                    return await self.load_info(user, row["data"]["run"])
+        raise ApiError(409, "conflict", "the message was answered, but the log no longer has its run")
 
-    async def _ensure(self, user: User, info: RunInfo, head: Summary) -> None:
-        """See that a run goes on, unless it does so elsewhere, or waits for an answer that nobody has given."""
+    async def _start_if_needed(self, user: User, info: RunInfo, head: Summary) -> None:
+        """Start a run, unless another server performs it or it waits for an answer."""
         if head.asking and not any(row.kind == "answer" for row in await self.store.inbox(info.owner, info.thread)):
             return
         if not head.leased and not self.stopping:
-            self.performing.begin(user, info, self._go_on)
+            self.executor.start(user, info, self._start_next_run)
 
-    async def _go_on(self, running: Running) -> None:
-        """What was said too late for a run is answered by the next."""
+    async def _start_next_run(self, running: ActiveRun) -> None:
+        """Start the next run of a thread if messages arrived too late for the last one."""
         info = running.info
         try:
             head = await self.store.head(info.owner, info.thread)
             if head.queued and not head.run and not self.stopping:
-                await self.take_up(running.user, head)
+                await self.resume_thread(running.user, head)
         except StoreError as error:
             if error.code != "not_found":
-                logger.warning("what is queued for thread %s is left for later: %s", info.thread, error)
+                logger.warning("queued messages of thread %s are answered later: %s", info.thread, error)
 
-    # -- looking ----------------------------------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------------------------------
 
-    async def info(self, user: User, id: str) -> RunInfo:
-        """A run of this user, as it was last noted."""
+    async def load_info(self, user: User, id: str) -> RunInfo:
+        """Return the record of a user's run; raise a 404 if there is none."""
         row = await self.records.get(KIND, user.id, id)
         if row is None:
             raise not_found(f"run {id!r}")
         return RunInfo.from_json(user.id, id, row)
 
-    async def state(self, user: User, id: str) -> tuple[RunInfo, State]:
-        """A run of this user, and how it is."""
-        info = await self.info(user, id)
+    async def load_state(self, user: User, id: str) -> tuple[RunInfo, State]:
+        """Return the record and the current state of a user's run."""
+        info = await self.load_info(user, id)
         head = await self.store.head(user.id, info.thread)
         if info.ended:
             return info, "ended"
         if head.run == id:
             return info, "waiting" if head.asking else "running" if head.leased else "interrupted"
-        mine = self.performing.of(user.id, info.thread)
+        mine = self.executor.find(user.id, info.thread)
         if (mine is not None and mine.info.id == id) or await self._is_queued(head, id):
             return info, "queued"
-        settled = await self.settled(info)
+        settled = await self.load_outcome(info)
         return settled, "ended" if settled.ended else "interrupted"
 
     async def _is_queued(self, head: Summary, id: str) -> bool:
-        return any(run_id(head, position) == id for position in await self._waiting(head))
+        return any(derive_run_id(head, position) == id for position in await self._pending_positions(head))
 
-    async def settled(self, info: RunInfo) -> RunInfo:
-        """Return a run with its end: as it was recorded, or as the log has it. A run without an end has no outcome."""
-        noted = await self.info(info.user, info.id)
+    async def load_outcome(self, info: RunInfo) -> RunInfo:
+        """Return a run with its outcome from the record or the log. A run that has not ended has no outcome."""
+        noted = await self.load_info(info.user, info.id)
         if noted.ended:
             return noted
         last: Mapping[str, Any] | None = None
@@ -331,49 +344,53 @@ class Runs:
         usage, error = last.get("usage"), last.get("error")
         return replace(noted, ended=ended, outcome=last["outcome"], reason=last["reason"], usage=usage, error=error)
 
-    def stall_of(self, info: RunInfo) -> Stall | None:
-        """Return why a run cannot continue, if its store has failed for too long for a client to wait."""
+    def find_stall(self, info: RunInfo) -> Stall | None:
+        """Return the stall of a run whose store has failed for longer than a client should wait."""
         key = info.owner, info.thread
-        stall = self.performing.stalls.get(key)
-        if stall is None or stall.run != info.id or key in self.performing.running:
+        stall = self.executor.stalls.get(key)
+        if stall is None or stall.run != info.id or key in self.executor.running:
             return None
         return stall if monotonic() - stall.since >= STALLED_SECONDS else None
 
-    def follow(self, info: RunInfo, after: Place) -> Batches:
-        """The frames of a run after a place."""
-        return self.following.follow(info, after)
+    def follow(self, info: RunInfo, after: StreamPosition) -> Batches:
+        """Return the frames of a run after a position."""
+        return self.followers.follow(info, after)
 
-    async def hearing(self, over: RunInfo, position: int) -> RunInfo | None:
-        """The run that hears what was said at a position, or has heard it by now, if it is not this one."""
+    async def next_run_for(self, over: RunInfo, position: int) -> RunInfo | None:
+        """Return the run that takes the message at a position, or None if that is this run."""
         head = await self.store.head(over.owner, over.thread)
-        waiting = [] if head.run else await self._waiting(head)
+        waiting = [] if head.run else await self._pending_positions(head)
         if position in waiting:
-            return None if run_id(head, waiting[0]) == over.id else await self.answering(over.user, over, position)
-        other = run_id(head, position)
+            return (
+                None
+                if derive_run_id(head, waiting[0]) == over.id
+                else await self.run_for_message(over.user, over, position)
+            )
+        other = derive_run_id(head, position)
         row = None if other == over.id else await self.records.get(KIND, over.owner, other)
         return None if row is None else RunInfo.from_json(over.owner, other, row)
 
-    # -- stopping and answering -------------------------------------------------------------------------------------
+    # -- cancelling and answering -------------------------------------------------------------------------------------
 
     async def cancel(self, user: User, id: str) -> None:
-        """Cancel a run, wherever it goes on. One that is over stays as it is."""
-        info, state = await self.state(user, id)
+        """Cancel a run, on whichever server it is performed. A finished run is unchanged."""
+        info, state = await self.load_state(user, id)
         if state == "ended":
             return
-        mine = self.performing.of(user.id, info.thread)
+        mine = self.executor.find(user.id, info.thread)
         if mine is not None and mine.info.id == id and mine.task is not None:
-            self.performing.cancel(mine)
+            self.executor.cancel(mine)
             await asyncio.wait((mine.task,))
-            if mine.held and not mine.stalled:
+            if mine.lease_held and not mine.stalled:
                 return
-        self.performing.cancelling.add((user.id, id))  # so that it is not resumed if this fails
-        if not await self._cancel_waiting(info):
-            self.performing.cancelling.discard((user.id, id))
+        self.executor.cancelling.add((user.id, id))  # prevents a resume if the next step fails
+        if not await self._cancel_pending(info):
+            self.executor.cancelling.discard((user.id, id))
             await self.records.put(CANCEL, user.id, id, {}, until=time() + CANCEL_SECONDS)
-            await self._gone(info)
+            await self._wait_cancelled(info)
 
-    async def _gone(self, info: RunInfo) -> None:
-        """Wait a little for another server to notice."""
+    async def _wait_cancelled(self, info: RunInfo) -> None:
+        """Wait briefly until another server has cancelled the run."""
         watching = self.store.watch(info.owner, info.thread)
         with suppress(TimeoutError):
             async with asyncio.timeout(NOTICE_SECONDS), closing_stream(watching) as news:
@@ -381,21 +398,21 @@ class Runs:
                     if (await self.store.head(info.owner, info.thread)).run != info.id:
                         return
 
-    async def _cancel_waiting(self, info: RunInfo) -> bool:
-        """Cancel a run that nobody performs now; False if somebody does."""
+    async def _cancel_pending(self, info: RunInfo) -> bool:
+        """Cancel a run that no server performs; return False if one does."""
         try:
-            done = await self.performing.give_up(info, CANCELLED)
+            done = await self.executor.end_abandoned(info, CANCELLED)
         except StoreError as error:
             if error.code != "conflict":
                 raise
             return False
-        self.performing.cancelling.discard((info.owner, info.id))
-        self.performing.stalls.pop((info.owner, info.thread), None)
+        self.executor.cancelling.discard((info.owner, info.id))
+        self.executor.stalls.pop((info.owner, info.thread), None)
         if done:
-            await self.records.put(KIND, info.owner, info.id, info.came_to(CANCELLED, info.cost).to_json())
+            await self.records.put(KIND, info.owner, info.id, info.with_result(CANCELLED, info.cost).to_json())
         return True
 
-    async def answer(
+    async def answer_question(
         self,
         user: User,
         thread: str,
@@ -404,53 +421,53 @@ class Runs:
         words: str = "",
         args: Mapping[str, Any] | None = None,
     ) -> None:
-        """Answer a question of a thread, and let its run go on; the first answer counts."""
+        """Answer a question of a thread and resume its run. The first answer counts."""
         self._check_open()
         asked = (await self.sessions.load(thread, owner=user.id)).questions.get(question)
         await self.sessions.answer(thread, question, choice, owner=user.id, words=words, args=args, by=user.name)
         head = await self.store.head(user.id, thread)
         if "agent" not in head.meta:
-            return  # a thread of the command line: whoever holds it goes on with it
+            return  # a thread of the command line: its lease holder resumes it
         if choice == "allow_always" and asked is not None:
             rule = {key: asked[key] for key in ("operation", "tool", "args") if key in asked}
-            changed = {} if args is None else {"args": args}  # what is granted is what the user let through
-            await self.registry.grant(user, agent_of(head), rule | changed)
+            changed = {} if args is None else {"args": args}  # grant the arguments that the user approved
+            await self.registry.grant(user, thread_agent(head), rule | changed)
         try:
-            await patiently(lambda: self.take_up(user, head))
+            await retry_store(lambda: self.resume_thread(user, head))
         except StoreError as error:  # the answer is stored: the run is resumed later
             logger.warning("the answered run of thread %s is resumed later: %s", thread, error)
 
     async def fork(self, user: User, thread: str, at: int | None, title: str) -> Summary:
-        """Another thread that begins as this one was after an entry; a run that was open there is not taken along."""
-        made, agent = await self.conversations.branch(user, thread, at, title)
+        """Fork a thread after an entry. A run that was open there is ended as cancelled in the fork."""
+        made, agent = await self.threads.fork(user, thread, at, title)
         if made.run:
             result = Result(outcome="cancelled", reason="the thread was forked")
-            await self.performing.give_up(RunInfo(made.run, user.id, made.id, agent), result)
-        return await self.conversations.settle(made, agent)
+            await self.executor.end_abandoned(RunInfo(made.run, user.id, made.id, agent), result)
+        return await self.threads.assign_agent(made, agent)
 
-    async def forget(self, user: User, thread: str) -> None:
-        """Delete a thread, with those of its subagents; a run that goes on in it is cancelled first."""
+    async def delete_thread(self, user: User, thread: str) -> None:
+        """Delete a thread and those of its subagents. A run in progress is cancelled first."""
         head = await self.store.head(user.id, thread)
-        mine = self.performing.of(user.id, thread)
+        mine = self.executor.find(user.id, thread)
         if mine is not None and mine.task is not None:
-            self.performing.cancel(mine)
+            self.executor.cancel(mine)
             await asyncio.wait((mine.task,))
         elif head.run and head.leased:
             await self.records.put(CANCEL, user.id, head.run, {}, until=time() + CANCEL_SECONDS)
-        await self.conversations.delete(user, thread)
+        await self.threads.delete(user, thread)
 
     async def stop(self, grace: float) -> None:
-        """Take nothing new, give what runs that many seconds, and let go of the rest: it can be taken up again."""
+        """Refuse new runs, wait `grace` seconds for the others, then release them so that they can be resumed."""
         self.stopping = True
-        await self.performing.stop(grace)
-        self.following.board.close()
+        await self.executor.stop(grace)
+        self.followers.board.close()
 
 
-def _info(user: User, head: Summary, waiting: Sequence[int], recipe: str = "") -> RunInfo:
-    """The run that a thread waits for: the one that is open, or the one that answers what was said first."""
-    id, begin = (head.run, 0) if head.run else (run_id(head, waiting[0]), head.last)
+def _pending_run(user: User, head: Summary, waiting: Sequence[int], recipe: str = "") -> RunInfo:
+    """Return the pending run of a thread: the open one, or the one that answers the first queued message."""
+    id, begin = (head.run, 0) if head.run else (derive_run_id(head, waiting[0]), head.last)
     whose = {"name": user.name, "role": user.role, "recipe": recipe}
-    return RunInfo(id, head.owner, head.id, agent_of(head), begin, time(), **whose)  # type: ignore[arg-type]
+    return RunInfo(id, head.owner, head.id, thread_agent(head), begin, time(), **whose)  # type: ignore[arg-type]
 
 
 OPEN = "the run has not ended"
@@ -459,7 +476,7 @@ REWOUND = {"outcome": "cancelled", "reason": "the thread was rewound"}
 
 
 def _last_end(row: Mapping[str, Any], run: str, last: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return how a run has ended so far, by an entry of the log; a rewind ends a run that is open."""
+    """Return the last known end of a run after one more log entry. A rewind ends an open run."""
     if row["kind"] == "run_start" and row["data"]["run"] == run:
         return STARTED
     if row["kind"] == "run_end" and row["data"]["run"] == run:
@@ -469,8 +486,8 @@ def _last_end(row: Mapping[str, Any], run: str, last: Mapping[str, Any] | None) 
     return last
 
 
-def still_open(info: RunInfo, reason: str) -> ApiError:
-    """The answer for a client whose run has no end yet."""
+def still_open_error(info: RunInfo, reason: str) -> ApiError:
+    """Return the error for a client whose run has not ended."""
     headers = {"X-Run-Id": info.id, "X-Thread-Id": info.thread, "Retry-After": "5"}
     return ApiError(
         503,
@@ -481,7 +498,7 @@ def still_open(info: RunInfo, reason: str) -> ApiError:
     )
 
 
-def _queued(thread: str, error: StoreError) -> ApiError:
+def _queued_error(thread: str, error: StoreError) -> ApiError:
     return ApiError(
         503,
         error.code if error.code in TEMPORARY else "unavailable",
@@ -491,5 +508,5 @@ def _queued(thread: str, error: StoreError) -> ApiError:
     )
 
 
-def _stopping() -> ApiError:
+def _stopping_error() -> ApiError:
     return ApiError(503, "stopping", "the server is about to stop; try again in a moment", {"Retry-After": "5"})

@@ -1,4 +1,4 @@
-"""Why a tool call came to what it came to: what was asked, who said what about it, what ran and what came of it."""
+"""The history of a tool call from the log: its arguments, hook verdicts, questions, attempts and result."""
 
 from __future__ import annotations
 
@@ -65,62 +65,62 @@ class Reasons(BaseModel):
     result_seq: int | None = None
 
 
-def reasons(thread: Thread, call_id: str, seq: int | None = None) -> Reasons | None:
-    """What a thread knows of a call: of the last one with this id, or of that in the entry `seq`."""
+def explain_call(thread: Thread, call_id: str, seq: int | None = None) -> Reasons | None:
+    """Return the history of the last tool call with this id, or of the one in entry `seq`."""
     found: Reasons | None = None
     run, asked = "", None
     for entry in thread.entries:
         if entry.kind == "run_start":
             run = entry.data["run"]
-        elif (call := _call(entry, call_id)) is not None:
+        elif (call := _find_call(entry, call_id)) is not None:
             if found is not None and found.seq == seq:
                 break
-            asked, found = call, _asked_for(thread.id, run, entry.seq, call)
+            asked, found = call, _start_reasons(thread.id, run, entry.seq, call)
         elif found is not None and asked is not None and found.result is None:
-            _take(found, asked, entry)
+            _apply_entry(found, asked, entry)
     if found is None or (seq is not None and found.seq != seq):
         return None
-    found.verdicts = [Verdict(**row) for row in _traced(thread, found)] or found.verdicts
+    found.verdicts = [Verdict(**row) for row in _trace_verdicts(thread, found)] or found.verdicts
     return found
 
 
-def _call(entry: Entry, call_id: str) -> ToolCall | None:
+def _find_call(entry: Entry, call_id: str) -> ToolCall | None:
     calls = entry.data.tool_calls if isinstance(entry.data, Message) else ()
     return next((call for call in calls if call.id == call_id), None)
 
 
-def _asked_for(thread: str, run: str, seq: int, call: ToolCall) -> Reasons:
+def _start_reasons(thread: str, run: str, seq: int, call: ToolCall) -> Reasons:
     about: dict[str, Any] = {"thread_id": thread, "run_id": run, "call_id": call.id, "seq": seq}
     return Reasons(**about, tool=call.name, args=thaw(call.args), invalid=call.invalid)
 
 
-def _take(found: Reasons, call: ToolCall, entry: Entry) -> None:
+def _apply_entry(found: Reasons, call: ToolCall, entry: Entry) -> None:
     data = entry.data
     if isinstance(data, Message):
         if data.tool_call_id == call.id:
             found.result, found.result_seq = data.text, entry.seq
     elif entry.kind == "answered":
-        _answer(found.questions, entry)
+        _apply_answer(found.questions, entry)
     elif entry.kind == "asked" and data.get("call_id") == call.id:
-        if all(question.id != data["id"] for question in found.questions):  # a rewind asks again
+        if all(question.id != data["id"] for question in found.questions):  # after a rewind it is asked again
             found.questions.append(Asked(id=data["id"], question=data["question"], at=entry.at))
     elif data.get("call") == call.id:
-        _happened(found, call, entry)
+        _apply_call_entry(found, call, entry)
 
 
-def _happened(found: Reasons, call: ToolCall, entry: Entry) -> None:
+def _apply_call_entry(found: Reasons, call: ToolCall, entry: Entry) -> None:
     data = entry.data
     if entry.kind == "decision":
         found.verdicts.append(Verdict(**{name: thaw(data[name]) for name in Verdict.model_fields if name in data}))
     elif entry.kind == "intent":
-        sealed = Attempt(number=data["attempt"], args=_sealed(call, data), hash=data["hash"], at=entry.at)
+        sealed = Attempt(number=data["attempt"], args=_sealed_args(call, data), hash=data["hash"], at=entry.at)
         found.attempts.append(sealed)
     elif entry.kind == "done":
         for attempt in found.attempts:
             attempt.ended = data["ended"] if attempt.number == data["attempt"] else attempt.ended
 
 
-def _answer(questions: Iterable[Asked], entry: Entry) -> None:
+def _apply_answer(questions: Iterable[Asked], entry: Entry) -> None:
     for asked in questions:
         if asked.id == entry.data["id"]:
             asked.allowed, asked.answered_at = entry.data["allowed"], entry.at
@@ -128,21 +128,21 @@ def _answer(questions: Iterable[Asked], entry: Entry) -> None:
             asked.by = entry.data.get("by", "")
 
 
-def _sealed(call: ToolCall, data: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments with which a tool was begun; the log has how they differ from those of the call."""
+def _sealed_args(call: ToolCall, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sealed arguments of an attempt. The log holds their difference to those of the call."""
     kept = {name: value for name, value in call.args.items() if name not in data.get("without", ())}
     return {**thaw(kept), **thaw(data.get("args", {}))}
 
 
-def _traced(thread: Thread, found: Reasons) -> list[dict[str, Any]]:
-    """What every hook said, as the trace of the run has it; nothing if there is none."""
+def _trace_verdicts(thread: Thread, found: Reasons) -> list[dict[str, Any]]:
+    """Return the verdicts of all hooks from the run's trace, or an empty list if there is no trace."""
     trace = thread.values.get(VALUE, {}).get(found.run_id, {"spans": ()})
     this = {"tool_call_id": found.call_id, "gen_ai.conversation.id": thread.id}
-    uses = [span for span in _spans(trace["spans"]) if this.items() <= span["attributes"].items()]
-    return thaw(uses[0].get("why", [])) if len(uses) == 1 else []  # of two with the same id nobody knows which
+    uses = [span for span in _walk_spans(trace["spans"]) if this.items() <= span["attributes"].items()]
+    return thaw(uses[0].get("why", [])) if len(uses) == 1 else []  # ambiguous if two calls have this id
 
 
-def _spans(spans: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+def _walk_spans(spans: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     for span in spans:
         yield span
-        yield from _spans(span["children"])
+        yield from _walk_spans(span["children"])

@@ -1,4 +1,4 @@
-"""The runs that go on here: each is a task of the server, with a hub that tells what it says; its end is noted."""
+"""Execution of runs: each is an asyncio task with a hub for its events; its outcome is recorded at the end."""
 
 from __future__ import annotations
 
@@ -16,101 +16,107 @@ from wick.errors import TEMPORARY, RunCrashed, StoreError, clear_tracebacks, pub
 from wick.events import Done, Failed
 from wick.operations import Result, Run
 from wick.protocols import Store
-from wick.server.agents.registry import Registry
+from wick.server.agents.registry import AgentRegistry
 from wick.server.auth.identity import User
 from wick.server.errors import DAMAGED
 from wick.server.ops.metrics import Metrics
-from wick.server.ops.redaction import Unsaid
+from wick.server.ops.redaction import RedactingEmitter
 from wick.server.records import Records
-from wick.server.runs.followers import Board
-from wick.server.runs.hub import End, Hub
-from wick.server.runs.record import KIND, RunInfo, code_of, run_id
-from wick.server.runs.usage import Ledger
+from wick.server.runs.followers import HubDirectory
+from wick.server.runs.hub import HubEnd, RunHub
+from wick.server.runs.record import KIND, RunInfo, derive_run_id, error_code
+from wick.server.runs.usage import UsageLedger
 from wick.stores.held_thread import LEASE_SECONDS, hold
 from wick.stores.process_identity import has_ended, holder_name
 from wick.threads import Thread
 
 logger = logging.getLogger("wick.server")
 
-START = "start:"  # begins the keys of starts in a run's record
-RETRY_PAUSES = (0.1, 0.3, 1.0)  # seconds between tries of work on a store that failed for now
+START_PREFIX = "start:"  # prefix of the keys of starts in a run's record
+RETRY_PAUSES = (0.1, 0.3, 1.0)  # seconds between retries after a temporary store error
 
 T = TypeVar("T")
 
 
 @dataclass(eq=False, slots=True)
-class Running:
-    """A run that goes on here."""
+class ActiveRun:
+    """A run that this server performs."""
 
     user: User
     info: RunInfo
-    hub: Hub
+    hub: RunHub
     task: asyncio.Task[None] | None = None
     run: Run | None = None
     cancelled: bool = False  # by its user
-    over: bool = False  # it has ended, and is being written down
-    given_up: bool = False  # it never began, and its end was written for it: the log tells of that
-    held: bool = False  # the lease of its thread is held here
-    stalled: bool = False  # the store failed for now: the run is open, and is resumed later
+    finished: bool = False  # it has ended, and its outcome is being recorded
+    ended_in_log: bool = False  # it never started, and its end was written to the log
+    lease_held: bool = False  # this server holds the lease of its thread
+    stalled: bool = False  # temporary store error: the run stays open and is resumed later
     start: str = ""  # the key of this start in the run's record
 
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """A run that waits for its store to work again."""
+    """A run that waits for its store to recover."""
 
     run: str
-    since: float  # by the monotonic clock
+    since: float  # monotonic time
     reason: str
 
 
-class Performing:
-    """Performs runs, at most one of a thread at a time."""
+class RunExecutor:
+    """Performs runs, at most one per thread at a time."""
 
     def __init__(
-        self, store: Store, records: Records, registry: Registry, usage: Ledger, metrics: Metrics, board: Board
+        self,
+        store: Store,
+        records: Records,
+        registry: AgentRegistry,
+        usage: UsageLedger,
+        metrics: Metrics,
+        board: HubDirectory,
     ) -> None:
         self.store, self.records, self.registry, self.usage = store, records, registry, usage
         self.metrics, self.board = metrics, board
-        self.running: dict[tuple[str, str], Running] = {}
+        self.running: dict[tuple[str, str], ActiveRun] = {}
         self.stalls: dict[tuple[str, str], Stall] = {}  # by owner and thread
-        self.damage = ""  # the code of an error that says that the store is damaged
-        self.cancelling: set[tuple[str, str]] = set()  # runs, by owner and id, whose cancellation is not written yet
-        registry.sessions.on_held = self._publish
+        self.damage = ""  # error code of a damaged store
+        self.cancelling: set[tuple[str, str]] = set()  # (owner, run id) of cancelled runs whose end is not written yet
+        registry.sessions.on_held = self._on_lease_held
         metrics.gauge("wick_runs_running", lambda: len(self.running))
 
-    def note_damage(self, error: BaseException | None) -> None:
-        """Remember that the store is damaged, for `/health`, until the server is started again."""
+    def record_damage(self, error: BaseException | None) -> None:
+        """Record that the store is damaged, for `/health`, until the server restarts."""
         if isinstance(error, StoreError) and error.code in DAMAGED:
             self.damage = error.code
 
-    def of(self, owner: str, thread: str) -> Running | None:
-        """The run of a thread that goes on here."""
+    def find(self, owner: str, thread: str) -> ActiveRun | None:
+        """Return the run of a thread that this server performs."""
         return self.running.get((owner, thread))
 
-    def count(self, owner: str) -> int:
-        """How many runs of a user go on here."""
+    def count_runs(self, owner: str) -> int:
+        """Return the number of a user's runs that this server performs."""
         return sum(whose == owner for whose, _ in self.running)
 
-    def begin(self, user: User, info: RunInfo, then: Callable[[Running], Awaitable[None]]) -> None:
-        """Begin a run, or take it up, unless one of its thread goes on; `then` is done once it has ended."""
+    def start(self, user: User, info: RunInfo, then: Callable[[ActiveRun], Awaitable[None]]) -> None:
+        """Start or resume a run, unless its thread has one in progress; call `then` when it has ended."""
         key = info.owner, info.thread
         if key in self.running:
             return
-        running = self.running[key] = Running(user, info, self._hub(info))
+        running = self.running[key] = ActiveRun(user, info, self._create_hub(info))
         self.board.expect(info.owner, running.hub)
-        running.task = asyncio.create_task(self._perform(running, then), name=info.id)
+        running.task = asyncio.create_task(self._execute(running, then), name=info.id)
 
-    def _publish(self, run: Run) -> None:
+    def _on_lease_held(self, run: Run) -> None:
         """Switch readers to the hub of a run whose lease is held: until then another server may perform it."""
         running = self.running.get((run.user, run.thread.id))
         if running is not None and running.run is run:
-            running.held = True
-            self.board.put(run.user, running.hub)
+            running.lease_held = True
+            self.board.publish(run.user, running.hub)
 
-    async def _perform(self, running: Running, then: Callable[[Running], Awaitable[None]]) -> None:
-        """See a run through; whatever happens, its end is told once, and noted before."""
-        end: End = "told"
+    async def _execute(self, running: ActiveRun, then: Callable[[ActiveRun], Awaitable[None]]) -> None:
+        """Perform a run to its end. The outcome is recorded first, then sent to readers once."""
+        end: HubEnd = "told"
         problem: Exception | None = None
         try:
             await self._run(running)
@@ -118,58 +124,58 @@ class Performing:
             end = "told" if running.cancelled else "stopped"
         except Exception as error:
             problem, end = error, "elsewhere" if self._is_elsewhere(running, error) else "told"
-        running.over = True  # from here on nobody cancels it
+        running.finished = True  # it can no longer be cancelled
         if running.run is not None:
-            running.hub.kept_by(running.run.scratch.get(self.registry.sessions))
+            running.hub.set_keeper(running.run.scratch.get(self.registry.sessions))
         if end == "told":
-            await self._note(running, problem)
+            await self._record_outcome(running, problem)
         else:
             await self._clear_start(running)
-        self._count_stall(running, problem)
+        self._update_stall(running, problem)
         del self.running[running.info.owner, running.info.thread]
-        running.hub.finish("elsewhere" if running.given_up or running.stalled else end)
-        self.board.take(running.info.owner, running.hub)
+        running.hub.finish("elsewhere" if running.ended_in_log or running.stalled else end)
+        self.board.remove(running.info.owner, running.hub)
         result = running.run.progress.result if running.run is not None else None
         clear_tracebacks(problem, result.error if result is not None else None)
-        begun = problem is None or running.given_up or running.hub.begun
+        begun = problem is None or running.ended_in_log or running.hub.has_started
         if not running.stalled and (end == "elsewhere" or (end == "told" and begun)):
             await then(running)
 
-    def _is_elsewhere(self, running: Running, error: Exception) -> bool:
-        """Return True if another process has the thread, or has ended the run; a hook may fail with such an error."""
+    def _is_elsewhere(self, running: ActiveRun, error: Exception) -> bool:
+        """Return True if another process holds the thread or has ended the run. A hook may raise the same error."""
         if not isinstance(error, StoreError) or error.code not in ("conflict", "fenced", "over"):
             return False
         kept = running.run.scratch.get(self.registry.sessions) if running.run is not None else None
-        return not running.held or error.code == "over" or (kept is not None and kept.failure is error)
+        return not running.lease_held or error.code == "over" or (kept is not None and kept.failure is error)
 
-    def _count_stall(self, running: Running, problem: Exception | None) -> None:
-        """Remember since when a run waits for its store; one that ended waits no more."""
+    def _update_stall(self, running: ActiveRun, problem: Exception | None) -> None:
+        """Record since when a run is stalled, or that it no longer is."""
         key = running.info.owner, running.info.thread
         before = self.stalls.pop(key, None)
         if running.stalled:
             since = before.since if before is not None and before.run == running.info.id else monotonic()
             self.stalls[key] = Stall(running.info.id, since, str(problem or running.info.reason))
 
-    async def _run(self, running: Running) -> None:
+    async def _run(self, running: ActiveRun) -> None:
         info, hub = running.info, running.hub
-        await self._count_start(running)
-        instance = await self.registry.agent(running.user, info.agent)
-        emit = Unsaid(self.registry.secrets, hub.emit)
+        await self._record_start(running)
+        instance = await self.registry.get_agent(running.user, info.agent)
+        emit = RedactingEmitter(self.registry.secrets, hub.emit)
         stream = instance.agent.stream("", thread=hub.thread, user=info.owner, emit=emit, recipe=info.recipe)
         stream.run.id, running.run = info.id, stream.run
         await stream.finish()
 
-    async def _count_start(self, running: Running) -> None:
-        """Record that a run starts in this process; refuse one that ended its server twice at the same place.
+    async def _record_start(self, running: ActiveRun) -> None:
+        """Record that a run starts in this process; refuse one that crashed its server repeatedly at the same step.
 
-        The start stays in the record until the run has ended, paused or been released. A process that dies leaves it.
-        Deaths count only while the run makes no progress: a server that is killed from outside again and again still
-        completes its runs.
+        The start stays in the record until the run has ended, paused or been released. A crash leaves it there.
+        Crashes count only while the run makes no progress, so that a server that is killed repeatedly from outside
+        still completes its runs.
         """
-        info, key = running.info, f"{START}{holder_name()}"
+        info, key = running.info, f"{START_PREFIX}{holder_name()}"
         row = await self.records.get(KIND, info.owner, info.id)
         crashed = [at[1] for name, at in (row or {}).items() if _is_crash(name, at)]
-        reached, in_tool = await self._progress(info) if crashed else (0, False)
+        reached, in_tool = await self._read_progress(info) if crashed else (0, False)
         if (deaths := _deaths_at(reached, crashed)) >= (RUN_CRASHES if in_tool else MODEL_CRASHES):
             raise RunCrashed(
                 f"the server ended {deaths} times at the same step of this run, so the run is not resumed; "
@@ -179,7 +185,7 @@ class Performing:
         await self.records.add(KIND, info.owner, info.id, {}, {**({} if row else info.to_json()), **start})
         running.start = key
 
-    async def _progress(self, info: RunInfo) -> tuple[int, bool]:
+    async def _read_progress(self, info: RunInfo) -> tuple[int, bool]:
         """Return the last entry of a run that is a message or a finished tool, and whether a tool was started since."""
         reached, in_tool = 0, False
         async for batch in self.store.read(info.owner, info.thread, after=info.begin):
@@ -190,103 +196,103 @@ class Performing:
                     in_tool = True
         return reached, in_tool
 
-    async def _clear_start(self, running: Running) -> None:
-        """Record that a start has ended without a crash."""
+    async def _clear_start(self, running: ActiveRun) -> None:
+        """Remove the start of this process from the record: it did not crash."""
         if running.start:
             try:
                 await self.records.add(KIND, running.info.owner, running.info.id, {}, {running.start: 0})
-            except Exception as error:  # the run is resumed elsewhere all the same
+            except Exception as error:  # the run is resumed elsewhere nevertheless
                 logger.warning("the start of run %s could not be cleared: %s", running.info.id, error)
 
-    async def _note(self, running: Running, problem: Exception | None) -> None:
-        """Note what a run came to; that it cannot be noted keeps nobody from being told."""
+    async def _record_outcome(self, running: ActiveRun, problem: Exception | None) -> None:
+        """Record the outcome of a run. A failure is logged, and readers still get the end."""
         try:
-            result = await self._result(running, problem)
+            result = await self._resolve_result(running, problem)
             price = await run_in_thread(lambda: result.price, "a price") if result.charges else None
-            running.info = self._hidden(running.info.came_to(result, None if price is None else float(price)))
+            running.info = self._redact_info(running.info.with_result(result, None if price is None else float(price)))
             noted = running.info
-            if result.outcome == "interrupted":  # earlier crashes still count when it is resumed
+            if result.outcome == "interrupted":  # keeps the earlier crashes for its resume
                 fields = {**noted.to_json(), **({running.start: 0} if running.start else {})}
-                await patiently(lambda: self.records.add(KIND, noted.owner, noted.id, {}, fields))
+                await retry_store(lambda: self.records.add(KIND, noted.owner, noted.id, {}, fields))
             else:
-                await patiently(lambda: self.records.put(KIND, noted.owner, noted.id, noted.to_json()))
-            await self.usage.count(
+                await retry_store(lambda: self.records.put(KIND, noted.owner, noted.id, noted.to_json()))
+            await self.usage.record(
                 running.user, running.info.agent, result, run=running.info.id, ended=not running.stalled
             )
             if not running.stalled:
                 self.metrics.add("wick_runs_total", outcome=result.outcome)
         except Exception:
-            logger.exception("what run %s came to could not be noted", running.info.id)
+            logger.exception("the outcome of run %s could not be recorded", running.info.id)
 
-    def _hub(self, info: RunInfo) -> Hub:
-        return Hub(Thread(info.thread), info.id, info.begin, self.registry.secrets.without_entry)
+    def _create_hub(self, info: RunInfo) -> RunHub:
+        return RunHub(Thread(info.thread), info.id, info.begin, self.registry.secrets.redact_entry)
 
-    def _hidden(self, info: RunInfo) -> RunInfo:
-        """What is noted of a run, without secrets."""
-        hide = self.registry.secrets.without_any
+    def _redact_info(self, info: RunInfo) -> RunInfo:
+        """Return the record of a run with redacted secrets."""
+        hide = self.registry.secrets.redact_json
         return replace(info, reason=hide(info.reason), error=hide(info.error))
 
-    async def _result(self, running: Running, problem: Exception | None) -> Result:
-        """What a run came to. One that could not even begin, or was cancelled before that, is ended in its log."""
+    async def _resolve_result(self, running: ActiveRun, problem: Exception | None) -> Result:
+        """Return the result of a run. Write the end of one that failed or was cancelled before it started."""
         result = running.run.progress.result if running.run is not None else None
         if result is None:
             result = CANCELLED if problem is None else Result(outcome="failed", reason="error", error=problem)
         if problem is not None:
             logger.warning("run %s failed: %s", running.info.id, problem)
-            self.note_damage(problem)
-            if _is_temporary(problem) and (running.hub.open or not running.hub.begun):
-                return self._stall(running, result, problem)
-            Unsaid(self.registry.secrets, running.hub.emit)(_failed(running, problem))
-            if running.hub.open:  # it may be resumed yet
-                return _left_open(running, result, problem)
-        unended = not running.hub.begun or (running.cancelled and running.hub.open)  # as far as the log says
+            self.record_damage(problem)
+            if _is_temporary(problem) and (running.hub.is_open or not running.hub.has_started):
+                return self._mark_stalled(running, result, problem)
+            RedactingEmitter(self.registry.secrets, running.hub.emit)(_failed_event(running, problem))
+            if running.hub.is_open:  # it may be resumed
+                return _report_left_open(running, result, problem)
+        unended = not running.hub.has_started or (running.cancelled and running.hub.is_open)  # according to the log
         if unended and (running.cancelled or problem is not None):
             try:
-                running.given_up = await self.give_up(running.info, result)
+                running.ended_in_log = await self.end_abandoned(running.info, result)
             except StoreError as error:  # the messages are still in the inbox
                 if _is_temporary(error) or error.code in ("conflict", "fenced"):
-                    return self._stall(running, result, error)
-                self.note_damage(error)
+                    return self._mark_stalled(running, result, error)
+                self.record_damage(error)
         return result
 
-    def _stall(self, running: Running, result: Result, problem: StoreError) -> Result:
-        """Leave a run open that the store cannot write: it has no end yet, so readers are not sent one."""
+    def _mark_stalled(self, running: ActiveRun, result: Result, problem: StoreError) -> Result:
+        """Leave a run open after a temporary store error. Readers get no end, since it has none."""
         running.stalled = True
         if running.cancelled:
             self.cancelling.add((running.info.owner, running.info.id))
         return replace(result, outcome="interrupted", reason=STALLED, error=None)
 
-    async def give_up(self, info: RunInfo, result: Result) -> bool:
-        """Write the end of a run that nobody performs now; False if there was nothing to end."""
+    async def end_abandoned(self, info: RunInfo, result: Result) -> bool:
+        """Write the end of a run that no server performs; return False if there was nothing to end."""
         thread = Thread(info.thread)
         async with hold(self.store, info.owner, thread, wait=False) as kept:
-            said = [*await kept.fetch_messages()] if thread.open_run is None and await self._is_next(info) else []
-            goes_on = thread.open_run is not None and thread.open_run["run"] == info.id
-            if goes_on or said:
-                error = None if result.error is None else (code_of(result.error), public_text(result.error))
-                run_log.end_abandoned_run(thread, info.id, said, result.outcome, result.reason, error)
+            messages = [*await kept.fetch_messages()] if thread.open_run is None and await self._is_next(info) else []
+            is_open = thread.open_run is not None and thread.open_run["run"] == info.id
+            if is_open or messages:
+                error = None if result.error is None else (error_code(result.error), public_text(result.error))
+                run_log.end_abandoned_run(thread, info.id, messages, result.outcome, result.reason, error)
                 await thread.saved()
-            return goes_on or bool(said)
+            return is_open or bool(messages)
 
     async def _is_next(self, info: RunInfo) -> bool:
-        """Whether what waits to be heard was said to this run; if it is over by now, it was said to another."""
+        """Return True if the first pending message is for this run, so that the run has not ended."""
         head = await self.store.head(info.owner, info.thread)
         rows = await self.store.inbox(info.owner, info.thread)
         first = next((row.position for row in rows if row.kind == "message"), None)
-        return first is not None and run_id(head, first) == info.id
+        return first is not None and derive_run_id(head, first) == info.id
 
-    def cancel(self, running: Running) -> None:
+    def cancel(self, running: ActiveRun) -> None:
         """Cancel a run for its user."""
-        if not running.over and running.task is not None:
+        if not running.finished and running.task is not None:
             running.cancelled = True
             running.task.cancel()
 
     async def stop(self, grace: float) -> None:
-        """Give what runs that many seconds, and let go of the rest: it can be taken up again."""
+        """Wait `grace` seconds for runs to end, then release the others so that they can be resumed."""
         if (tasks := self._tasks()) and grace:
             await asyncio.wait(tasks, timeout=grace)
         for running in self.running.values():
-            if not running.over and running.task is not None:
+            if not running.finished and running.task is not None:
                 if running.run is not None:
                     running.run.progress.released = True
                 running.task.cancel()
@@ -298,14 +304,14 @@ class Performing:
 
 
 def _is_crash(key: str, start: Any) -> bool:
-    """Return True if a start belongs to a process that died. One of another machine is known by its lapsed lease."""
-    if not key.startswith(START) or not start:
+    """Return True if a start belongs to a crashed process. On another machine, its lapsed lease shows that."""
+    if not key.startswith(START_PREFIX) or not start:
         return False
-    return has_ended(key.removeprefix(START)) or time() - float(start[0]) > LEASE_SECONDS
+    return has_ended(key.removeprefix(START_PREFIX)) or time() - float(start[0]) > LEASE_SECONDS
 
 
 def _deaths_at(reached: int, crashed: Sequence[int]) -> int:
-    """Return how many starts died at this place of the log, given the places at which all that died had started."""
+    """Return how many starts crashed at this position of the log, given the positions of all crashed starts."""
     return crashed.count(reached) + any(place < reached for place in crashed)
 
 
@@ -315,8 +321,8 @@ CANCELLED = Result(outcome="cancelled", reason="user requested")
 STALLED = "the store cannot be written now; the run continues when it can"
 
 
-async def patiently(work: Callable[[], Awaitable[T]]) -> T:
-    """Do work on the store, and repeat it a few times while the store fails for now."""
+async def retry_store(work: Callable[[], Awaitable[T]]) -> T:
+    """Run work on the store, and retry it a few times after temporary errors."""
     for pause in RETRY_PAUSES:
         try:
             return await work()
@@ -328,17 +334,17 @@ async def patiently(work: Callable[[], Awaitable[T]]) -> T:
 
 
 def _is_temporary(error: Exception) -> TypeGuard[StoreError]:
-    """Return True if the store failed for now; its content is as it was."""
+    """Return True for a temporary store error: the stored data is unchanged."""
     return isinstance(error, StoreError) and error.code in TEMPORARY
 
 
-def _failed(running: Running, problem: Exception) -> Failed:
+def _failed_event(running: ActiveRun, problem: Exception) -> Failed:
     words = public_text(problem)
-    return Failed(running.info.id, thread_id=running.info.thread, code=code_of(problem), message=words)
+    return Failed(running.info.id, thread_id=running.info.thread, code=error_code(problem), message=words)
 
 
-def _left_open(running: Running, result: Result, problem: Exception) -> Result:
-    """A run that is not over for good has not failed: its readers are told that it waits, for it has one end only."""
+def _report_left_open(running: ActiveRun, result: Result, problem: Exception) -> Result:
+    """Send `done` with the outcome `interrupted` for a run that may be resumed: it has no final end yet."""
     words = public_text(problem)
     running.hub.emit(Done(running.info.id, thread_id=running.info.thread, outcome="interrupted", reason=words))
     return replace(result, outcome="interrupted", reason=words, error=None)

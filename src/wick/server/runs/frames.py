@@ -1,11 +1,11 @@
-"""What a stream sends: frames. The durable ones are a pure function of a thread's log, whoever reads it, and when.
+"""Frames of an event stream. Durable frames are a pure function of a thread's log, so every server sends the same.
 
     id: 12.1
     event: on_chat_model_end
     data: {"event": "on_chat_model_end", "run_id": "run_…", "data": {…}}
 
-The last frame of entry 12 has the id `12`, those before it `12.1`, `12.2`, … A frame without an id is not in the log:
-it may be left out. `Telling` reads the log, entry by entry, and says which frames it makes.
+The last frame of entry 12 has the id `12`, those before it `12.1`, `12.2`, … A frame without an id is not in the log
+and may be dropped. `FrameBuilder` turns the log into frames, entry by entry.
 """
 
 from __future__ import annotations
@@ -36,58 +36,66 @@ from wick.server.errors import ApiError
 from wick.stores.rows import message_text
 from wick.threads import split_reply_row
 
-Place = tuple[int, float]  # an entry, and which of its frames; the last one is at infinity
-START: Place = (0, inf)
-LET_GO = "interrupted"  # why a run ended that a server let go of: it is taken up again, so that is no end
-WHY = ("hook", "position", "verdict", "ms", "reason", "changed", "shadow")  # what is told of a decision
-QUESTION = (
+StreamPosition = tuple[int, float]  # an entry and the number of its frame; the last frame is at infinity
+START: StreamPosition = (0, inf)
+RELEASED = "interrupted"  # reason of a run that a server released: it is resumed, so this is not an end
+VERDICT_FIELDS = (
+    "hook",
+    "position",
+    "verdict",
+    "ms",
+    "reason",
+    "changed",
+    "shadow",
+)  # fields of a decision that are sent
+QUESTION_FIELDS = (
     "id",
     "question",
     "expires",
     "run",
     "operation",
     "hash",
-)  # what an `asked` entry says beside what it is about
+)  # fields of an `asked` entry that are not part of `about`
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One event as it goes over the wire, encoded once for all readers."""
+    """One event of a stream, encoded once for all readers."""
 
     event: Event
     text: bytes
-    place: Place | None = None  # None: it is not in the log
+    position: StreamPosition | None = None  # None if it is not in the log
     terminal: bool = False
 
 
-def encoded(event: Event, id: str = "") -> bytes:
-    """An event as a server-sent event."""
+def encode_event(event: Event, id: str = "") -> bytes:
+    """Encode an event as a server-sent event."""
     body = event.to_json()
     try:
         data = orjson.dumps(body)
-    except TypeError:  # a number beyond 64 bits, or half a character
+    except TypeError:  # an integer over 64 bits, or a lone surrogate
         data = json.dumps(body, separators=(",", ":")).encode()
     head = f"id: {id}\n" if id else ""
     return b"%sevent: %s\ndata: %s\n\n" % (head.encode(), event.event.encode(), data)
 
 
-def transient(event: Event) -> Frame:
-    """A frame that is not in the log."""
-    return Frame(event, encoded(event), None, event.terminal)
+def transient_frame(event: Event) -> Frame:
+    """Return a frame that is not in the log."""
+    return Frame(event, encode_event(event), None, event.terminal)
 
 
-def durable(events: Sequence[Event], seq: int) -> list[Frame]:
-    """The frames of one entry."""
+def durable_frames(events: Sequence[Event], seq: int) -> list[Frame]:
+    """Return the frames of one log entry."""
     last = len(events)
     names = [str(seq) if number == last else f"{seq}.{number}" for number in range(1, last + 1)]
     return [
-        Frame(event, encoded(event, name), (seq, inf if number == last else number), event.terminal)
+        Frame(event, encode_event(event, name), (seq, inf if number == last else number), event.terminal)
         for number, (event, name) in enumerate(zip(events, names, strict=True), 1)
     ]
 
 
-def place_of(id: str) -> Place:
-    """Where a reader stands who has seen everything up to that id."""
+def parse_position(id: str) -> StreamPosition:
+    """Return the position of a Last-Event-ID; raise a 400 if it is not valid."""
     if not id:
         return START
     found = re.fullmatch(r"(\d{1,18})(?:\.([1-9]\d{0,8}))?", id)
@@ -97,26 +105,26 @@ def place_of(id: str) -> Place:
 
 
 @dataclass(slots=True)
-class Telling:
-    """The log of a thread told as the frames of one run, from the entries before it to its end."""
+class FrameBuilder:
+    """Turns the log of a thread into the frames of one run."""
 
     thread: str
     run: str
-    going: bool = False  # the entries that come are of this run
-    over: bool = False  # it has ended for good
-    pause: Frame | None = None  # it has ended for now; that is told once it is clear that nothing follows
-    text: str = ""  # the last reply
-    why: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # what hooks decided about a call
+    active: bool = False  # the current entries belong to this run
+    finished: bool = False  # the run has ended
+    pause: Frame | None = None  # frame of an interruption, sent only if nothing follows
+    text: str = ""  # the last reply of the model
+    why: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # decisions of hooks, by call
     asked: set[str] = field(default_factory=set)
 
-    def tell(self, row: Mapping[str, Any], after: Place = START) -> list[Frame]:
-        """The frames that an entry of the log makes, without those that somebody at `after` has seen."""
+    def build_frames(self, row: Mapping[str, Any], after: StreamPosition = START) -> list[Frame]:
+        """Return the frames of a log entry that come after a position."""
         events, seq = self._events(row["kind"], row["data"]), row["seq"]
-        self.pause = None if self.over else self.pause
+        self.pause = None if self.finished else self.pause
         if not events or seq < after[0]:
             return []
-        made = [frame for frame in durable(events, seq) if frame.place is not None and frame.place > after]
-        if made and made[-1].terminal and not self.over:
+        made = [frame for frame in durable_frames(events, seq) if frame.position is not None and frame.position > after]
+        if made and made[-1].terminal and not self.finished:
             self.pause = made.pop()
         return made
 
@@ -124,12 +132,12 @@ class Telling:
         if kind == "run_start":
             self._start(data)
             return []
-        if not self.going or self.over or kind not in _TELLS:
+        if not self.active or self.finished or kind not in _HANDLERS:
             return []
-        return [_of(event, self.run) for event in _TELLS[kind](self, data)]
+        return [_with_run_id(event, self.run) for event in _HANDLERS[kind](self, data)]
 
     def _start(self, data: Any) -> None:
-        self.going, self.pause = data["run"] == self.run, None
+        self.active, self.pause = data["run"] == self.run, None
 
     def _message(self, message: Any) -> list[Event]:
         if message["role"] == "assistant":
@@ -155,7 +163,7 @@ class Telling:
 
     def _decision(self, data: Any) -> list[Event]:
         if data.get("operation") == "tool_use" and "call" in data:
-            self.why.setdefault(data["call"], []).append({key: data[key] for key in WHY if key in data})
+            self.why.setdefault(data["call"], []).append({key: data[key] for key in VERDICT_FIELDS if key in data})
         return []
 
     def _value(self, data: Any) -> list[Event]:
@@ -165,10 +173,10 @@ class Telling:
         return [StateChange(values={data["key"]: {data["item"]: value} if "item" in data else value})]
 
     def _asked(self, data: Any) -> list[Event]:
-        if data["id"] in self.asked:  # it is asked again, because a store would forget it otherwise
+        if data["id"] in self.asked:  # an entry repeats the question so that the store keeps it
             return []
         self.asked.add(data["id"])
-        about = {key: value for key, value in data.items() if key not in QUESTION}
+        about = {key: value for key, value in data.items() if key not in QUESTION_FIELDS}
         event = ApprovalRequest(data.get("run", ""), data.get("operation", ""), data["id"], data["question"], about)
         return [event]
 
@@ -178,8 +186,8 @@ class Telling:
 
     def _end(self, data: Any) -> list[Event]:
         outcome, reason = data["outcome"], data["reason"]
-        self.over = outcome != "interrupted"
-        if not self.over and reason == LET_GO:
+        self.finished = outcome != "interrupted"
+        if not self.finished and reason == RELEASED:
             return []
         if outcome == "failed":
             error = data.get("error") or {"code": "error", "message": reason}
@@ -188,22 +196,22 @@ class Telling:
         return [Done(thread_id=self.thread, outcome=outcome, reason=reason, text=self.text, usage=usage)]
 
     def _rewind(self, data: Any) -> list[Event]:
-        self.over = True
+        self.finished = True
         return [Done(thread_id=self.thread, outcome="cancelled", reason="the thread was rewound", text=self.text)]
 
 
-_TELLS: dict[str, Callable[[Telling, Any], list[Event]]] = {
-    "message": Telling._message,
-    "decision": Telling._decision,
-    "value": Telling._value,
-    "asked": Telling._asked,
-    "answered": Telling._answered,
-    "run_end": Telling._end,
-    "rewind": Telling._rewind,
+_HANDLERS: dict[str, Callable[[FrameBuilder, Any], list[Event]]] = {
+    "message": FrameBuilder._message,
+    "decision": FrameBuilder._decision,
+    "value": FrameBuilder._value,
+    "asked": FrameBuilder._asked,
+    "answered": FrameBuilder._answered,
+    "run_end": FrameBuilder._end,
+    "rewind": FrameBuilder._rewind,
 }
 
 
-def _of(event: Event, run: str) -> Event:
-    """An event of a run; a child's question keeps the child's id."""
+def _with_run_id(event: Event, run: str) -> Event:
+    """Set the run id of an event. A question of a subagent keeps its own."""
     event.run_id = event.run_id or run
     return event

@@ -1,4 +1,4 @@
-"""What a log tells of a conversation beside its messages: whose run each is of, when it was, and how runs ended."""
+"""Facts about the messages of a thread: entry, time, run and tool duration; and the ends of its runs."""
 
 from __future__ import annotations
 
@@ -10,43 +10,47 @@ from wick._internal.frozen import digest
 from wick.messages import Message
 from wick.threads import Entry, Thread
 
-DELEGATES = ("task", "start_task")  # tools whose work is done in a thread of its own
+DELEGATES = ("task", "start_task")  # tools that run in a child thread
 
 
 @dataclass(eq=False, slots=True)
-class Fact:
-    """Of one message: its entry, its time, its run; of a tool's answer how long the tool took."""
+class MessageFact:
+    """The entry, time and run of a message; for a tool result also the duration of the tool."""
 
     seq: int
     at: float
     run: str = ""
     ms: float | None = None
-    children: dict[str, str] = field(default_factory=dict)  # by call: the thread of the subagent that worked for it
+    children: dict[str, str] = field(default_factory=dict)  # thread of the subagent, by call id
 
 
 @dataclass(eq=False, slots=True)
-class History:
-    """The facts of each message, by the message's identity; and the ends of runs."""
+class ThreadHistory:
+    """The facts of each message, by the identity of the message object, and the ends of runs."""
 
     thread: str
-    facts: dict[int, Fact] = field(default_factory=dict)
+    facts: dict[int, MessageFact] = field(default_factory=dict)
     ends: list[dict[str, Any]] = field(default_factory=list)
-    _early: list[Fact] = field(default_factory=list)  # said last, maybe before the run that answers it
+    _unassigned: list[MessageFact] = field(
+        default_factory=list
+    )  # last user messages, maybe logged before their run started
     _run: str = ""
     _begun: dict[str, float] = field(default_factory=dict)
     _took: dict[str, float] = field(default_factory=dict)
-    _asked: dict[str, tuple[Fact, str]] = field(default_factory=dict)  # by call: who asked for it, and which tool it is
+    _asked: dict[str, tuple[MessageFact, str]] = field(
+        default_factory=dict
+    )  # by call id: the requesting message and the tool
 
     @classmethod
-    def of(cls, thread: Thread) -> History:
+    def from_thread(cls, thread: Thread) -> ThreadHistory:
         found = cls(thread.id)
         for entry in thread.effective_entries():
-            found.take(entry)
+            found.add_entry(entry)
         return found
 
-    def take(self, entry: Entry) -> None:
+    def add_entry(self, entry: Entry) -> None:
         if isinstance(entry.data, Message):
-            self._message(entry.data, Fact(entry.seq, entry.at, self._run))
+            self._message(entry.data, MessageFact(entry.seq, entry.at, self._run))
         elif entry.kind == "run_start":
             self._start(entry.data["run"])
         elif entry.kind == "run_end":
@@ -56,8 +60,8 @@ class History:
         elif entry.kind == "done" and entry.data["call"] in self._begun:
             self._took[entry.data["call"]] = (entry.at - self._begun[entry.data["call"]]) * 1000
 
-    def told(self, message: Message) -> dict[str, Any]:
-        """A message as JSON data, with all that is known of it; one that a summary stands in for has no entry."""
+    def to_json(self, message: Message) -> dict[str, Any]:
+        """Return a message as JSON data with its facts. A message made by a summary has none."""
         row, fact = message.to_json(), self.facts.get(id(message))
         if fact is None:
             return row
@@ -65,26 +69,26 @@ class History:
             row["tool_calls"] = [call | {"child": fact.children.get(call["id"], "")} for call in row["tool_calls"]]
         return row | {"seq": fact.seq, "at": fact.at, "run": fact.run, "ms": fact.ms}
 
-    def _message(self, message: Message, fact: Fact) -> None:
+    def _message(self, message: Message, fact: MessageFact) -> None:
         self.facts[id(message)] = fact
         if message.role == "user":
-            self._early.append(fact)
+            self._unassigned.append(fact)
         else:
-            self._early.clear()
+            self._unassigned.clear()
         for call in message.tool_calls:
             self._asked[call.id] = (fact, call.name)
         if message.role == "tool":
             fact.ms = self._took.pop(message.tool_call_id, None)
 
     def _start(self, run: str) -> None:
-        for fact in self._early if run != self._run else ():
+        for fact in self._unassigned if run != self._run else ():
             fact.run = run
         self._run = run
-        self._early.clear()
+        self._unassigned.clear()
 
     def _end(self, entry: Entry) -> None:
         about: Mapping[str, Any] = entry.data
-        if about["outcome"] != "interrupted":  # it is taken up again, so that is no end
+        if about["outcome"] != "interrupted":  # it is resumed, so this is not an end
             known = {name: about.get(name) for name in ("run", "outcome", "reason", "error")}
             self.ends.append({"seq": entry.seq, "at": entry.at, **known})
         self._run = ""

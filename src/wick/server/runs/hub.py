@@ -1,8 +1,8 @@
-"""What a run that goes on here says, for everybody who listens.
+"""Hub of a run on this server: broadcasts its events to all readers.
 
-What it has logged reaches a reader as durable frames, once it is saved; what is only on its way there as frames that
-may be left out. Who joins late is told what they missed from the log, then the message that is being written, so far,
-then what comes. Who cannot keep up is told so (`resync`), and what they missed.
+Saved log entries reach readers as durable frames, live events as transient frames that may be dropped. A reader that
+joins late gets the missed frames from the log, then the current message so far, then live events. A reader that falls
+behind gets `resync` and then the missed frames.
 """
 
 from __future__ import annotations
@@ -29,63 +29,63 @@ from wick.events import (
     ToolEnd,
     ToolStart,
 )
-from wick.server.runs.frames import Frame, Place, Telling, transient
+from wick.server.runs.frames import Frame, FrameBuilder, StreamPosition, transient_frame
 from wick.stores.held_thread import HeldThread
 from wick.threads import Entry, Thread
 
-LOGGED = (ChatModelEnd, ToolStart, ToolEnd, StateChange)  # of the run itself, the log tells of these
-ASKED = (ApprovalRequest, ApprovalResponse)  # and of these, whoever asks
-Row = Mapping[str, Any]
-End = Literal["", "told", "elsewhere", "stopped"]  # it goes on; it has ended; somebody else has it; the server stops
+LOGGED_EVENTS = (ChatModelEnd, ToolStart, ToolEnd, StateChange)  # events of the run itself that its log entries produce
+APPROVAL_EVENTS = (ApprovalRequest, ApprovalResponse)  # the same for events of the run and its children
+EntryRow = Mapping[str, Any]
+HubEnd = Literal["", "told", "elsewhere", "stopped"]  # running; ended; performed by another server; the server stops
 
 
-class Reader:
-    """One who listens: what waits to be sent to them, at most so much of it."""
+class StreamReader:
+    """The bounded queue of one client."""
 
-    __slots__ = ("_size", "_timer", "_waiting", "behind", "place", "queue")
+    __slots__ = ("_size", "_timer", "_waiting", "behind", "position", "queue")
 
-    def __init__(self, place: Place) -> None:
-        self.place = place  # the last durable frame they were given
+    def __init__(self, place: StreamPosition) -> None:
+        self.position = place  # position of the last durable frame that was sent
         self.queue: deque[Frame] = deque()
-        self.behind = False  # something was left out
+        self.behind = False  # frames were dropped
         self._size = 0
         self._waiting: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def offer(self, frame: Frame) -> None:
-        """Queue a frame; who has too many waiting loses them all, and is told later what they were."""
-        if self.behind or (frame.place is not None and frame.place <= self.place):
+        """Queue a frame. If the queue is full, drop it all; the reader is resynchronized from the log."""
+        if self.behind or (frame.position is not None and frame.position <= self.position):
             return
         self._size += len(frame.text)
         if len(self.queue) >= READER_FRAMES or (self.queue and self._size > READER_BYTES):
-            self.lose()
+            self.drop_queue()
         else:
             self.queue.append(frame)
         self.wake()
 
-    def lose(self) -> None:
+    def drop_queue(self) -> None:
         self.queue.clear()
         self.behind, self._size = True, 0
 
-    def take(self) -> list[Frame]:
-        """All that waits."""
+    def drain(self) -> list[Frame]:
+        """Return and remove all queued frames."""
         frames = [*self.queue]
         self.queue.clear()
         self._size = 0
-        self.passed(frames)
+        self.advance(frames)
         return frames
 
-    def passed(self, frames: Sequence[Frame]) -> None:
-        self.place = max((frame.place for frame in frames if frame.place is not None), default=self.place)
+    def advance(self, frames: Sequence[Frame]) -> None:
+        self.position = max((frame.position for frame in frames if frame.position is not None), default=self.position)
 
     def wake(self) -> None:
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 
     async def wait(self, seconds: float) -> None:
-        """Until something waits, or about that time has passed."""
+        """Wait until a frame is queued, or until about this time has passed."""
         loop = asyncio.get_running_loop()
-        if self._timer is None:  # one at a time, whatever comes meanwhile: setting it costs as much as a frame
+        if self._timer is None:  # one timer for many waits: setting one costs as much as a frame
             self._timer = loop.call_later(seconds, self._beat)
         self._waiting = loop.create_future()
         await self._waiting
@@ -95,59 +95,61 @@ class Reader:
         self.wake()
 
     def close(self) -> None:
-        """Nobody listens any longer."""
+        """Release the queue and the timer."""
         self.queue.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
 
-class Hub:
-    """The readers of one run, and what they are told."""
+class RunHub:
+    """The readers of one run, and the frames that were sent to them."""
 
-    def __init__(self, thread: Thread, run: str, begin: int, hide: Callable[[Row], Row] = lambda row: row) -> None:
+    def __init__(
+        self, thread: Thread, run: str, begin: int, hide: Callable[[EntryRow], EntryRow] = lambda row: row
+    ) -> None:
         self.thread, self.run, self.begin = thread, run, begin
-        self._hide = hide  # secrets in an entry
-        self.end: End = ""
-        self._ending: Frame | None = None  # the last one, if it is not in the log for good
-        self._telling = Telling(thread.id, run)
-        self._told = begin  # how many entries have been told
+        self._hide = hide  # redacts secrets in an entry
+        self.end: HubEnd = ""
+        self._ending: Frame | None = None  # the last frame, if it is not in the log
+        self._builder = FrameBuilder(thread.id, run)
+        self._sent = begin  # number of entries that were sent
         self._kept: HeldThread | None = None
-        self._readers: set[Reader] = set()
-        self._open: list[str] | None = None  # the pieces of the message that is being written
-        self._start: Event | None = None  # of that message
+        self._readers: set[StreamReader] = set()
+        self._open: list[str] | None = None  # pieces of the message that the model is writing
+        self._start: Event | None = None  # the start event of that message
         self._last: Event | None = None
         self._loop, self._home = asyncio.get_running_loop(), threading.get_ident()
 
-    # -- what the run says --------------------------------------------------------------------------------------------
+    # -- events of the run --------------------------------------------------------------------------------------------
 
     def emit(self, event: Event) -> None:
-        """Take an event of the run, or of a child, from whatever Python thread."""
+        """Handle an event of the run or of a child. This method is thread-safe."""
         if threading.get_ident() == self._home:
-            self._take(event)
+            self._handle_event(event)
         else:
-            self._loop.call_soon_threadsafe(self._take, event)
+            self._loop.call_soon_threadsafe(self._handle_event, event)
 
-    def _take(self, event: Event) -> None:
+    def _handle_event(self, event: Event) -> None:
         if event.run_id == self.run and event.terminal:
-            self._last = event  # it is told when what the run came to is noted, by `finish`
+            self._last = event  # `finish` sends it after the outcome is recorded
             return
         self.flush()
-        if not self.end and self._passes(event):
-            self._broadcast(transient(event))
+        if not self.end and self._is_forwarded(event):
+            self._broadcast(transient_frame(event))
 
-    def _passes(self, event: Event) -> bool:
-        """Whether an event is sent on as it is: the log has not told of it, nor will it."""
-        if isinstance(event, ASKED) or event.terminal:
+    def _is_forwarded(self, event: Event) -> bool:
+        """Return True if an event is sent as a transient frame: no log entry produces it."""
+        if isinstance(event, APPROVAL_EVENTS) or event.terminal:
             return False
         if event.run_id != self.run:
             return True
-        if isinstance(event, LOGGED):
+        if isinstance(event, LOGGED_EVENTS):
             return False
-        return self._follow(event)
+        return self._track_message(event)
 
-    def _follow(self, event: Event) -> bool:
-        """Keep the message that is being written; what comes about one that is complete comes too late."""
+    def _track_message(self, event: Event) -> bool:
+        """Update the message that the model is writing; return False for an event that came too late."""
         if isinstance(event, ChatModelStart):
             self._open, self._start = [], event
         elif isinstance(event, ChatModelRestart):
@@ -159,115 +161,115 @@ class Hub:
         return True
 
     def flush(self) -> None:
-        """Tell what is saved by now, up to the run's end: of that only `finish` tells."""
-        saved = self._saved()
-        while self._told < saved and not self._ends(self.thread.entries[self._told]):
-            self._tell_next()
+        """Send the saved entries, up to the end of the run, which `finish` sends."""
+        saved = self._count_saved()
+        while self._sent < saved and not self._is_final(self.thread.entries[self._sent]):
+            self._send_next()
 
-    def kept_by(self, keeper: object) -> None:
-        """Who keeps the thread, and knows what is saved; a run that said nothing has shown nobody to us."""
+    def set_keeper(self, keeper: object) -> None:
+        """Set the held thread, which knows how many entries are saved."""
         if isinstance(keeper, HeldThread):
             self._kept = keeper
 
-    def _saved(self) -> int:
-        """How many entries are saved."""
-        self.kept_by(self.thread.writer)
-        return min(self._kept.last_written, len(self.thread.entries)) if self._kept is not None else self._told
+    def _count_saved(self) -> int:
+        """Return the number of saved entries."""
+        self.set_keeper(self.thread.writer)
+        return min(self._kept.last_written, len(self.thread.entries)) if self._kept is not None else self._sent
 
-    def _ends(self, entry: Entry) -> bool:
-        """Whether an entry ends the run for good."""
+    def _is_final(self, entry: Entry) -> bool:
+        """Return True if an entry is the final end of the run."""
         if entry.kind == "run_end":
-            return self._telling.going and entry.data["outcome"] != "interrupted"
-        return entry.kind == "rewind" and self._telling.going
+            return self._builder.active and entry.data["outcome"] != "interrupted"
+        return entry.kind == "rewind" and self._builder.active
 
-    def _tell_next(self) -> None:
-        entry = self.thread.entries[self._told]
-        self._told += 1
-        for frame in self._telling.tell(self._hide(entry.to_json())):
+    def _send_next(self) -> None:
+        entry = self.thread.entries[self._sent]
+        self._sent += 1
+        for frame in self._builder.build_frames(self._hide(entry.to_json())):
             self._broadcast(frame)
 
     @property
-    def begun(self) -> bool:
-        """Whether the run, as far as it is saved, has begun; what is only in memory is as if it had not been."""
+    def has_started(self) -> bool:
+        """Return True if the saved entries contain the start of the run."""
         self.flush()
-        return self._telling.going or self._telling.over
+        return self._builder.active or self._builder.finished
 
     @property
-    def open(self) -> bool:
-        """Whether the run, as far as it is saved, has begun and not ended."""
+    def is_open(self) -> bool:
+        """Return True if the run has started and not ended, according to the saved entries."""
         self.flush()
-        ended = self._telling.over or self._told < self._saved()
-        return self.thread.open_run is not None or (self._telling.going and not ended)
+        ended = self._builder.finished or self._sent < self._count_saved()
+        return self.thread.open_run is not None or (self._builder.active and not ended)
 
     def _broadcast(self, frame: Frame) -> None:
-        if frame.place is not None and isinstance(frame.event, ChatModelEnd):
+        if frame.position is not None and isinstance(frame.event, ChatModelEnd):
             self._open = None
         for reader in self._readers:
             reader.offer(frame)
 
-    def finish(self, end: End) -> None:
-        """The run is over here: that is told, or it is not for us to tell."""
-        while self._told < self._saved():
-            self._tell_next()
-        if end == "told" and not self._telling.over:
-            self._ending = self._for_now()
+    def finish(self, end: HubEnd) -> None:
+        """Close the hub. Send the last frame if the run has ended on this server."""
+        while self._sent < self._count_saved():
+            self._send_next()
+        if end == "told" and not self._builder.finished:
+            self._ending = self._closing_frame()
             self._broadcast(self._ending)
         self.end = end
         for reader in self._readers:
             reader.wake()
 
-    def _for_now(self) -> Frame:
-        """The last frame of a run that the log does not say has ended for good: it pauses, or could not go on."""
-        last = self._last or Failed(self.run, thread_id=self.thread.id, message="the run ended without a word")
+    def _closing_frame(self) -> Frame:
+        """Return the last frame of a run without a final end in the log: it paused or failed."""
+        last = self._last or Failed(self.run, thread_id=self.thread.id, message="the run ended without a result")
         pauses = isinstance(last, Done) and last.outcome == "interrupted"
-        return self._telling.pause if pauses and self._telling.pause is not None else transient(last)
+        return self._builder.pause if pauses and self._builder.pause is not None else transient_frame(last)
 
-    # -- who listens --------------------------------------------------------------------------------------------------
+    # -- readers ------------------------------------------------------------------------------------------------------
 
-    async def listen(self, reader: Reader, beat: float) -> AsyncGenerator[list[Frame], None]:
-        """What a reader has not been told yet, and what comes; nothing, now and then, while nothing comes."""
+    async def stream(self, reader: StreamReader, beat: float) -> AsyncGenerator[list[Frame], None]:
+        """Yield missed and live frames to a reader, and empty batches as heartbeats."""
         try:
             while True:
-                for frames in self._missed(reader):
+                for frames in self._replay_missed(reader):
                     yield frames
-                if self.end:  # whatever it was, it came while they caught up
+                if self.end:  # the run ended while the reader caught up
                     yield [] if self._ending is None else [self._ending]
                     return
-                self._join(reader)
+                self._attach(reader)
                 while not reader.behind and (reader.queue or not self.end):
-                    yield reader.take()
+                    yield reader.drain()
                     if not reader.queue and not self.end:
                         await reader.wait(beat)
                 self._readers.discard(reader)
                 if not reader.behind:
                     return
                 reader.behind = False
-                yield [transient(Resync(self.run))]
+                yield [transient_frame(Resync(self.run))]
         finally:
             self._readers.discard(reader)
             reader.close()
 
-    def _missed(self, reader: Reader) -> Iterator[list[Frame]]:
-        """What was told before they came, in portions."""
-        telling, at = Telling(self.thread.id, self.run), self.begin
+    def _replay_missed(self, reader: StreamReader) -> Iterator[list[Frame]]:
+        """Yield the frames that a reader has missed, in batches."""
+        telling, at = FrameBuilder(self.thread.id, self.run), self.begin
         frames: list[Frame] = []
-        while at < self._told:
-            frames += telling.tell(self._hide(self.thread.entries[at].to_json()), reader.place)
+        while at < self._sent:
+            frames += telling.build_frames(self._hide(self.thread.entries[at].to_json()), reader.position)
             at += 1
-            if len(frames) >= REPLAY_FRAMES or _size(frames) >= READER_BYTES or (frames and at == self._told):
-                reader.passed(frames)
+            if len(frames) >= REPLAY_FRAMES or _total_size(frames) >= READER_BYTES or (frames and at == self._sent):
+                reader.advance(frames)
                 yield frames
                 frames = []
 
-    def _join(self, reader: Reader) -> None:
-        """From here on they hear what comes; the message that is being written, from its beginning."""
+    def _attach(self, reader: StreamReader) -> None:
+        """Attach a reader to live events, starting with the current message from its beginning."""
         self._readers.add(reader)
         if self._open:
             self._open = ["".join(self._open)]
-            reader.offer(transient(ChatModelRestart(self.run, content=self._open[0])))
-        elif self._open is not None and self._start is not None:  # sent while the reader still followed the log
-            reader.offer(transient(self._start))
+            reader.offer(transient_frame(ChatModelRestart(self.run, content=self._open[0])))
+        elif self._open is not None and self._start is not None:  # it was sent while the reader still followed the log
+            reader.offer(transient_frame(self._start))
 
 
-def _size(frames: Sequence[Frame]) -> int:
+def _total_size(frames: Sequence[Frame]) -> int:
     return sum(len(frame.text) for frame in frames)

@@ -1,4 +1,4 @@
-"""What a server notes of a run beside its log: whose it is, where it is, and what it came to."""
+"""The server's record of a run: owner, thread, agent and outcome."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from wick.operations import Result
 from wick.protocols import Summary
 from wick.server.auth.identity import User
 
-KIND = "run"  # of the server's records
+KIND = "run"  # kind of records
 
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """A run, as the server's records have it."""
+    """A run as it is stored in the server's records."""
 
     id: str
     owner: str
     thread: str
     agent: str
-    begin: int = 0  # how many entries its thread had before
+    begin: int = 0  # number of entries of its thread before the run
     started: float = 0.0
-    ended: float = 0.0  # 0: not for good
+    ended: float = 0.0  # 0 if it has not ended
     outcome: str = ""
     reason: str = ""
     usage: Mapping[str, int] | None = None
     cost: float | None = None
     error: Mapping[str, str] | None = None
-    name: str = ""  # of the user who asked, and their role, for who takes it up later
+    name: str = ""  # login of the user; like `role`, used when the run is resumed
     role: str = "user"
     recipe: str = ""
 
@@ -47,20 +47,22 @@ class RunInfo:
 
     @property
     def user(self) -> User:
-        """Who asked."""
+        """The user who started the run."""
         return User(self.owner, self.name, self.role)  # type: ignore[arg-type]
 
-    def came_to(self, result: Result, cost: float | None) -> RunInfo:
-        """This run, once it is over, or over for now."""
-        error = None if result.error is None else {"code": code_of(result.error), "message": public_text(result.error)}
+    def with_result(self, result: Result, cost: float | None) -> RunInfo:
+        """Return a copy with the outcome of a result."""
+        error = (
+            None if result.error is None else {"code": error_code(result.error), "message": public_text(result.error)}
+        )
         ended = time() if result.outcome != "interrupted" else 0.0
         usage = result.usage.to_json()
         return replace(
             self, ended=ended, outcome=result.outcome, reason=result.reason, error=error, usage=usage, cost=cost
         )
 
-    def last_event(self) -> Event:
-        """Its terminal event, for a run of which the log does not know that it has ended."""
+    def terminal_event(self) -> Event:
+        """Return the terminal event of a run whose log has no end."""
         if self.outcome == "failed":
             error = self.error or {"code": "error", "message": self.reason}
             return Failed(self.id, thread_id=self.thread, code=error["code"], message=error["message"])
@@ -68,16 +70,16 @@ class RunInfo:
         return Done(self.id, thread_id=self.thread, outcome=self.outcome, reason=self.reason, usage=usage)
 
 
-def code_of(error: Exception) -> str:
-    """An error's code on the wire: ModelError is model_error."""
+def error_code(error: Exception) -> str:
+    """Return the code of an error in responses: `model_error` for ModelError."""
     name = getattr(error, "code", "") or type(error).__name__
     return "".join(f"_{char.lower()}" if char.isupper() else char for char in name).strip("_")
 
 
-def run_id(head: Summary, position: int) -> str:
-    """The id of the run that answers what is queued at that position, if no run is open: any server comes to the same.
+def derive_run_id(head: Summary, position: int) -> str:
+    """Return the id of the run that answers the message at a position, if no run is open.
 
-    A thread that was deleted and made again is another one.
+    It is a hash, so that all servers compute the same id. The creation time distinguishes a recreated thread.
     """
     place = f"{head.owner}\0{head.id}\0{head.created!r}\0{position}"
     return f"run_{sha256(place.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"

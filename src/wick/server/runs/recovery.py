@@ -1,7 +1,7 @@
-"""What a server does by itself: it takes up what others left, and notices what other servers were told.
+"""Background recovery of runs.
 
-A run whose server died goes on here once its lease has lapsed; a thread with something queued is run; a question that
-was answered, or that nobody answered in time, lets its run go on. What another server was told to cancel is cancelled.
+The server resumes runs of crashed servers once their lease has lapsed, threads with queued messages, and runs whose
+question was answered or has expired. It also cancels runs for which another server received the request.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from wick.stores.held_thread import release_leases
 
 logger = logging.getLogger("wick.server")
 
-LOOK_SECONDS = 2.0  # between two looks at what is unfinished
-CANCEL_PAUSE = 0.3  # between two looks at what is to be cancelled, while something runs
-LONGEST_BACKOFF = 300.0
-STALLED_BACKOFF = 5.0  # for runs whose store failed: clients wait for them
+POLL_SECONDS = 2.0  # between two scans for unfinished threads
+CANCEL_PAUSE = 0.3  # between two scans for cancellations, while runs are in progress
+MAX_BACKOFF = 300.0
+STALLED_BACKOFF = 5.0  # for stalled runs: clients wait for them
 PAGE = 500
 
 
 @dataclass(slots=True)
-class _Tried:
-    """A thread that could not be taken up: how it was then, and when it is tried again."""
+class _Backoff:
+    """The retry state of a thread that could not be resumed."""
 
     head: tuple[int, int]
     again: float
@@ -43,20 +43,22 @@ def _is_locked(error: Exception) -> bool:
     return isinstance(error, StoreError) and error.code == "locked"
 
 
-class Resuming:
-    """Looks after the runs of a server for as long as it runs."""
+class RunRecovery:
+    """Resumes and cancels runs in the background, from `start` to `stop`."""
 
-    def __init__(self, runs: Runs, *, look: float = LOOK_SECONDS) -> None:
+    def __init__(self, runs: Runs, *, look: float = POLL_SECONDS) -> None:
         self.runs, self.look = runs, look
-        self.problem = ""  # the code of the error with which the store could not be read
-        self._tried: dict[tuple[str, str], _Tried] = {}
-        self._expiry: dict[tuple[str, str], tuple[int, float]] = {}  # when the first question of a thread lapses
+        self.problem = ""  # error code if the store cannot be read
+        self._tried: dict[tuple[str, str], _Backoff] = {}
+        self._expiry: dict[
+            tuple[str, str], tuple[int, float]
+        ] = {}  # by thread: its last entry, and when its first question expires
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         self._tasks = [
-            asyncio.create_task(self._again(self.take_up_all, self.look), name="taking up runs"),
-            asyncio.create_task(self._again(self.cancel_all, CANCEL_PAUSE), name="cancelling runs"),
+            asyncio.create_task(self._repeat(self.resume_all, self.look), name="resuming runs"),
+            asyncio.create_task(self._repeat(self.cancel_requested, CANCEL_PAUSE), name="cancelling runs"),
         ]
 
     async def stop(self) -> None:
@@ -65,33 +67,33 @@ class Resuming:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
 
-    async def _again(self, work: Callable[[], Awaitable[None]], pause: float) -> None:
+    async def _repeat(self, work: Callable[[], Awaitable[None]], pause: float) -> None:
         while True:
             try:
                 await work()
                 self.problem = ""
             except Exception as error:
                 known = isinstance(error, WickError)
-                self.runs.performing.note_damage(error)
+                self.runs.executor.record_damage(error)
                 self.problem = getattr(error, "code", "") if known and not _is_locked(error) else ""
-                logger.warning("looking after runs failed; it is tried again: %s", error, exc_info=not known)
+                logger.warning("recovery of runs failed; retrying: %s", error, exc_info=not known)
             await asyncio.sleep(pause)
 
-    # -- taking up --------------------------------------------------------------------------------------------------
+    # -- resuming -----------------------------------------------------------------------------------------------------
 
-    async def take_up_all(self) -> None:
-        """Look at everything that is unfinished, and let go on what can."""
+    async def resume_all(self) -> None:
+        """Resume all unfinished threads that can be resumed."""
         await release_leases(self.runs.store)
         there = set[tuple[str, str]]()
-        async for head in self._unfinished():
+        async for head in self._list_unfinished():
             there.add((head.owner, head.id))
-            if await self._can_go_on(head):
-                await self._take_up(head)
+            if await self._can_resume(head):
+                await self._resume(head)
         for known in (self._tried, self._expiry):
             for key in known.keys() - there:
                 del known[key]
 
-    async def _unfinished(self) -> AsyncIterator[Summary]:
+    async def _list_unfinished(self) -> AsyncIterator[Summary]:
         cursor = None
         while cursor != "":
             page = await self.runs.store.unfinished(cursor=cursor or "", limit=PAGE)
@@ -99,19 +101,19 @@ class Resuming:
                 yield head
             cursor = page.next
 
-    async def _can_go_on(self, head: Summary) -> bool:
+    async def _can_resume(self, head: Summary) -> bool:
         key = head.owner, head.id
-        if head.leased or key in self.runs.performing.running or "parent" in head.meta or "agent" not in head.meta:
+        if head.leased or key in self.runs.executor.running or "parent" in head.meta or "agent" not in head.meta:
             return False
         tried = self._tried.get(key)
         if tried is not None and tried.head == (head.last, head.queued) and monotonic() < tried.again:
             return False
-        if not head.asking or await self._lapsed(head):
+        if not head.asking or await self._has_lapsed(head):
             return True
         return any(row.kind == "answer" for row in await self.runs.store.inbox(head.owner, head.id))
 
-    async def _lapsed(self, head: Summary) -> bool:
-        """Whether nobody has answered a question of a thread in time; a thread is read once for that."""
+    async def _has_lapsed(self, head: Summary) -> bool:
+        """Return True if a question of a thread has expired. The thread is read only when it has changed."""
         key = head.owner, head.id
         last, expiry = self._expiry.get(key, (-1, inf))
         if last != head.last:
@@ -120,34 +122,34 @@ class Resuming:
             self._expiry[key] = head.last, expiry
         return time() >= expiry
 
-    async def _take_up(self, head: Summary) -> None:
-        self._note(head)
+    async def _resume(self, head: Summary) -> None:
+        self._schedule_retry(head)
         try:
-            user = await self._user(head)
-            await self.runs.take_up(user, head, lapsed=bool(head.asking))
+            user = await self._run_user(head)
+            await self.runs.resume_thread(user, head, lapsed=bool(head.asking))
         except (ApiError, StoreError) as error:
-            logger.warning("thread %s of %s cannot be taken up: %s", head.id, head.owner, error)
+            logger.warning("thread %s of %s cannot be resumed: %s", head.id, head.owner, error)
 
-    def _note(self, head: Summary) -> None:
-        """Should it fail, it is tried again later, and later each time; if it goes well, it changes the thread."""
+    def _schedule_retry(self, head: Summary) -> None:
+        """Set the next retry of a thread with exponential backoff. A changed thread starts at the first delay again."""
         key, seen = (head.owner, head.id), (head.last, head.queued)
         before = self._tried.get(key)
-        longest = STALLED_BACKOFF if key in self.runs.performing.stalls else LONGEST_BACKOFF
+        longest = STALLED_BACKOFF if key in self.runs.executor.stalls else MAX_BACKOFF
         pause = min(before.pause * 2, longest) if before is not None and before.head == seen else self.look
-        self._tried[key] = _Tried(seen, monotonic() + pause, pause)
+        self._tried[key] = _Backoff(seen, monotonic() + pause, pause)
 
-    async def _user(self, head: Summary) -> User:
-        """Who asked, as far as the server knows."""
+    async def _run_user(self, head: Summary) -> User:
+        """Return the user of a thread's run, from the record of the run if there is one."""
         row = await self.runs.records.get(KIND, head.owner, head.run) if head.run else None
         if row is not None:
             return RunInfo.from_json(head.owner, head.run, row).user
         return User(head.owner, head.owner, "user")
 
-    # -- cancelling -------------------------------------------------------------------------------------------------
+    # -- cancelling ---------------------------------------------------------------------------------------------------
 
-    async def cancel_all(self) -> None:
-        """Cancel what another server was asked to cancel and runs here."""
-        performing = self.runs.performing
+    async def cancel_requested(self) -> None:
+        """Cancel runs on this server for which another server received the request."""
+        performing = self.runs.executor
         if not performing.running:
             return
         wanted = {(row.owner, row.id) for row in await self.runs.records.list(CANCEL)}

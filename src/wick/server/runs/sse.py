@@ -1,4 +1,4 @@
-"""Server-sent events as a plain ASGI response: it writes what there is in one go, and ends when the client goes."""
+"""Server-sent events as a plain ASGI response, which batches frames and stops when the client disconnects."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from wick.server.runs.frames import Frame
 HEADERS = {
     "content-type": "text/event-stream; charset=utf-8",
     "cache-control": "no-store",
-    "x-accel-buffering": "no",  # a proxy that waits for more would hold up every event
+    "x-accel-buffering": "no",  # a buffering proxy would delay events
 }
 PORTION_BYTES = 65_536
-BEAT = b": \n\n"  # a comment: it shows that the connection stands
+HEARTBEAT = b": \n\n"  # a comment, which keeps the connection alive
 
 Frames = AsyncIterator[Sequence[Frame]]
 
 
 class EventStream(Response):
-    """A stream of frames, until there are no more or nobody reads them. An empty batch is a sign of life."""
+    """A response that streams frames until they end or the client disconnects. An empty batch is a heartbeat."""
 
     media_type = "text/event-stream"
 
@@ -42,18 +42,18 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._holding:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            await _until_gone(self._write(send), receive)
+            await _run_until_disconnect(self._write(send), receive)
 
     async def _write(self, send: Send) -> None:
         async with aclosing(self._frames()) as batches:
             async for batch in batches:
-                for text in _portions(batch):
+                for text in _batch_frames(batch):
                     await send({"type": "http.response.body", "body": text, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def _portions(batch: Sequence[Frame]) -> Iterator[bytes]:
-    """What is sent at once: some frames in one go, and no more than some, for it is held until it is read."""
+def _batch_frames(batch: Sequence[Frame]) -> Iterator[bytes]:
+    """Join frames into messages of limited size: a message stays in memory until the client has read it."""
     texts, size = list[bytes](), 0
     for frame in batch:
         texts.append(frame.text)
@@ -62,14 +62,14 @@ def _portions(batch: Sequence[Frame]) -> Iterator[bytes]:
             yield b"".join(texts)
             texts, size = [], 0
     if texts or not batch:
-        yield b"".join(texts) or BEAT
+        yield b"".join(texts) or HEARTBEAT
 
 
-async def _until_gone(work: Any, receive: Receive) -> None:
-    """Do it in this task, for as long as the client is there."""
+async def _run_until_disconnect(work: Any, receive: Receive) -> None:
+    """Await work in this task; cancel it when the client disconnects."""
     this = asyncio.current_task()
     assert this is not None
-    cancels, gone = this.cancelling(), asyncio.create_task(_gone(receive), name="a client that may go")
+    cancels, gone = this.cancelling(), asyncio.create_task(_wait_disconnect(receive), name="client disconnect")
 
     def stop(_: object) -> None:
         if not gone.cancelled():
@@ -86,7 +86,7 @@ async def _until_gone(work: Any, receive: Receive) -> None:
         gone.cancel()
 
 
-async def _gone(receive: Receive) -> None:
-    with suppress(HTTPException):  # a body that is too large or does not come: this is no client to write to
+async def _wait_disconnect(receive: Receive) -> None:
+    with suppress(HTTPException):  # the request body is too large or too slow: treat it as a disconnect
         while (await receive())["type"] != "http.disconnect":
             pass

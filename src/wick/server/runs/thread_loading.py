@@ -1,4 +1,4 @@
-"""Threads that are read as a whole to be shown: one may be large, and somebody may ask for many."""
+"""Loading of whole threads for responses, with limited memory."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from wick.stores.held_thread import load
 from wick.threads import Thread
 
 
-class Loading:
-    """One thread is in memory at a time. Of each user one waits for that: who asks for many waits for themselves."""
+class ThreadLoader:
+    """Loads one thread at a time. A user has one place in the queue, so many requests of one user delay no others."""
 
     def __init__(self, store: Store) -> None:
         self._store, self._turn = store, asyncio.Lock()
         self._of: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @asynccontextmanager
-    async def thread(self, owner: str, id: str, request: Request) -> AsyncIterator[Thread]:
-        """A thread as it is; nothing is read for somebody who has gone while they waited."""
+    async def load(self, owner: str, id: str, request: Request) -> AsyncIterator[Thread]:
+        """Load a thread; raise a 499 without reading it if the client disconnected while it waited."""
         mine = self._of.setdefault(owner, asyncio.Lock())
         async with mine, self._turn:
             if await request.is_disconnected():
-                raise ApiError(499, "gone", "you have closed the connection, so there is nobody to answer")
+                raise ApiError(499, "gone", "the client closed the connection")
             yield await load(self._store, owner, id)

@@ -1,4 +1,4 @@
-"""Expiry of idle threads: a chore that deletes them in small batches, where a server has a retention setting."""
+"""Expiry of idle threads: a background task that deletes them in small batches, if `retention` is set."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import asyncio
 import logging
 
 from wick import constants
-from wick.server.runs.threads import Conversations
+from wick.server.runs.threads import UserThreads
 
 logger = logging.getLogger("wick.server")
 
 
-class Expiry:
-    """Deletes threads that have been idle for too long. With `seconds` of 0 nothing is ever deleted."""
+class ThreadExpiry:
+    """Deletes threads that have been idle for `seconds`. With 0 it deletes nothing."""
 
-    def __init__(self, conversations: Conversations, seconds: float) -> None:
-        self._conversations, self._seconds = conversations, seconds
+    def __init__(self, conversations: UserThreads, seconds: float) -> None:
+        self._threads, self._seconds = conversations, seconds
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         if self._seconds:
-            self._task = asyncio.create_task(self._look(), name="expiry of threads")
+            self._task = asyncio.create_task(self._expire_forever(), name="expiry of threads")
 
     async def stop(self) -> None:
         task, self._task = self._task, None
@@ -28,12 +28,12 @@ class Expiry:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def _look(self) -> None:
+    async def _expire_forever(self) -> None:
         pause = min(constants.EXPIRE_SECONDS, max(1.0, self._seconds / 10))
         while True:
             try:
-                while await self._conversations.expire(self._seconds):
-                    logger.debug("idle threads were deleted")
+                while await self._threads.expire(self._seconds):
+                    logger.debug("deleted idle threads")
             except Exception:
-                logger.warning("threads that are to expire could not be deleted; it is tried again", exc_info=True)
+                logger.warning("expired threads could not be deleted; retrying", exc_info=True)
             await asyncio.sleep(pause)

@@ -1,4 +1,4 @@
-"""The threads of users: made for an agent, counted, branched off, deleted with those of their subagents."""
+"""Threads of users: creating them for an agent, counting, forking, and deleting them with their subthreads."""
 
 from __future__ import annotations
 
@@ -11,64 +11,66 @@ from wick.errors import StoreError
 from wick.protocols import Store, Summary
 from wick.server.auth.identity import User
 from wick.server.errors import ApiError
-from wick.server.ops.quotas import Limits
+from wick.server.ops.quotas import QuotaLimiter
 from wick.threads import Thread
 
 PAGE = 500
 
 
-class Conversations:
-    """Threads, and how many of them each user has."""
+class UserThreads:
+    """Creates, forks and deletes threads within the quota of each user."""
 
-    def __init__(self, store: Store, limits: Limits) -> None:
+    def __init__(self, store: Store, limits: QuotaLimiter) -> None:
         self.store, self.limits = store, limits
         self._counts: Counter[str] = Counter()
 
     async def open(self, user: User, agent: str, id: str) -> Summary:
-        """The thread with that id, made if there is none; one of another agent, or of a subagent, is refused."""
+        """Return a thread; create it if there is none. Raise a 409 for a thread of another agent or a subagent."""
         try:
             head = await self.store.head(user.id, id)
         except StoreError as error:
             if error.code != "not_found":
                 raise
-            return await self._make(user, agent, id)
-        if (its := agent_of(head)) != agent:
+            return await self._create(user, agent, id)
+        if (its := thread_agent(head)) != agent:
             raise ApiError(409, "conflict", f"thread {id} is one of the agent {its!r}; take another thread")
         return head
 
-    async def _make(self, user: User, agent: str, id: str) -> Summary:
+    async def _create(self, user: User, agent: str, id: str) -> Summary:
         await self.check_room(user)
         try:
             made = await self.store.create(user.id, id, meta={"agent": agent})
         except StoreError as error:
             if error.code != "conflict":
                 raise
-            return await self.open(user, agent, id)  # somebody else was faster
+            return await self.open(user, agent, id)  # created concurrently
         self._counts[user.id] += 1
         return made
 
     async def check_room(self, user: User) -> None:
-        """Make room for one more thread: the longest idle ones are deleted. Refuse it if all of them are in use."""
-        most = self.limits.most("threads")
+        """Make room for one more thread by deleting the longest idle ones. Raise a 429 if all are in use."""
+        most = self.limits.limit_of("threads")
         if not most:
             return
         if user.id not in self._counts:
-            self._counts[user.id] = len([head async for head in self._all(user.id)])
+            self._counts[user.id] = len([head async for head in self._list_all(user.id)])
         while (over := self._counts[user.id] - most + 1) > 0:
             if not await self.expire(0.0, owner=user.id, limit=over):
-                self._counts[user.id] = len([head async for head in self._all(user.id)])  # others delete them, too
+                self._counts[user.id] = len(
+                    [head async for head in self._list_all(user.id)]
+                )  # other servers delete threads, too
                 break
-        self.limits.room("threads", self._counts[user.id])
+        self.limits.check_room("threads", self._counts[user.id])
 
     async def expire(self, idle: float, *, owner: str = "", limit: int = constants.EXPIRED_AT_ONCE) -> int:
-        """Delete some threads that have been idle for so many seconds, and return how many."""
+        """Delete some threads that have been idle for this many seconds; return their number."""
         gone = await self.store.expire(idle, owner=owner, limit=min(limit, constants.EXPIRED_AT_ONCE))
         for whose, _ in gone:
             if whose in self._counts:
                 self._counts[whose] = max(0, self._counts[whose] - 1)
         return len(gone)
 
-    async def _all(self, owner: str) -> AsyncIterator[Summary]:
+    async def _list_all(self, owner: str) -> AsyncIterator[Summary]:
         cursor = None
         while cursor != "":
             page = await self.store.list(owner, order="created", cursor=cursor or "", limit=PAGE)
@@ -76,42 +78,42 @@ class Conversations:
                 yield head
             cursor = page.next
 
-    async def branch(self, user: User, id: str, at: int | None, title: str) -> tuple[Summary, str]:
-        """Another thread that begins as this one was after an entry, and the agent that it is to be of.
+    async def fork(self, user: User, id: str, at: int | None, title: str) -> tuple[Summary, str]:
+        """Fork a thread after an entry; return the fork and its agent.
 
-        Nobody takes up a run that was open there, as long as the thread is no agent's: see `settle`.
+        The fork has no agent yet, so that no server resumes a run that was open there: see `assign_agent`.
         """
         head = await self.store.head(user.id, id)
-        agent, place = agent_of(head), head.last if at is None else at
+        agent, place = thread_agent(head), head.last if at is None else at
         await self.check_room(user)
         about = {"forked_from": id, "forked_at": place}
         made = await self.store.fork(user.id, id, place, Thread().id, title=title, meta=about)
         self._counts[user.id] += 1
         return made, agent
 
-    async def settle(self, made: Summary, agent: str) -> Summary:
-        """Make a branch a thread of its agent."""
+    async def assign_agent(self, made: Summary, agent: str) -> Summary:
+        """Set the agent of a fork."""
         return await self.store.describe(made.owner, made.id, meta={**made.meta, "agent": agent})
 
     async def delete(self, user: User, id: str) -> None:
-        """Delete a thread and those of its subagents."""
-        for child in [head.id async for head in self._all(user.id) if _is_below(head, id)]:
+        """Delete a thread and its subthreads."""
+        for child in [head.id async for head in self._list_all(user.id) if _is_subthread(head, id)]:
             with suppress(StoreError):
                 await self.store.delete(user.id, child)
         await self.store.delete(user.id, id)
-        self._counts.pop(user.id, None)  # they are counted anew when somebody asks
+        self._counts.pop(user.id, None)  # recount on the next request
 
 
-def agent_of(head: Summary) -> str:
-    """The agent that a thread is one of; that of a subagent is none's to talk to."""
+def thread_agent(head: Summary) -> str:
+    """Return the agent of a thread; raise a 409 for a thread of a subagent or of the command line."""
     agent = head.meta.get("agent")
     if "parent" not in head.meta and agent is None:
-        message = f"thread {head.id} was begun at the command line; go on with it there: wick chat --thread {head.id}"
+        message = f"thread {head.id} was started at the command line; continue it there: wick chat --thread {head.id}"
         raise ApiError(409, "conflict", message)
     if "parent" in head.meta or not isinstance(agent, str):
-        raise ApiError(409, "conflict", f"thread {head.id} is that of a subagent; speak to the thread above it")
+        raise ApiError(409, "conflict", f"thread {head.id} belongs to a subagent; send messages to its parent thread")
     return agent
 
 
-def _is_below(head: Summary, id: str) -> bool:
+def _is_subthread(head: Summary, id: str) -> bool:
     return "parent" in head.meta and head.id.startswith(f"{id}.")

@@ -1,4 +1,4 @@
-"""What runs have used: tokens and dollars, added up by user, day, agent and model."""
+"""Usage of runs: tokens and dollars, summed by user, day, agent and model."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from wick.server.auth.identity import User
 from wick.server.records import Records
 
 KIND, COUNTED = "usage", "counted"
-COUNTED_SECONDS = 30 * 86_400.0  # for so long a run that was interrupted is known to be counted in part
-NANO = Decimal(1_000_000_000)  # dollars are added up as whole billionths, so that many small sums stay exact
+COUNTED_SECONDS = 30 * 86_400.0  # how long the recorded charges of an interrupted run are remembered
+NANO = Decimal(1_000_000_000)  # dollars are summed as integer billionths, which keeps small amounts exact
 
 
 @dataclass(slots=True)
-class Used:
-    """An amount of use. `cost` is in dollars, of what has a known price; `unpriced` questions are not in it."""
+class UsageAmount:
+    """An amount of usage. `cost` is in dollars and leaves out `unpriced` model calls."""
 
     runs: int = 0
     questions: int = 0
@@ -38,102 +38,102 @@ class Used:
     def cost(self) -> float:
         return self.nanodollars / 1e9
 
-    def __add__(self, other: Used) -> Used:
-        return Used(*(getattr(self, name) + getattr(other, name) for name in _NAMES))
+    def __add__(self, other: UsageAmount) -> UsageAmount:
+        return UsageAmount(*(getattr(self, name) + getattr(other, name) for name in _NAMES))
 
     def numbers(self) -> dict[str, float]:
         return {name: getattr(self, name) for name in _NAMES if getattr(self, name)}
 
 
-_NAMES = tuple(field.name for field in fields(Used))
+_NAMES = tuple(field.name for field in fields(UsageAmount))
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """What one user used of one model through one agent on one day (UTC)."""
+class UsageLine:
+    """The usage of one user, agent and model on one day (UTC)."""
 
     owner: str
     user: str
     day: str
     agent: str
     model: str
-    used: Used
+    used: UsageAmount
 
 
-class Ledger:
-    """The server's book of what was used, kept in its records."""
+class UsageLedger:
+    """The usage of all users, stored in the server's records."""
 
     def __init__(self, records: Records) -> None:
         self.records = records
 
-    async def count(self, user: User, agent: str, result: Result, *, run: str = "", ended: bool = True) -> None:
-        """Write down what a run has used; one that goes on after a pause, and is counted again, only what is new.
+    async def record(self, user: User, agent: str, result: Result, *, run: str = "", ended: bool = True) -> None:
+        """Record the usage of a run. After a pause, only the new charges of a run are added.
 
-        With `ended=False` the log has no end of the run: its charges are counted, the run itself when it ends.
+        With `ended=False` the log has no end of the run: its charges are recorded now, the run itself when it ends.
         """
-        known = await self._counted(user, run) if _paused_before(result, run) else None
+        known = await self._count_recorded(user, run) if _has_paused_before(result, run) else None
         if run and result.outcome == "interrupted" and ended:
-            await self._remember(user, run, len(result.charges))
+            await self._remember_recorded(user, run, len(result.charges))
         charges = result.charges[known or 0 :]
-        spent = await run_in_thread(lambda: _by_model(charges), "adding up what was used") if charges else {}
-        if known is None and ended:  # the run itself counts once, with the model that it asked first
+        spent = await run_in_thread(lambda: _sum_by_model(charges), "summing usage") if charges else {}
+        if known is None and ended:  # the run counts once, for the model of its first call
             first = result.charges[0].model if result.charges else ""
-            spent[first] = spent.get(first, Used()) + Used(runs=1)
+            spent[first] = spent.get(first, UsageAmount()) + UsageAmount(runs=1)
         day = datetime.now(UTC).date().isoformat()
         for model, used in spent.items():
             facts = {"user": user.name, "day": day, "agent": agent, "model": model}
             await self.records.add(KIND, user.id, f"{day}/{agent}/{model}", used.numbers(), facts)
 
-    async def _counted(self, user: User, run: str) -> int | None:
-        """How many charges of this run are in the book; None if it is not there yet."""
+    async def _count_recorded(self, user: User, run: str) -> int | None:
+        """Return the number of recorded charges of a run, or None if it was not recorded."""
         before = await self.records.get(COUNTED, user.id, run)
         return None if before is None else int(before["charges"])
 
-    async def _remember(self, user: User, run: str, charges: int) -> None:
+    async def _remember_recorded(self, user: User, run: str, charges: int) -> None:
         await self.records.put(COUNTED, user.id, run, {"charges": charges}, until=time() + COUNTED_SECONDS)
 
-    async def lines(
+    async def list_lines(
         self, owner: str | None, *, since: date | None = None, until: date | None = None, agent: str = ""
-    ) -> list[Line]:
-        """What an owner has used, or everybody, day by day; both days are included."""
+    ) -> list[UsageLine]:
+        """Return the usage of an owner, or of all users, from `since` to `until` inclusive."""
         first, last = since.isoformat() if since else "", until.isoformat() if until else "9999-12-31"
-        found = [line async for line in self._all(owner)]
+        found = [line async for line in self._iterate_lines(owner)]
         wanted = [line for line in found if first <= line.day <= last and agent in ("", line.agent)]
         return sorted(wanted, key=lambda line: (line.day, line.user, line.agent, line.model))
 
-    async def _all(self, owner: str | None) -> AsyncIterator[Line]:
+    async def _iterate_lines(self, owner: str | None) -> AsyncIterator[UsageLine]:
         after = ""
         while rows := await self.records.list(KIND, owner, after=after):
             for row in rows:
-                yield _line(row.owner, row.data)
+                yield _parse_line(row.owner, row.data)
             after = rows[-1].id if owner is not None else rows[-1].cursor
 
 
-def total(lines: Iterable[Line]) -> Used:
-    """All of them together."""
-    return sum((line.used for line in lines), Used())
+def sum_usage(lines: Iterable[UsageLine]) -> UsageAmount:
+    """Return the sum of usage lines."""
+    return sum((line.used for line in lines), UsageAmount())
 
 
-def _paused_before(result: Result, run: str) -> bool:
-    """Whether this is not the first time that the run ends, as its log has it."""
+def _has_paused_before(result: Result, run: str) -> bool:
+    """Return True if the log already has an earlier end of the run."""
     ends = [entry for entry in result.thread.entries if entry.kind == "run_end"] if result.thread is not None else []
     return len([entry for entry in ends if entry.data["run"] == run]) > 1
 
 
-def _line(owner: str, data: dict[str, Any]) -> Line:
-    used = Used(**{name: int(data[name]) for name in _NAMES if name in data})
-    return Line(owner, data["user"], data["day"], data["agent"], data["model"], used)
+def _parse_line(owner: str, data: dict[str, Any]) -> UsageLine:
+    used = UsageAmount(**{name: int(data[name]) for name in _NAMES if name in data})
+    return UsageLine(owner, data["user"], data["day"], data["agent"], data["model"], used)
 
 
-def _by_model(charges: Sequence[Charge]) -> dict[str, Used]:
-    spent: dict[str, Used] = {}
+def _sum_by_model(charges: Sequence[Charge]) -> dict[str, UsageAmount]:
+    spent: dict[str, UsageAmount] = {}
     for charge in charges:
-        if charge.usage.total_tokens:  # else nobody counted
-            spent[charge.model] = spent.get(charge.model, Used()) + _used(charge)
+        if charge.usage.total_tokens:  # else the provider reported no usage
+            spent[charge.model] = spent.get(charge.model, UsageAmount()) + _charge_amount(charge)
     return spent
 
 
-def _used(charge: Charge) -> Used:
+def _charge_amount(charge: Charge) -> UsageAmount:
     price = charge.price
     cost = 0 if price is None else round(price * NANO)
-    return Used(questions=1, unpriced=price is None, nanodollars=cost, **charge.usage.to_json())
+    return UsageAmount(questions=1, unpriced=price is None, nanodollars=cost, **charge.usage.to_json())

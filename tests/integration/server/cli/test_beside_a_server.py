@@ -49,7 +49,7 @@ def test_a_server_shows_what_was_begun_at_the_command_line_and_leaves_it_there(w
         changed = owner.describe_thread(thread, meta={"agent_file": "/tmp/evil.yaml", "folder": str(wick.folder)})
         assert changed.meta["agent_file"] == "" and changed.meta["agent_name"] == "wick"  # it names code to run
         (question,) = owner.approvals(thread)
-        with pytest.raises(ServerError, match="begun at the command line.*wick chat --thread"):
+        with pytest.raises(ServerError, match="started at the command line.*wick chat --thread"):
             owner.send(thread, "Hello?")
         owner.answer(question.id, "allow", thread_id=thread)
         time.sleep(3)  # a server looks every two seconds for what it can take up
@@ -57,7 +57,7 @@ def test_a_server_shows_what_was_begun_at_the_command_line_and_leaves_it_there(w
         assert left.run_id and not left.running and not (wick.folder / "new.txt").exists()
     done = wick("run", "--thread", thread, "--model", "demo", **data)
     assert done.code == 0 and (wick.folder / "new.txt").read_text().strip() == "hello", done
-    assert "cannot be taken up" not in served.log
+    assert "cannot be resumed" not in served.log
 
 
 def test_commands_show_what_was_said_at_the_server(wick: Quick, served: Served) -> None:

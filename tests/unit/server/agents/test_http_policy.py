@@ -8,7 +8,7 @@ import pytest
 
 from wick.config import RINGS
 from wick.config.options_schema import read_hints
-from wick.server.agents.http_policy import ADMINS, OPERATORS, USERS, check_agent, check_hook
+from wick.server.agents.http_policy import ADMIN_OPTIONS, OPERATOR_OPTIONS, USER_OPTIONS, check_agent, check_hook
 from wick.server.auth.identity import ROLES, Role, User
 from wick.server.errors import ApiError
 
@@ -111,13 +111,18 @@ SAID: list[tuple[dict[str, Any], Role | str]] = [
 @pytest.mark.parametrize(("options", "least"), SAID, ids=lambda value: str(value)[:60])
 def test_each_role_may_say_what_is_on_its_list(options: dict[str, Any], least: str) -> None:
     for role in ROLES:
-        may = least != "" and somebody(role).may(least)  # type: ignore[arg-type]
+        may = least != "" and somebody(role).has_role(least)  # type: ignore[arg-type]
         assert refused(options, role) is not may, f"{role}: {options}"
 
 
 def test_every_option_of_every_capability_is_on_one_list_or_refused_to_all() -> None:
     """What is added to a capability later is refused until somebody puts it on a list."""
-    listed = {(key, name) for table in (USERS, OPERATORS, ADMINS) for key, names in table.items() for name in names}
+    listed = {
+        (key, name)
+        for table in (USER_OPTIONS, OPERATOR_OPTIONS, ADMIN_OPTIONS)
+        for key, names in table.items()
+        for name in names
+    }
     for ring in RINGS:
         if not ring.kind:
             continue
@@ -128,7 +133,7 @@ def test_every_option_of_every_capability_is_on_one_list_or_refused_to_all() -> 
 
 def test_the_lists_name_what_there_is() -> None:
     known = {(ring.key, name) for ring in RINGS if ring.kind for name in read_hints(ring.load_class())}
-    for table in (USERS, OPERATORS, ADMINS):
+    for table in (USER_OPTIONS, OPERATOR_OPTIONS, ADMIN_OPTIONS):
         assert {(key, name) for key, names in table.items() for name in names} <= known
 
 

@@ -19,10 +19,10 @@ from wick.errors import ConfigError
 from wick.messages import ToolCall
 from wick.server.agents import registry as registry_module
 from wick.server.agents.overrides import Overrides
-from wick.server.agents.registry import Registry
+from wick.server.agents.registry import AgentRegistry
 from wick.server.auth.identity import User
 from wick.server.errors import ApiError
-from wick.server.ops.event_bus import Bus
+from wick.server.ops.event_bus import EventBus
 from wick.server.records.sqlite import SqliteRecords
 from wick.server.settings import Settings
 from wick.stores.sqlite import Sqlite
@@ -35,7 +35,7 @@ OLGA = User("u_olga", "olga", "operator")
 @asynccontextmanager
 async def registry(
     folder: Path, agents: dict[str, Any] | None = None, code: dict[str, Any] | None = None
-) -> AsyncIterator[Registry]:
+) -> AsyncIterator[AgentRegistry]:
     data = folder / "data"
     data.mkdir(exist_ok=True)
     config = None
@@ -43,7 +43,7 @@ async def registry(
         config = folder / "agents.yaml"
         config.write_text(yaml.safe_dump(agents))
     records, store = SqliteRecords(data / "server.db"), Sqlite(data / "threads.db")
-    made = Registry(Settings(data=data, config=config), records, store, Bus())
+    made = AgentRegistry(Settings(data=data, config=config), records, store, EventBus())
     for id, given in (code or {}).items():
         made.register_agent(id, given)
     try:
@@ -60,21 +60,24 @@ CODER = {"agents": {"coder": {"model": "demo", "backend": "local"}, "talker": {"
 
 async def test_every_user_has_an_agent_and_a_workspace_of_their_own(tmp_path: Path) -> None:
     async with registry(tmp_path, CODER) as there:
-        hers, his = await there.agent(ADA, "coder"), await there.agent(BOB, "coder")
+        hers, his = await there.get_agent(ADA, "coder"), await there.get_agent(BOB, "coder")
         assert hers is not his and hers.agent is not his.agent
         assert hers.backend is not None and his.backend is not None
         await hers.backend.write("secret.txt", "hers")
         assert [entry["name"] for entry in (await hers.backend.ls())["entries"]] == ["secret.txt"]
         assert (await his.backend.ls())["entries"] == []
         assert hers.backend.workdir == str(tmp_path / "data" / "workspaces" / "u_ada" / "coder")
-        assert await there.agent(ADA, "coder") is hers
-        assert (await there.agent(ADA, "talker")).backend is None
+        assert await there.get_agent(ADA, "coder") is hers
+        assert (await there.get_agent(ADA, "talker")).backend is None
 
 
 async def test_a_workdir_that_the_file_names_is_for_whoever_started_the_server(tmp_path: Path) -> None:
     named = {"agents": {"coder": {"model": "demo", "backend": {"type": "local", "workdir": "./project"}}}}
     async with registry(tmp_path, named) as there:
-        local, hers = await there.agent(User("local", "local", "admin"), "coder"), await there.agent(ADA, "coder")
+        local, hers = (
+            await there.get_agent(User("local", "local", "admin"), "coder"),
+            await there.get_agent(ADA, "coder"),
+        )
         assert local.backend is not None and local.backend.workdir == str(tmp_path / "project")
         assert hers.backend is not None and "workspaces/u_ada" in hers.backend.workdir
 
@@ -83,7 +86,7 @@ async def test_an_agent_that_is_not_there_is_not_found(tmp_path: Path) -> None:
     async with registry(tmp_path, CODER) as there:
         for id in ("nobody", "", "..", "a/b", "a\0b", "tools", "x" * 100):
             with pytest.raises(ApiError) as refusal:
-                await there.agent(ADA, id)
+                await there.get_agent(ADA, id)
             assert refusal.value.status == 404
 
 
@@ -101,12 +104,12 @@ async def test_a_change_counts_from_the_next_run_and_a_running_one_keeps_its_age
 
     code = {"slow": {"model": Scripted(ToolCall("c1", "wait", {}), "Done."), "tools": [wait], "backend": "local"}}
     async with registry(tmp_path, code=code) as there:
-        before = await there.agent(ADA, "slow")
+        before = await there.get_agent(ADA, "slow")
         run = asyncio.create_task(before.agent.run("Go", user=ADA.id, thread="t1"))
         await began.wait()
         assert before.uses == 1
-        await there.change(ADA, "slow", lambda said: replace(said, hooks={"todos": False}))
-        after = await there.agent(ADA, "slow")
+        await there.change_overrides(ADA, "slow", lambda said: replace(said, hooks={"todos": False}))
+        after = await there.get_agent(ADA, "slow")
         assert after is not before
         assert {tool.name for tool in before.agent.tools} - {tool.name for tool in after.agent.tools} >= {"write_todos"}
         assert after.backend is before.backend  # where it works has not changed
@@ -123,29 +126,33 @@ async def test_one_users_change_is_not_anothers_and_an_operators_may_be_everyone
         return {tool.name for tool in instance.agent.tools}
 
     async with registry(tmp_path, CODER) as there:
-        await there.change(ADA, "talker", lambda said: replace(said, hooks={"todos": False}))
-        assert "write_todos" not in names(await there.agent(ADA, "talker"))
-        assert "write_todos" in names(await there.agent(BOB, "talker"))
-        await there.change(OLGA, "talker", lambda said: replace(said, hooks={"todos": False}), everyone=True)
-        assert "write_todos" not in names(await there.agent(BOB, "talker"))
+        await there.change_overrides(ADA, "talker", lambda said: replace(said, hooks={"todos": False}))
+        assert "write_todos" not in names(await there.get_agent(ADA, "talker"))
+        assert "write_todos" in names(await there.get_agent(BOB, "talker"))
+        await there.change_overrides(OLGA, "talker", lambda said: replace(said, hooks={"todos": False}), everyone=True)
+        assert "write_todos" not in names(await there.get_agent(BOB, "talker"))
 
 
 async def test_a_change_that_cannot_be_built_is_not_kept(tmp_path: Path) -> None:
     async with registry(tmp_path, CODER) as there:
-        before = await there.agent(OLGA, "talker")
+        before = await there.get_agent(OLGA, "talker")
         for hooks in ({"limits": {"steps": -1}}, {"limits": {"step": 1}}, {"permissions": {"deny": ["Bash("]}}):
             with pytest.raises(ConfigError):
-                await there.change(OLGA, "talker", lambda said, hooks=hooks: replace(said, hooks=hooks))  # type: ignore[misc]
+                await there.change_overrides(OLGA, "talker", lambda said, hooks=hooks: replace(said, hooks=hooks))  # type: ignore[misc]
         with pytest.raises(ApiError):
-            await there.change(OLGA, "talker", lambda said: replace(said, hooks={"context": {"texts": ["\ud800"]}}))
-        assert await there.agent(OLGA, "talker") is before
+            await there.change_overrides(
+                OLGA, "talker", lambda said: replace(said, hooks={"context": {"texts": ["\ud800"]}})
+            )
+        assert await there.get_agent(OLGA, "talker") is before
 
 
 async def test_rules_of_permissions_add_up_so_that_nobody_loses_a_deny(tmp_path: Path) -> None:
     agents = {"agents": {"coder": {"model": "demo", "backend": "local", "permissions": {"deny": ["Bash(rm *)"]}}}}
     async with registry(tmp_path, agents) as there:
-        await there.change(OLGA, "coder", lambda said: replace(said, hooks={"permissions": {"deny": ["Bash(mv *)"]}}))
-        instance = await there.agent(OLGA, "coder")
+        await there.change_overrides(
+            OLGA, "coder", lambda said: replace(said, hooks={"permissions": {"deny": ["Bash(mv *)"]}})
+        )
+        instance = await there.get_agent(OLGA, "coder")
         permissions: Any = next(hook.owner for hook in instance.agent.hooks if hook.name == "permissions.check")
         for command in ("rm x", "mv x y"):
             assert permissions.explain("execute", {"command": command}).decision == "deny"
@@ -155,7 +162,7 @@ async def test_threads_are_the_servers_whatever_the_file_says(tmp_path: Path) ->
     agents = {"defaults": {"model": "demo", "sessions": "./other"}, "agents": {"a": {}, "b": {"sessions": False}}}
     async with registry(tmp_path, agents) as there:
         for id in ("a", "b"):
-            await (await there.agent(ADA, id)).agent.run("Hello", user=ADA.id, thread=f"t-{id}")
+            await (await there.get_agent(ADA, id)).agent.run("Hello", user=ADA.id, thread=f"t-{id}")
             assert (await there.sessions.load(f"t-{id}", owner=ADA.id)).messages
         assert not (tmp_path / "other").exists()
 
@@ -166,9 +173,9 @@ async def test_rings_stand_in_the_order_that_was_asked_for(tmp_path: Path) -> No
         def order(instance: Any) -> list[str]:
             return [*dict.fromkeys(hook.owner.name for hook in instance.agent.hooks)]
 
-        before = order(await there.agent(OLGA, "coder"))
-        await there.change(OLGA, "coder", lambda said: replace(said, order=["filesystem", "todos"]))
-        after = order(await there.agent(OLGA, "coder"))
+        before = order(await there.get_agent(OLGA, "coder"))
+        await there.change_overrides(OLGA, "coder", lambda said: replace(said, order=["filesystem", "todos"]))
+        after = order(await there.get_agent(OLGA, "coder"))
         assert before.index("todos") < before.index("filesystem") and after.index("filesystem") < after.index("todos")
         assert [name for name in before if name not in ("todos", "filesystem")] == [
             name for name in after if name not in ("todos", "filesystem")
@@ -182,7 +189,7 @@ async def test_what_was_granted_for_good_is_not_asked_again(tmp_path: Path) -> N
         await there.grant(ADA, "coder", rule)
         await there.grant(ADA, "coder", {"operation": "run"})  # nothing that could be granted
         for user, decision in ((ADA, "allow"), (BOB, "ask")):
-            instance = await there.agent(user, "coder")
+            instance = await there.get_agent(user, "coder")
             permissions: Any = next(hook.owner for hook in instance.agent.hooks if hook.name == "permissions.check")
             assert permissions.explain("execute", rule["args"]).decision == decision
 
@@ -194,10 +201,10 @@ async def test_building_an_agent_again_is_no_way_to_a_new_budget(tmp_path: Path)
         def budget(instance: Any) -> Any:
             return next(hook.owner for hook in instance.agent.hooks if hook.owner.name == "budget")
 
-        first = budget(await there.agent(ADA, "a"))
-        await there.change(ADA, "a", lambda said: replace(said, hooks={"todos": False}))
-        assert budget(await there.agent(ADA, "a")) is first
-        assert budget(await there.agent(BOB, "b")) is first  # one for all, as it stands under `defaults`
+        first = budget(await there.get_agent(ADA, "a"))
+        await there.change_overrides(ADA, "a", lambda said: replace(said, hooks={"todos": False}))
+        assert budget(await there.get_agent(ADA, "a")) is first
+        assert budget(await there.get_agent(BOB, "b")) is first  # one for all, as it stands under `defaults`
 
 
 async def test_tools_of_the_program_are_for_agents_that_name_them(tmp_path: Path) -> None:
@@ -211,7 +218,7 @@ async def test_tools_of_the_program_are_for_agents_that_name_them(tmp_path: Path
         there.register_tool(add)
         with pytest.raises(ConfigError, match="already"):
             there.register_tool(add)
-        a, b = await there.agent(ADA, "a"), await there.agent(ADA, "b")
+        a, b = await there.get_agent(ADA, "a"), await there.get_agent(ADA, "b")
         assert {"add", "calculate"} <= {tool.name for tool in a.agent.tools} and a.missing_tools == ("later",)
         assert "add" not in {tool.name for tool in b.agent.tools}
 
@@ -230,14 +237,14 @@ async def test_a_program_registers_agents_as_options_as_objects_or_as_a_function
         assert len(there) == 3
         said = {}
         for id in code:
-            instance = await there.agent(ADA, id)
+            instance = await there.get_agent(ADA, id)
             result = await instance.agent.run("Hi", user=ADA.id, thread=f"t-{id}")
             said[id] = result.text
             assert (await there.sessions.load(f"t-{id}", owner=ADA.id)).messages
         assert said == {"options": "Hello.", "object": "An object.", "function": "Made for u_ada."}
-        assert {"shout", "calculate"} <= {tool.name for tool in (await there.agent(ADA, "options")).agent.tools}
+        assert {"shout", "calculate"} <= {tool.name for tool in (await there.get_agent(ADA, "options")).agent.tools}
         with pytest.raises(ApiError, match="made by a program"):
-            await there.change(ADA, "object", lambda said: replace(said, hooks={"todos": False}))
+            await there.change_overrides(ADA, "object", lambda said: replace(said, hooks={"todos": False}))
 
 
 async def test_rules_may_name_tools_of_the_program(tmp_path: Path) -> None:
@@ -248,17 +255,17 @@ async def test_rules_may_name_tools_of_the_program(tmp_path: Path) -> None:
     call = ToolCall("c1", "shout", {"text": "a"})
     options = {"model": Scripted(call, "Done."), "tools": [shout], "permissions": {"deny": ["shout"]}}
     async with registry(tmp_path, code={"quiet": options}) as there:
-        result = await (await there.agent(ADA, "quiet")).agent.run("Shout", user=ADA.id, thread="t1")
+        result = await (await there.get_agent(ADA, "quiet")).agent.run("Shout", user=ADA.id, thread="t1")
         assert "A" not in [message.text for message in result.messages if message.role == "tool"]
 
 
 def test_what_cannot_be_an_agent_is_refused_when_it_is_registered(tmp_path: Path) -> None:
     records, store = SqliteRecords(tmp_path / "server.db"), Sqlite(tmp_path / "threads.db")
-    there = Registry(Settings(data=tmp_path), records, store, Bus())
+    there = AgentRegistry(Settings(data=tmp_path), records, store, EventBus())
     for id in ("tools", "skills", "events", "hooks", "", "a/b", "../x", "x" * 65):
         with pytest.raises(ConfigError):
             there.register_agent(id, {"model": "demo"})
-    with pytest.raises(ConfigError, match="Sessions of its own"):
+    with pytest.raises(ConfigError, match="has its own Sessions"):
         there.register_agent("x", Agent(Scripted(), hooks=[Sessions(store)]))
     with pytest.raises(ConfigError, match="did you mean"):
         there.register_agent("x", {"modle": "demo"})
@@ -273,44 +280,44 @@ async def test_a_file_with_a_reserved_id_keeps_the_server_from_starting(tmp_path
 async def test_agents_that_users_make_are_theirs_alone_and_those_of_operators_everyones(tmp_path: Path) -> None:
     async with registry(tmp_path, CODER) as there:
         await there.create(ADA, "mine", {"model": "demo", "backend": "local"}, shared=False)
-        assert "mine" in await there.ids(ADA) and "mine" not in await there.ids(BOB)
+        assert "mine" in await there.list_ids(ADA) and "mine" not in await there.list_ids(BOB)
         with pytest.raises(ApiError) as refusal:
-            await there.agent(BOB, "mine")
+            await there.get_agent(BOB, "mine")
         assert refusal.value.status == 404
         await there.create(BOB, "mine", {"model": "demo"}, shared=False)  # another one
-        assert (await there.agent(ADA, "mine")).backend is not None
-        assert (await there.agent(BOB, "mine")).backend is None
+        assert (await there.get_agent(ADA, "mine")).backend is not None
+        assert (await there.get_agent(BOB, "mine")).backend is None
         for id in ("mine", "coder"):
             with pytest.raises(ApiError) as refusal:
                 await there.create(ADA, id, {"model": "demo"}, shared=False)
             assert refusal.value.status == 409
         await there.create(OLGA, "ours", {"model": "demo"}, shared=True)
-        assert "ours" in await there.ids(BOB)
+        assert "ours" in await there.list_ids(BOB)
         with pytest.raises(ApiError) as refusal:
             await there.delete(BOB, "ours", files=False)
         assert refusal.value.status == 403
         await there.delete(OLGA, "ours", files=False)
-        assert "ours" not in await there.ids(BOB)
+        assert "ours" not in await there.list_ids(BOB)
 
 
 async def test_an_agent_that_can_no_longer_be_made_spoils_no_other_and_can_be_deleted(tmp_path: Path) -> None:
     async with registry(tmp_path, CODER) as there:
         await there.records.put("agent", ADA.id, "old", {"options": {"model": "demo", "gone_key": 1}})
-        assert "old" in await there.ids(ADA)
+        assert "old" in await there.list_ids(ADA)
         with pytest.raises(ConfigError, match="gone_key"):
-            await there.agent(ADA, "old")
+            await there.get_agent(ADA, "old")
         await there.delete(ADA, "old", files=False)
-        assert "old" not in await there.ids(ADA)
+        assert "old" not in await there.list_ids(ADA)
 
 
 async def test_what_was_changed_about_an_agent_goes_with_it(tmp_path: Path) -> None:
     async with registry(tmp_path, CODER) as there:
         for number in range(2):
             await there.create(ADA, "mine", {"model": "demo", "permissions": True}, shared=False)
-            instance = await there.agent(ADA, "mine")
+            instance = await there.get_agent(ADA, "mine")
             assert "write_todos" in {tool.name for tool in instance.agent.tools}, number
-            assert not (await there.said(ADA, "mine")).hooks and not await there.records.list("grant", ADA.id)
-            await there.change(ADA, "mine", lambda said: replace(said, hooks={"todos": False}))
+            assert not (await there.get_overrides(ADA, "mine")).hooks and not await there.records.list("grant", ADA.id)
+            await there.change_overrides(ADA, "mine", lambda said: replace(said, hooks={"todos": False}))
             await there.grant(ADA, "mine", {"operation": "tool_use", "tool": "write_todos", "args": {}})
             await there.delete(ADA, "mine", files=False)
 
@@ -319,7 +326,7 @@ async def test_deleting_an_agent_may_delete_its_files(tmp_path: Path) -> None:
     async with registry(tmp_path, CODER) as there:
         for files in (False, True):
             await there.create(ADA, "mine", {"model": "demo", "backend": "local"}, shared=False)
-            instance = await there.agent(ADA, "mine")
+            instance = await there.get_agent(ADA, "mine")
             assert instance.backend is not None
             await instance.backend.write("a.txt", "a")
             await there.delete(ADA, "mine", files=files)
@@ -335,48 +342,48 @@ async def test_what_nobody_uses_is_ended_and_what_is_used_is_not(
     monkeypatch.setattr(registry_module, "IDLE_SECONDS", 0.0)
     monkeypatch.setattr(registry_module, "RETIRED_SECONDS", 0.0)
     async with registry(tmp_path, CODER) as there:
-        instance = await there.agent(ADA, "coder")
+        instance = await there.get_agent(ADA, "coder")
         assert instance.backend is not None
         job = await instance.backend.background("sleep 60")
-        with instance.using():
+        with instance.hold():
             await there._sweep()
-            assert await there.agent(ADA, "coder") is instance
+            assert await there.get_agent(ADA, "coder") is instance
         await there._sweep()  # a command in the background is something that goes on
         assert (await instance.backend.jobs())[0]["running"]
         await instance.backend.end_job(job["id"])
         await there._sweep()
         assert instance.backend.status.state == "idle"
-        again = await there.agent(ADA, "coder")
+        again = await there.get_agent(ADA, "coder")
         assert again is not instance and again.backend is not instance.backend
 
 
 async def test_only_so_many_agents_are_kept_and_the_oldest_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry_module, "MOST_INSTANCES", 2)
+    monkeypatch.setattr(registry_module, "MAX_INSTANCES", 2)
     async with registry(tmp_path, CODER) as there:
-        made = [await there.agent(User(f"u_{number}", "somebody"), "talker") for number in range(4)]
+        made = [await there.get_agent(User(f"u_{number}", "somebody"), "talker") for number in range(4)]
         await there._sweep()
         assert {*there._instances.values()} == {*made[2:]}
 
 
 async def test_two_who_ask_at_once_get_the_same_agent(tmp_path: Path) -> None:
     async with registry(tmp_path, CODER) as there:
-        found = await asyncio.gather(*(there.agent(ADA, "coder") for _ in range(5)))
+        found = await asyncio.gather(*(there.get_agent(ADA, "coder") for _ in range(5)))
         assert len({id(instance) for instance in found}) == 1
-        assert found[0].place is not None and found[0].place.uses == 1
+        assert found[0].workspace is not None and found[0].workspace.uses == 1
 
 
 async def test_how_a_workspace_is_is_told_to_whose_it_is(tmp_path: Path) -> None:
     async with registry(tmp_path, CODER) as there:
-        instance = await there.agent(ADA, "coder")
+        instance = await there.get_agent(ADA, "coder")
         with there.bus.subscribe(ADA.id) as hers, there.bus.subscribe(BOB.id) as his:
             assert instance.backend is not None
             await instance.backend.start()
             await there._sweep()
             there.bus.publish("end", {})
-            told = await hers.next()
+            told = await hers.receive()
             assert [news.kind for news in told] == ["container_status", "end"]
             assert told[0].data == {"agent_id": "coder", "status": "launched", "reason": ""}
-            assert [news.kind for news in await his.next()] == ["end"]
+            assert [news.kind for news in await his.receive()] == ["end"]
 
 
 async def test_an_agent_of_an_object_has_the_backend_of_its_files(tmp_path: Path) -> None:
@@ -385,18 +392,18 @@ async def test_an_agent_of_an_object_has_the_backend_of_its_files(tmp_path: Path
     state = State()
     code = {"object": Agent(Scripted(), hooks=[Filesystem(state)])}
     async with registry(tmp_path, code=code) as there:
-        assert (await there.agent(ADA, "object")).backend is state
+        assert (await there.get_agent(ADA, "object")).backend is state
 
 
 def test_overrides_are_laid_over_each_other() -> None:
     below = Overrides({"todos": False}, ["todos"], "remote", "tcp://x", {"slides": False})
-    assert Overrides().over(below) == below
+    assert Overrides().apply_over(below) == below
     own = Overrides({"memory": True}, [], "local", None, {"slides": True}, True)
-    assert own.over(below) == Overrides(
+    assert own.apply_over(below) == Overrides(
         {"todos": False, "memory": True}, ["todos"], "local", None, {"slides": True}, True
     )
-    assert Overrides.read({**own.to_json(), "unknown": 1}) == own
-    assert Overrides.read(None) == Overrides()
+    assert Overrides.from_json({**own.to_json(), "unknown": 1}) == own
+    assert Overrides.from_json(None) == Overrides()
 
 
 def test_skills_are_switched_beside_what_the_config_says() -> None:
@@ -414,7 +421,7 @@ def test_skills_are_switched_beside_what_the_config_says() -> None:
 async def test_a_run_counts_while_it_waits_for_its_thread(tmp_path: Path) -> None:
     code = {"talker": {"model": Scripted("One.", "Two.", spare=True)}}
     async with registry(tmp_path, code=code) as there:
-        instance = await there.agent(ADA, "talker")
+        instance = await there.get_agent(ADA, "talker")
         await there.sessions.store.create(ADA.id, "t1")
         lease = await there.sessions.store.lease(ADA.id, "t1", "somebody else", 60)
         run = asyncio.create_task(instance.agent.run("Hi", user=ADA.id, thread="t1"))
@@ -438,15 +445,15 @@ RULED = {
 
 async def test_a_rule_in_the_defaults_that_one_agent_cannot_have_is_said_at_start(tmp_path: Path) -> None:
     async with registry(tmp_path, RULED) as there:
-        problems = await there.problems(ADA)
+        problems = await there.find_problems(ADA)
         assert sorted(problems) == ["lacks", "works"]
         assert "'permissions.deploy' is for 'deploy', but there is no such tool" in problems["lacks"]
         for id in RULED["agents"]:
             if id not in problems:
-                assert await there.agent(ADA, id)
+                assert await there.get_agent(ADA, id)
         for id in problems:  # what is said is what happens
             with pytest.raises(ConfigError, match="no such tool"):
-                await there.agent(ADA, id)
+                await there.get_agent(ADA, id)
         assert not (tmp_path / "workspace").exists()
     async with registry(tmp_path, CODER) as there:
-        assert await there.problems(ADA) == {}
+        assert await there.find_problems(ADA) == {}

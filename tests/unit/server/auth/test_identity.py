@@ -11,11 +11,11 @@ import pytest
 
 from serving import hosted
 from soaking.lag import buckets, late_ms
-from wick.server.auth.identity import LOCAL, ROLES, User
-from wick.server.auth.signed_cookies import name_of, new_secret, seal, unseal
+from wick.server.auth.identity import LOCAL_USER, ROLES, User
+from wick.server.auth.signed_cookies import decrypt, encrypt, new_secret, secret_id
 from wick.server.auth.users import Users
 from wick.server.ops.metrics import Metrics
-from wick.server.ops.process_stats import Pulse, lags, memory_bytes, open_files
+from wick.server.ops.process_stats import LoopMonitor, count_open_files, lag_samples, memory_bytes
 from wick.server.records.sqlite import SqliteRecords
 
 
@@ -27,14 +27,14 @@ async def records(tmp_path: Path) -> AsyncIterator[SqliteRecords]:
 
 
 def test_a_role_may_what_those_below_it_may() -> None:
-    may = {role: [other for other in ROLES if User("u", "u", role).may(other)] for role in ROLES}
+    may = {role: [other for other in ROLES if User("u", "u", role).has_role(other)] for role in ROLES}
     assert may == {"user": ["user"], "operator": ["user", "operator"], "admin": ["user", "operator", "admin"]}
-    assert LOCAL.may("admin")
+    assert LOCAL_USER.has_role("admin")
 
 
 async def test_a_login_of_one_provider_is_not_that_of_another(records: SqliteRecords) -> None:
     users = Users(records)
-    found = [await users.user(provider, "ada", "user") for provider in ("token", "gateway", "jwt", "token")]
+    found = [await users.get_or_create(provider, "ada", "user") for provider in ("token", "gateway", "jwt", "token")]
     assert len({user.id for user in found}) == 3 and found[0] == found[3]
     assert {user.name for user in found} == {"ada"}
     assert await users.name(found[0].id) == "ada"
@@ -42,49 +42,49 @@ async def test_a_login_of_one_provider_is_not_that_of_another(records: SqliteRec
 
 
 async def test_servers_that_see_somebody_first_at_the_same_time_agree(records: SqliteRecords) -> None:
-    found = await asyncio.gather(*(Users(records).user("token", "ada", "user") for _ in range(20)))
+    found = await asyncio.gather(*(Users(records).get_or_create("token", "ada", "user") for _ in range(20)))
     assert len({user.id for user in found}) == 1
 
 
 async def test_a_role_is_what_was_vouched_for_last(records: SqliteRecords) -> None:
     users = Users(records)
-    first, second = await users.user("jwt", "ada", "admin"), await users.user("jwt", "ada", "user")
+    first, second = await users.get_or_create("jwt", "ada", "admin"), await users.get_or_create("jwt", "ada", "user")
     assert first.id == second.id and second.role == "user"
 
 
 def test_what_is_sealed_opens_with_its_secret_alone() -> None:
     secret, other = new_secret(), new_secret()
-    sealed = seal(secret, "a token, ü")
-    assert unseal(secret, sealed) == "a token, ü"
-    assert unseal(other, sealed) is None and unseal(secret, sealed[:-4] + "AAAA") is None
-    assert name_of(secret) != name_of(other) and secret not in name_of(secret) + sealed
+    sealed = encrypt(secret, "a token, ü")
+    assert decrypt(secret, sealed) == "a token, ü"
+    assert decrypt(other, sealed) is None and decrypt(secret, sealed[:-4] + "AAAA") is None
+    assert secret_id(secret) != secret_id(other) and secret not in secret_id(secret) + sealed
 
 
 async def test_the_pulse_says_how_the_process_is() -> None:
     metrics = Metrics()
-    pulse = Pulse(metrics)
+    pulse = LoopMonitor(metrics)
     pulse.start()
-    while "wick_loop_lag_seconds_count 0" in (said := metrics.text()) or "wick_loop_lag" not in said:
+    while "wick_loop_lag_seconds_count 0" in (said := metrics.render()) or "wick_loop_lag" not in said:
         await asyncio.sleep(0.01)
     pulse.stop()
     pulse.stop()
-    assert memory_bytes() > 1_000_000 and open_files() > 0
+    assert memory_bytes() > 1_000_000 and count_open_files() > 0
     for name in ("wick_loop_lag_seconds_sum", "wick_memory_bytes", "wick_open_files"):
         assert f"\n{name} " in said
 
 
 def test_a_loop_that_stands_still_is_late_for_all_who_would_have_come_meanwhile() -> None:
-    assert lags(0.0) == [0.0] and lags(-1.0) == [0.0]
-    assert lags(0.05) == pytest.approx([0.05, 0.03, 0.01])
-    assert len(lags(1e9)) == len(lags(10.0))  # one look never takes long
+    assert lag_samples(0.0) == [0.0] and lag_samples(-1.0) == [0.0]
+    assert lag_samples(0.05) == pytest.approx([0.05, 0.03, 0.01])
+    assert len(lag_samples(1e9)) == len(lag_samples(10.0))  # one look never takes long
 
 
 async def test_the_pulse_sees_a_loop_that_stands_still() -> None:
     metrics = Metrics()
-    pulse = Pulse(metrics)
+    pulse = LoopMonitor(metrics)
     pulse.start()
     time.sleep(0.3)  # noqa: ASYNC251  # this is what the pulse is there for
-    while 'le="0.25"' not in (said := metrics.text()):
+    while 'le="0.25"' not in (said := metrics.render()):
         await asyncio.sleep(0.01)
     pulse.stop()
     late = late_ms(buckets(said))

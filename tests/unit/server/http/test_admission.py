@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from wick.server.http.admission import AT_ONCE, Crowds
+from wick.server.http.admission import STARTS_PER_ITERATION, AdmissionMiddleware
 
 
 class Turns:
@@ -14,7 +14,7 @@ class Turns:
     def __init__(self) -> None:
         self.turn = 0
         self.began: list[tuple[int, int]] = []  # the turn, and who
-        self.crowds = Crowds(self)
+        self.crowds = AdmissionMiddleware(self)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         self.began.append((self.turn, scope["number"]))
@@ -36,15 +36,15 @@ async def test_some_begin_in_each_turn_in_their_order() -> None:
     counting.cancel()
     assert [who for _, who in turns.began] == [*range(100)]
     in_turn = [turn for turn, _ in turns.began]
-    assert max(in_turn.count(turn) for turn in in_turn) <= AT_ONCE
-    assert len({*in_turn}) >= 100 // AT_ONCE
+    assert max(in_turn.count(turn) for turn in in_turn) <= STARTS_PER_ITERATION
+    assert len({*in_turn}) >= 100 // STARTS_PER_ITERATION
 
 
 async def test_a_look_whether_it_is_well_waits_for_nobody() -> None:
     turns = Turns()
     crowd = [turns.come(number) for number in range(50)]
     await turns.come(99, "/health")
-    assert turns.began[-1][1] == 99 and len(turns.began) <= 2 * AT_ONCE + 1
+    assert turns.began[-1][1] == 99 and len(turns.began) <= 2 * STARTS_PER_ITERATION + 1
     await asyncio.gather(*crowd)
 
 
@@ -52,10 +52,10 @@ async def test_who_goes_while_waiting_holds_up_nobody() -> None:
     turns = Turns()
     crowd = [turns.come(number) for number in range(60)]
     await asyncio.sleep(0)
-    for task in crowd[AT_ONCE : 2 * AT_ONCE]:
+    for task in crowd[STARTS_PER_ITERATION : 2 * STARTS_PER_ITERATION]:
         task.cancel()
     await asyncio.gather(*crowd, return_exceptions=True)
-    gone = [*range(AT_ONCE, 2 * AT_ONCE)]
+    gone = [*range(STARTS_PER_ITERATION, 2 * STARTS_PER_ITERATION)]
     assert [who for _, who in turns.began] == [number for number in range(60) if number not in gone]
     await turns.come(60)
     assert turns.began[-1][1] == 60

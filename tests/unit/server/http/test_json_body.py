@@ -9,7 +9,7 @@ import pytest
 from serving import hosted, talking
 from wick.constants import JSON_VALUES
 from wick.server.http import json_body
-from wick.server.http.json_body import Router, has_many
+from wick.server.http.json_body import Router, exceeds_values
 
 
 def test_a_route_learns_what_it_needs_when_it_is_needed() -> None:
@@ -43,7 +43,7 @@ def test_a_route_learns_what_it_needs_when_it_is_needed() -> None:
 @pytest.mark.parametrize("piece", [1, 2, 3, 7, 32_768])
 def test_what_stands_in_texts_is_no_value(body: bytes, many: bool, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_body, "PIECE_BYTES", piece)
-    assert has_many(body, 5) is many
+    assert exceeds_values(body, 5) is many
 
 
 async def test_too_many_values_are_refused(tmp_path: Path) -> None:

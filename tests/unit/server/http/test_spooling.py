@@ -10,7 +10,7 @@ import pytest
 from starlette.responses import Response
 
 from wick.server.http import spooling
-from wick.server.http.spooling import LARGE_BYTES, PIECE_BYTES, Unread
+from wick.server.http.spooling import LARGE_BYTES, PIECE_BYTES, SpoolingMiddleware
 
 LARGE = os.urandom(LARGE_BYTES + 1)
 
@@ -28,7 +28,7 @@ async def answered(body: bytes, **more: Any) -> list[dict[str, Any]]:
     async def send(message: Any) -> None:
         sent.append(dict(message))
 
-    await Unread(app)({"type": "http"}, None, send)  # type: ignore[arg-type]
+    await SpoolingMiddleware(app)({"type": "http"}, None, send)  # type: ignore[arg-type]
     assert sent.pop(0)["type"] == "http.response.start"
     assert b"".join(message["body"] for message in sent) == body
     assert done == [1 if len(sent) > 1 else 2]
@@ -59,7 +59,7 @@ async def test_without_a_disk_an_answer_is_sent_from_memory(monkeypatch: pytest.
 
 async def test_an_answer_that_is_put_by_is_the_same() -> None:
     made = Response(LARGE, 201, {"X-Of": "it"}, "text/plain")
-    kept = await spooling.put_by(made)
+    kept = await spooling.spool_response(made)
     assert kept is not made and not kept.body
     sent: list[Any] = []
 
@@ -74,4 +74,4 @@ async def test_an_answer_that_is_put_by_is_the_same() -> None:
 
 async def test_a_small_answer_is_not_put_by() -> None:
     small = Response(b"x" * LARGE_BYTES)
-    assert await spooling.put_by(small) is small
+    assert await spooling.spool_response(small) is small

@@ -6,23 +6,23 @@ import asyncio
 
 import pytest
 
-from wick.server.ops.event_bus import MOST, Bus, News
+from wick.server.ops.event_bus import MAX_PENDING, BusEvent, EventBus
 
 
 async def test_news_are_for_everyone_or_for_one() -> None:
-    bus = Bus()
+    bus = EventBus()
     with bus.subscribe("ada") as ada, bus.subscribe("bob") as bob:
         bus.publish("tools_changed", {"registered": "x"})
         bus.publish("agent_created", {"agent_id": "hers"}, owner="ada")
         assert await ada.next() == [
-            News("tools_changed", {"registered": "x"}),
-            News("agent_created", {"agent_id": "hers"}),
+            BusEvent("tools_changed", {"registered": "x"}),
+            BusEvent("agent_created", {"agent_id": "hers"}),
         ]
-        assert await bob.next() == [News("tools_changed", {"registered": "x"})]
+        assert await bob.next() == [BusEvent("tools_changed", {"registered": "x"})]
 
 
 async def test_some_news_are_for_operators() -> None:
-    bus = Bus()
+    bus = EventBus()
     with bus.subscribe("ada") as ada, bus.subscribe("olga", operator=True) as olga:
         bus.publish("config_error", {"message": "line 2"}, operators=True)
         bus.publish("config_reloaded", {})
@@ -31,7 +31,7 @@ async def test_some_news_are_for_operators() -> None:
 
 
 async def test_who_does_not_listen_misses_it() -> None:
-    bus = Bus()
+    bus = EventBus()
     bus.publish("early", {})
     with bus.subscribe("ada") as ada:
         bus.publish("now", {})
@@ -40,17 +40,17 @@ async def test_who_does_not_listen_misses_it() -> None:
 
 
 async def test_a_slow_reader_is_told_to_look_for_itself() -> None:
-    bus = Bus()
+    bus = EventBus()
     with bus.subscribe("ada") as ada:
-        for number in range(MOST + 5):
+        for number in range(MAX_PENDING + 5):
             bus.publish("container_status", {"number": number})
         found = await ada.next()
         assert found[0].kind == "resync" and len(found) < 10
-        assert found[-1].data == {"number": MOST + 4}
+        assert found[-1].data == {"number": MAX_PENDING + 4}
 
 
 async def test_a_reader_waits_until_there_is_something() -> None:
-    bus = Bus()
+    bus = EventBus()
     with bus.subscribe("ada") as ada:
         waiting = asyncio.create_task(ada.next())
         await asyncio.sleep(0)
@@ -61,7 +61,7 @@ async def test_a_reader_waits_until_there_is_something() -> None:
 
 @pytest.mark.parametrize("before", [True, False])
 async def test_a_bus_that_is_closed_ends_its_readers(before: bool) -> None:
-    bus = Bus()
+    bus = EventBus()
     if before:
         bus.close()
     with bus.subscribe("ada") as ada:

@@ -22,13 +22,13 @@ from wick.events import Event, ToolEnd, ToolStream
 from wick.messages import ImagePart, TextPart, ToolResult
 from wick.models.openai import OpenAI
 from wick.server.ops.redaction import (
-    Redacting,
+    RedactingEmitter,
+    RedactingFormatter,
     Redaction,
     Secrets,
-    Unsaid,
-    keep_out_of_logs,
     known_secrets,
     named_secrets,
+    redact_logs,
     weak_names,
 )
 from wick.server.settings import Settings
@@ -46,14 +46,14 @@ def test_secrets_are_those_of_the_settings_and_of_the_environment(tmp_path: Path
 
 def test_what_is_longer_counts_first() -> None:
     secrets = Secrets(["", "abc", SECRET, f"{SECRET}-and-more"])
-    assert secrets.without(f"abc {SECRET}-and-more, {SECRET}") == "abc [secret], [secret]"
-    assert not Secrets() and Secrets().without(SECRET) == SECRET
+    assert secrets.redact_text(f"abc {SECRET}-and-more, {SECRET}") == "abc [secret], [secret]"
+    assert not Secrets() and Secrets().redact_text(SECRET) == SECRET
     assert SECRET not in repr(Secrets([SECRET]))
 
 
 def test_data_is_looked_through() -> None:
     data = {"a": [SECRET, 1, None, {SECRET: f"x{SECRET}x"}]}
-    assert Secrets([SECRET]).without_any(data) == {"a": ["[secret]", 1, None, {"[secret]": "x[secret]x"}]}
+    assert Secrets([SECRET]).redact_json(data) == {"a": ["[secret]", 1, None, {"[secret]": "x[secret]x"}]}
 
 
 @tool
@@ -93,7 +93,7 @@ async def test_they_stay_out_of_what_a_server_says(tmp_path: Path) -> None:
 def test_a_weak_secret_is_redacted_in_the_log_alone() -> None:
     """Where users see whether a text was replaced, a list of words would find it."""
     secrets = Secrets([WEAK, SECRET, "a" * 40])
-    assert secrets.without(f"{WEAK} {'a' * 40} {SECRET}") == f"{WEAK} {'a' * 40} [secret]"
+    assert secrets.redact_text(f"{WEAK} {'a' * 40} {SECRET}") == f"{WEAK} {'a' * 40} [secret]"
     assert secrets.redact_log(f"{WEAK} {SECRET}") == "[secret] [secret]"
 
 
@@ -117,13 +117,13 @@ def test_a_secret_of_several_lines_or_of_many_characters_is_redacted_too() -> No
     long = "".join(f"{number:04x}" for number in range(700))
     for secret in (pem, long, "correct horse battery staple"):
         secrets, told = Secrets([secret]), list[Event]()
-        emit = Unsaid(secrets, told.append)
+        emit = RedactingEmitter(secrets, told.append)
         for char in f"{secret}\n":
             emit(ToolStream("run_1", call_id="c1", delta=char))
         live = "".join(event.delta for event in told if isinstance(event, ToolStream))
-        for text in (live, secrets.without(f"it is {secret}\n")):
+        for text in (live, secrets.redact_text(f"it is {secret}\n")):
             assert "[secret]" in text and not any(piece in text for piece in ("MIIE", "AASC", "01ab", "0001", "horse"))
-    assert Secrets([pem]).without("-----BEGIN PRIVATE KEY-----") == "-----BEGIN PRIVATE KEY-----"
+    assert Secrets([pem]).redact_text("-----BEGIN PRIVATE KEY-----") == "-----BEGIN PRIVATE KEY-----"
 
 
 @given(
@@ -164,7 +164,7 @@ def test_a_text_that_is_held_back_as_far_as_it_is_a_secret_is_noticed(monkeypatc
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
 def test_they_stay_out_of_what_comes_in_pieces(size: int) -> None:
     said, told = f"hu hush hush-01 {SECRET} and {SECRET}{SECRET[:5]}, hush-012345678", list[Event]()
-    emit = Unsaid(Secrets([SECRET, "another-secret"]), told.append)
+    emit = RedactingEmitter(Secrets([SECRET, "another-secret"]), told.append)
     for at in range(0, len(said), size):
         emit(ToolStream("run_1", call_id="c1", delta=said[at : at + size]))
         emit(ToolStream("run_1", call_id="c2", delta="hush"))  # another call's, in between
@@ -193,7 +193,7 @@ async def test_they_stay_out_of_a_command_while_it_runs(tmp_path: Path) -> None:
 def test_they_stay_out_of_logs() -> None:
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(Redacting(logging.Formatter("%(message)s"), Secrets([SECRET])))
+    handler.setFormatter(RedactingFormatter(logging.Formatter("%(message)s"), Secrets([SECRET])))
     logger = logging.Logger("test")
     logger.addHandler(handler)
     try:
@@ -235,14 +235,16 @@ def test_a_record_is_one_line_whatever_is_in_it(inner: logging.Formatter, text: 
     try:
         raise ValueError(FORGED) from KeyError(FORGED)
     except ValueError as error:
-        log = _logged(Redacting(inner, Secrets()), text, *given, error=error)
+        log = _logged(RedactingFormatter(inner, Secrets()), text, *given, error=error)
     assert len(_begun(log)) == 1 and log.replace("\n", "").isprintable() and "forged" in log
 
 
 def test_the_lines_of_an_access_log_are_escaped_too() -> None:
     inner = AccessFormatter('%(client_addr)s - "%(request_line)s" %(status_code)s', use_colors=False)
     text = '%s - "%s %s HTTP/%s" %d'
-    log = _logged(Redacting(inner, Secrets([SECRET])), text, "1.2.3.4:5", "GET", f"/{FORGED}{SECRET}", "1.1", 200)
+    log = _logged(
+        RedactingFormatter(inner, Secrets([SECRET])), text, "1.2.3.4:5", "GET", f"/{FORGED}{SECRET}", "1.1", 200
+    )
     assert len(_begun(log)) == 1 and SECRET not in log and "GET /x\\n2026" in log
 
 
@@ -257,8 +259,8 @@ def test_handlers_of_every_logger_are_covered() -> None:
     others = [each for each in (*logging.getLogger().handlers, logging.lastResort) if each is not None]
     before = [each.formatter for each in others]
     try:
-        keep_out_of_logs(Secrets([SECRET]))
-        assert isinstance(handler.formatter, Redacting)
+        redact_logs(Secrets([SECRET]))
+        assert isinstance(handler.formatter, RedactingFormatter)
     finally:
         logger.removeHandler(handler)
         for each, formatter in zip(others, before, strict=True):

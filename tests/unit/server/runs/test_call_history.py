@@ -8,7 +8,7 @@ import pytest
 
 from wick import Agent, Allow, Ask, Block, Scripted, Thread, ToolCall, ToolUse, assistant, before, guard, tool
 from wick.capabilities.recorder import Recorder
-from wick.server.runs.call_history import Reasons, reasons
+from wick.server.runs.call_history import Reasons, explain_call
 
 
 @tool
@@ -38,7 +38,7 @@ async def thread_of(*calls: ToolCall, answer: Any = True, hooks: Any = ()) -> Th
 
 
 def found(thread: Thread, call_id: str, seq: int | None = None) -> Reasons:
-    known = reasons(thread, call_id, seq)
+    known = explain_call(thread, call_id, seq)
     assert known is not None
     return known
 
@@ -84,7 +84,11 @@ async def test_of_two_calls_with_one_id_the_last_or_the_one_that_is_meant() -> N
 
 async def test_a_call_that_is_not_there() -> None:
     thread = await thread_of(ToolCall("1", "add", {"a": 1, "b": 1}))
-    assert reasons(thread, "2") is None and reasons(thread, "1", 1) is None and reasons(Thread(), "1") is None
+    assert (
+        explain_call(thread, "2") is None
+        and explain_call(thread, "1", 1) is None
+        and explain_call(Thread(), "1") is None
+    )
 
 
 async def test_a_call_that_waits_has_no_result() -> None:

@@ -16,7 +16,7 @@ from wick.capabilities.recorder import Recorder
 from wick.capabilities.todos import Todos
 from wick.events import ChatModelStream, Done, ToolStart
 from wick.server.errors import ApiError
-from wick.server.runs.frames import START, Frame, Telling, encoded, place_of, transient
+from wick.server.runs.frames import START, Frame, FrameBuilder, encode_event, parse_position, transient_frame
 
 
 def read(frame: Frame) -> tuple[str, str, dict[str, Any]]:
@@ -28,9 +28,9 @@ def read(frame: Frame) -> tuple[str, str, dict[str, Any]]:
 
 def told(thread: Thread, run: str = "", after: str = "") -> list[tuple[str, str, dict[str, Any]]]:
     """All that a log tells of a run, with its last word."""
-    telling = Telling(thread.id, run or _runs(thread)[-1])
-    place = place_of(after)
-    frames = [frame for entry in thread.entries for frame in telling.tell(entry.to_json(), place)]
+    telling = FrameBuilder(thread.id, run or _runs(thread)[-1])
+    place = parse_position(after)
+    frames = [frame for entry in thread.entries for frame in telling.build_frames(entry.to_json(), place)]
     return [read(frame) for frame in [*frames, *([telling.pause] if telling.pause else [])]]
 
 
@@ -174,23 +174,23 @@ async def test_the_runs_of_a_thread_are_told_apart() -> None:
 @pytest.mark.parametrize("id", ["x", "1.", "-1", "1.0", "1.2.3", " 1", "9" * 30])
 def test_what_is_no_id_is_refused(id: str) -> None:
     with pytest.raises(ApiError, match="Last-Event-ID"):
-        place_of(id)
+        parse_position(id)
 
 
 def test_places() -> None:
-    assert place_of("") == START and place_of("12") == (12, inf) and place_of("12.3") == (12, 3)
-    assert place_of("12.3") < place_of("12") < place_of("13.1")
+    assert parse_position("") == START and parse_position("12") == (12, inf) and parse_position("12.3") == (12, 3)
+    assert parse_position("12.3") < parse_position("12") < parse_position("13.1")
 
 
 def test_a_piece_has_no_id() -> None:
-    frame = transient(ChatModelStream("r", "m", "Hel"))
-    assert frame.place is None and read(frame)[0] == "" and not frame.terminal
-    assert transient(Done("r")).terminal
+    frame = transient_frame(ChatModelStream("r", "m", "Hel"))
+    assert frame.position is None and read(frame)[0] == "" and not frame.terminal
+    assert transient_frame(Done("r")).terminal
 
 
 @given(st.text(), st.dictionaries(st.text(), st.integers()))
 def test_whatever_is_said_is_one_frame(text: str, args: dict[str, int]) -> None:
     for event in (ChatModelStream("r", "m", text), ToolStart("r", text, "c", args)):
-        lines = encoded(event, "7").decode().split("\n")
+        lines = encode_event(event, "7").decode().split("\n")
         assert lines[0] == "id: 7" and lines[3:] == ["", ""]
         assert json.loads(lines[2].removeprefix("data: ")) == event.to_json()

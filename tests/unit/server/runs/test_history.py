@@ -8,7 +8,7 @@ import pytest
 
 from wick import Agent, Block, Run, Scripted, Thread, ToolCall, ToolUse, assistant, before, guard, tool, user
 from wick.capabilities.subagents import Subagents
-from wick.server.schemas import Kept, kept
+from wick.server.schemas import ThreadContent, thread_content
 
 
 @tool
@@ -22,9 +22,9 @@ def small(use: ToolUse) -> Block | None:
     return Block("too large") if use.args.get("a", 0) > 100 else None
 
 
-def told(thread: Thread) -> Kept:
+def told(thread: Thread) -> ThreadContent:
     again = Thread.from_json(thread.to_json())
-    return Kept.model_validate(kept(again))
+    return ThreadContent.model_validate(thread_content(again))
 
 
 async def ran(thread: Thread, *replies: Any, words: str = "go") -> str:

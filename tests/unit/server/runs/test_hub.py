@@ -17,8 +17,8 @@ from wick.capabilities.sessions import Sessions
 from wick.events import ChatModelEnd, ChatModelRestart, ChatModelStart, ChatModelStream, Done, ToolStream
 from wick.protocols import Delta, Finish, Request, TextDelta
 from wick.server.runs import hub as module
-from wick.server.runs.frames import START, Frame, Place, place_of
-from wick.server.runs.hub import Hub, Reader
+from wick.server.runs.frames import START, Frame, StreamPosition, parse_position
+from wick.server.runs.hub import RunHub, StreamReader
 from wick.stores.in_memory import InMemory
 
 BEAT = 5.0
@@ -29,11 +29,11 @@ def events(frames: list[Frame]) -> list[str]:
 
 
 def ids(frames: list[Frame]) -> list[str]:
-    return [frame.text.split(b"\n")[0].decode()[4:] for frame in frames if frame.place is not None]
+    return [frame.text.split(b"\n")[0].decode()[4:] for frame in frames if frame.position is not None]
 
 
-async def heard(hub: Hub, after: Place = START) -> list[Frame]:
-    async with aclosing(hub.listen(Reader(after), BEAT)) as batches:
+async def heard(hub: RunHub, after: StreamPosition = START) -> list[Frame]:
+    async with aclosing(hub.stream(StreamReader(after), BEAT)) as batches:
         return [frame async for batch in batches for frame in batch]
 
 
@@ -57,7 +57,7 @@ class Going:
     def __init__(self, model: Any, **options: Any) -> None:
         self.store, self.thread = InMemory(), Thread("th_1")
         agent = Agent(model, hooks=[Sessions(self.store)], **options)
-        self.hub = Hub(self.thread, "r", 0)
+        self.hub = RunHub(self.thread, "r", 0)
         self.stream = agent.stream("Go.", thread=self.thread, emit=self.hub.emit)
         self.stream.run.id = "r"
         self.task = asyncio.create_task(self._go())
@@ -77,7 +77,7 @@ async def test_everybody_hears_the_same() -> None:
     assert [frame.text for frame in first] == [frame.text for frame in second]
     assert events(first)[0] == "on_chat_model_start" and events(first)[-1] == "done"
     assert events(first).count("on_tool_end") == events(first).count("on_tool_start") == 1
-    assert events(first).count("done") == 1 and ids(first) == sorted(set(ids(first)), key=place_of)
+    assert events(first).count("done") == 1 and ids(first) == sorted(set(ids(first)), key=parse_position)
     deltas = "".join(frame.event.delta for frame in first if isinstance(frame.event, ChatModelStream))
     assert deltas.endswith("All done.")
 
@@ -88,12 +88,12 @@ async def test_who_comes_after_the_end_is_told_all_that_is_durable() -> None:
     late, live = await heard(going.hub), [frame async for frame in _told(going)]
     assert [frame.text for frame in late] == [frame.text for frame in live] and events(late)[-1] == "done"
     for number, id in enumerate(ids(late), 1):
-        assert ids(await heard(going.hub, place_of(id))) == ids(late)[number:]
+        assert ids(await heard(going.hub, parse_position(id))) == ids(late)[number:]
 
 
 async def _told(going: Going) -> AsyncIterator[Frame]:
     for frame in await heard(going.hub):
-        if frame.place is not None:
+        if frame.position is not None:
             yield frame
 
 
@@ -140,7 +140,7 @@ async def test_who_cannot_keep_up_is_told_so_and_misses_nothing_durable(monkeypa
     model = Slow()
     going = Going(model)
     found: list[Frame] = []
-    async with aclosing(going.hub.listen(Reader(START), BEAT)) as batches:
+    async with aclosing(going.hub.stream(StreamReader(START), BEAT)) as batches:
         await anext(batches)  # joined
         for number in range(50):
             model.words.put_nowait(f"{number} ")
@@ -167,9 +167,9 @@ async def _until(check: Any) -> None:
 
 async def test_a_reader_that_never_reads_holds_little(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "READER_BYTES", 10_000)
-    reader = Reader(START)
-    hub = Hub(Thread("th_1"), "r", 0)
-    hub._join(reader)
+    reader = StreamReader(START)
+    hub = RunHub(Thread("th_1"), "r", 0)
+    hub._attach(reader)
     hub.emit(ChatModelStart("r", "m", 1))
     for _ in range(1000):
         hub.emit(ChatModelStream("r", "m", "x" * 1000))
@@ -178,8 +178,8 @@ async def test_a_reader_that_never_reads_holds_little(monkeypatch: pytest.Monkey
 
 
 async def test_while_nothing_comes_there_is_a_sign_of_life() -> None:
-    hub = Hub(Thread("th_1"), "r", 0)
-    async with aclosing(hub.listen(Reader(START), 0.01)) as batches:
+    hub = RunHub(Thread("th_1"), "r", 0)
+    async with aclosing(hub.stream(StreamReader(START), 0.01)) as batches:
         assert [await anext(batches) for _ in range(3)] == [[], [], []]
         hub.finish("stopped")
         assert [batch async for batch in batches] in ([], [[]])
@@ -187,7 +187,7 @@ async def test_while_nothing_comes_there_is_a_sign_of_life() -> None:
 
 @pytest.mark.parametrize("end", ["elsewhere", "stopped"])
 async def test_an_end_that_is_not_ours_to_tell_is_not_told(end: Any) -> None:
-    hub = Hub(Thread("th_1"), "r", 0)
+    hub = RunHub(Thread("th_1"), "r", 0)
     listening = asyncio.create_task(heard(hub))
     await asyncio.sleep(0)
     hub.emit(Done("r"))
@@ -196,13 +196,13 @@ async def test_an_end_that_is_not_ours_to_tell_is_not_told(end: Any) -> None:
 
 
 async def test_an_end_that_is_not_in_the_log_is_told_all_the_same() -> None:
-    hub = Hub(Thread("th_1"), "r", 0)
+    hub = RunHub(Thread("th_1"), "r", 0)
     listening = asyncio.create_task(heard(hub))
     await asyncio.sleep(0)
     hub.emit(Done("r", outcome="stopped", reason="blocked: no"))
     hub.finish("told")
     for found in (await listening, await heard(hub)):
-        assert events(found) == ["done"] and found[0].place is None
+        assert events(found) == ["done"] and found[0].position is None
 
 
 async def test_what_comes_about_a_complete_message_comes_too_late() -> None:
@@ -213,7 +213,7 @@ async def test_what_comes_about_a_complete_message_comes_too_late() -> None:
         op.result = Message("assistant", op.result.text.upper())
 
     store, thread = InMemory(), Thread("th_2")
-    hub = Hub(thread, "r", 0)
+    hub = RunHub(thread, "r", 0)
     stream = Agent(Scripted("hello"), hooks=[Sessions(store), shout]).stream("Go.", thread=thread, emit=hub.emit)
     stream.run.id = "r"
     listening = asyncio.create_task(heard(hub))
@@ -227,7 +227,7 @@ async def test_what_comes_about_a_complete_message_comes_too_late() -> None:
 
 
 async def test_events_come_from_other_python_threads_too() -> None:
-    hub = Hub(Thread("th_1"), "r", 0)
+    hub = RunHub(Thread("th_1"), "r", 0)
     listening = asyncio.create_task(heard(hub))
     await asyncio.sleep(0)
     worker = OsThread(target=lambda: [hub.emit(ToolStream("r", "t", "c", str(n))) for n in range(100)])
@@ -251,14 +251,14 @@ async def test_what_is_not_saved_is_not_told() -> None:
             return await super().append(*args, **options)
 
     store, thread = Late(), Thread("th_1")
-    hub = Hub(thread, "r", 0)
+    hub = RunHub(thread, "r", 0)
     agent = Agent(FunctionModel(lambda request: "hello"), hooks=[Sessions(store)])
     stream = agent.stream("Go.", thread=thread, emit=hub.emit)
     stream.run.id = "r"
     running = asyncio.create_task(stream.finish())
     await _until(lambda: len(thread.entries) >= 2)
     hub.flush()
-    assert hub._told == 0
+    assert hub._sent == 0
     saving.set()
     await running
     hub.finish("told")

@@ -13,12 +13,12 @@ from serving import Hosted, eventually, frames, hosted, talking
 from talkers import HELLO, Gate, agents
 from wick import Agent, FunctionModel, Scripted, ToolCall, ToolUse, tool
 from wick.events import ToolStream
-from wick.server.runs.frames import Frame, transient
-from wick.server.runs.sse import BEAT, EventStream
+from wick.server.runs.frames import Frame, transient_frame
+from wick.server.runs.sse import HEARTBEAT, EventStream
 
 
 def frame(text: str) -> Frame:
-    return transient(ToolStream("r", "t", "c", text))
+    return transient_frame(ToolStream("r", "t", "c", text))
 
 
 async def respond(batches: Any, gone: asyncio.Event | None = None) -> list[dict[str, Any]]:
@@ -45,7 +45,7 @@ async def test_what_is_there_is_written_in_one_go() -> None:
     start, *bodies = await respond(batches)
     assert (b"content-type", b"text/event-stream; charset=utf-8") in start["headers"]
     assert (b"x-run-id", b"r") in start["headers"] and start["status"] == 200
-    assert [body["body"].count(b"event: ") for body in bodies] == [3, 0, 1, 0] and bodies[1]["body"] == BEAT
+    assert [body["body"].count(b"event: ") for body in bodies] == [3, 0, 1, 0] and bodies[1]["body"] == HEARTBEAT
     assert [body["more_body"] for body in bodies] == [True, True, True, False]
 
 
@@ -101,7 +101,7 @@ async def server(tmp_path: Path, gate: Gate) -> AsyncIterator[Hosted]:
 
 async def test_a_stream_goes_with_its_client(server: Hosted, gate: Gate) -> None:
     """At once, and not when it has something to say next."""
-    following = server.service.runs.following
+    following = server.service.runs.followers
     following.beat = 3_600.0
     async with talking(server) as client:
         response = await client.post("/agents/gate/stream", json=HELLO)
@@ -113,19 +113,19 @@ async def test_a_stream_goes_with_its_client(server: Hosted, gate: Gate) -> None
             return following.readers == 0
 
         await eventually(gone)
-    assert len(server.service.runs.performing.running) == 1
+    assert len(server.service.runs.executor.running) == 1
     gate.answers.put_nowait("Here.")
 
 
 async def test_signs_of_life_come_while_nothing_happens(server: Hosted, gate: Gate) -> None:
-    server.service.runs.following.beat = 0.05
+    server.service.runs.followers.beat = 0.05
     async with talking(server) as client, client.post("/agents/gate/stream", json=HELLO) as response:
         beats = 0
         async for line in response.content:
             beats += line == b": \n"
             if beats == 3:
                 break
-        assert server.service.runs.performing.running
+        assert server.service.runs.executor.running
         gate.answers.put_nowait("Here.")
         assert [found["event"] async for found in frames(response)][-1] == "done"
 
@@ -146,7 +146,7 @@ async def test_clients_that_never_read_hold_little(tmp_path: Path) -> None:
     async with hosted(tmp_path, agents=short, grace=0) as server, talking(server) as client:
         response = await client.post("/agents/chatty/stream", json=HELLO)
         run = response.headers["X-Run-Id"]
-        hubs = server.service.runs.following.board._hubs
+        hubs = server.service.runs.followers.board._hubs
 
         async def ended() -> bool:
             for hub in hubs.values():

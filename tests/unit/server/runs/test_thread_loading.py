@@ -10,17 +10,17 @@ import pytest
 from starlette.requests import Request
 
 from wick.server.errors import ApiError
-from wick.server.runs.thread_loading import Loading
+from wick.server.runs.thread_loading import ThreadLoader
 from wick.stores.in_memory import InMemory
 
 
 @pytest.fixture
-async def loading() -> AsyncIterator[Loading]:
+async def loading() -> AsyncIterator[ThreadLoader]:
     store = InMemory()
     for owner in ("ada", "bob"):
         for id in ("one", "two", "three"):
             await store.create(owner, f"{owner}-{id}")
-    yield Loading(store)
+    yield ThreadLoader(store)
 
 
 def asked(*, gone: bool = False) -> Request:
@@ -30,12 +30,12 @@ def asked(*, gone: bool = False) -> Request:
     return Request({"type": "http"}, receive)
 
 
-async def test_who_asks_for_many_does_not_keep_others_waiting(loading: Loading) -> None:
+async def test_who_asks_for_many_does_not_keep_others_waiting(loading: ThreadLoader) -> None:
     order, inside, most = [], 0, 0
 
     async def look(owner: str, id: str) -> None:
         nonlocal inside, most
-        async with loading.thread(owner, f"{owner}-{id}", asked()) as thread:
+        async with loading.load(owner, f"{owner}-{id}", asked()) as thread:
             inside += 1
             most = max(most, inside)
             await asyncio.sleep(0.01)
@@ -49,7 +49,7 @@ async def test_who_asks_for_many_does_not_keep_others_waiting(loading: Loading) 
     assert not loading._of, "somebody who waits for nothing is remembered"
 
 
-async def test_nothing_is_read_for_who_has_gone(loading: Loading) -> None:
-    with pytest.raises(ApiError, match="nobody to answer"):
-        async with loading.thread("ada", "ada-one", asked(gone=True)):
+async def test_nothing_is_read_for_who_has_gone(loading: ThreadLoader) -> None:
+    with pytest.raises(ApiError, match="closed the connection"):
+        async with loading.load("ada", "ada-one", asked(gone=True)):
             pytest.fail("it was read")

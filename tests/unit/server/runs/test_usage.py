@@ -16,7 +16,7 @@ from wick.prices import Charge
 from wick.protocols import Usage
 from wick.server.auth.identity import User
 from wick.server.records.sqlite import SqliteRecords
-from wick.server.runs.usage import Ledger, Used, total
+from wick.server.runs.usage import UsageAmount, UsageLedger, sum_usage
 
 
 @tool
@@ -35,9 +35,9 @@ TODAY = datetime.now(UTC).date()
 
 
 @pytest.fixture
-async def ledger(tmp_path: Path) -> AsyncIterator[Ledger]:
+async def ledger(tmp_path: Path) -> AsyncIterator[UsageLedger]:
     records = SqliteRecords(tmp_path / "server.db")
-    yield Ledger(records)
+    yield UsageLedger(records)
     await records.close()
 
 
@@ -49,71 +49,71 @@ HOME = Charge("demo:demo", Usage(10, 5))
 PAID = Charge("openai:gpt-4o", Usage(1_000, 100, cached_tokens=400, reasoning_tokens=20))
 
 
-async def test_a_run_is_counted_by_model(ledger: Ledger) -> None:
+async def test_a_run_is_counted_by_model(ledger: UsageLedger) -> None:
     days = [datetime.now(UTC).date().isoformat()]
-    await ledger.count(ADA, "default", result(PAID, HOME, PAID), run="run_1")
+    await ledger.record(ADA, "default", result(PAID, HOME, PAID), run="run_1")
     days.append(datetime.now(UTC).date().isoformat())  # it may be midnight
-    paid, home = sorted(await ledger.lines(ADA.id), key=lambda line: line.used.questions, reverse=True)
+    paid, home = sorted(await ledger.list_lines(ADA.id), key=lambda line: line.used.questions, reverse=True)
     assert (paid.model, home.model) == ("openai:gpt-4o", "demo:demo")
     assert (paid.owner, paid.user, paid.agent) == ("u_1", "ada", "default") and paid.day in days
     price = PAID.price
-    assert price and paid.used == Used(1, 2, 0, 2_000, 200, 800, 40, 0, round(2 * price * 10**9))
-    assert home.used == Used(0, 1, 1, 10, 5) and paid.used.cost == pytest.approx(2 * float(price))
+    assert price and paid.used == UsageAmount(1, 2, 0, 2_000, 200, 800, 40, 0, round(2 * price * 10**9))
+    assert home.used == UsageAmount(0, 1, 1, 10, 5) and paid.used.cost == pytest.approx(2 * float(price))
 
 
-async def test_runs_of_a_day_add_up(ledger: Ledger) -> None:
+async def test_runs_of_a_day_add_up(ledger: UsageLedger) -> None:
     for number in range(3):
-        await ledger.count(ADA, "default", result(HOME), run=f"run_{number}")
-    (line,) = await ledger.lines(ADA.id)
-    assert line.used == Used(runs=3, questions=3, unpriced=3, input_tokens=30, output_tokens=15)
+        await ledger.record(ADA, "default", result(HOME), run=f"run_{number}")
+    (line,) = await ledger.list_lines(ADA.id)
+    assert line.used == UsageAmount(runs=3, questions=3, unpriced=3, input_tokens=30, output_tokens=15)
 
 
-async def test_a_run_that_pauses_and_goes_on_is_counted_once(ledger: Ledger) -> None:
+async def test_a_run_that_pauses_and_goes_on_is_counted_once(ledger: UsageLedger) -> None:
     thread = Thread()
 
     async def ends(outcome: Any, *charges: Charge) -> None:
         thread.append("run_end", {"run": "run_1", "outcome": outcome, "reason": ""})
-        await ledger.count(ADA, "default", Result(outcome=outcome, charges=charges, thread=thread), run="run_1")
+        await ledger.record(ADA, "default", Result(outcome=outcome, charges=charges, thread=thread), run="run_1")
 
     thread.append("run_start", {"run": "run_1", "input": 0, "guards": []})
     await ends("interrupted", HOME)
     await ends("interrupted", HOME)
     await ends("completed", HOME, HOME, PAID)
-    used = total(await ledger.lines(ADA.id))
+    used = sum_usage(await ledger.list_lines(ADA.id))
     assert (used.runs, used.questions, used.input_tokens) == (1, 3, 1_020)
 
 
-async def test_a_real_run_that_pauses(ledger: Ledger, tmp_path: Path) -> None:
+async def test_a_real_run_that_pauses(ledger: UsageLedger, tmp_path: Path) -> None:
     model = Scripted(ToolCall("1", "add", {"a": 2}), "done")
     sessions = Sessions(tmp_path / "threads")
     agent = Agent(model, tools=[add], hooks=[sessions, careful])
     paused = await agent.run("go", thread="th_1")
     (entry,) = [entry for entry in paused.thread.entries if entry.kind == "run_end"] if paused.thread else []
-    await ledger.count(ADA, "default", paused, run=entry.data["run"])
+    await ledger.record(ADA, "default", paused, run=entry.data["run"])
     (asked,) = await sessions.questions("th_1")
     await sessions.answer("th_1", asked["id"], "allow")
     ended = await agent.run(thread="th_1")
-    await ledger.count(ADA, "default", ended, run=entry.data["run"])
+    await ledger.record(ADA, "default", ended, run=entry.data["run"])
     await sessions.close()
-    used = total(await ledger.lines(ADA.id))
+    used = sum_usage(await ledger.list_lines(ADA.id))
     assert (paused.outcome, ended.outcome) == ("interrupted", "completed")
     assert (used.runs, used.questions) == (1, 2)
     assert (used.input_tokens, used.output_tokens) == (ended.usage.input_tokens, ended.usage.output_tokens)
 
 
-async def test_a_run_without_questions_is_a_run(ledger: Ledger) -> None:
-    await ledger.count(ADA, "default", result(Charge("", Usage())), run="run_1")
-    (line,) = await ledger.lines(ADA.id)
-    assert (line.model, line.used) == ("", Used(runs=1))
+async def test_a_run_without_questions_is_a_run(ledger: UsageLedger) -> None:
+    await ledger.record(ADA, "default", result(Charge("", Usage())), run="run_1")
+    (line,) = await ledger.list_lines(ADA.id)
+    assert (line.model, line.used) == ("", UsageAmount(runs=1))
 
 
-async def test_users_do_not_see_each_other(ledger: Ledger) -> None:
-    await ledger.count(ADA, "default", result(HOME))
-    await ledger.count(BOB, "coder", result(HOME, HOME))
-    assert [line.user for line in await ledger.lines(ADA.id)] == ["ada"]
-    everybody = await ledger.lines(None)
+async def test_users_do_not_see_each_other(ledger: UsageLedger) -> None:
+    await ledger.record(ADA, "default", result(HOME))
+    await ledger.record(BOB, "coder", result(HOME, HOME))
+    assert [line.user for line in await ledger.list_lines(ADA.id)] == ["ada"]
+    everybody = await ledger.list_lines(None)
     assert [line.user for line in everybody] == ["ada", "bob"]
-    assert total(everybody).questions == 3
+    assert sum_usage(everybody).questions == 3
 
 
 @pytest.mark.parametrize(
@@ -127,14 +127,16 @@ async def test_users_do_not_see_each_other(ledger: Ledger) -> None:
         (None, None, "nobody", 0),
     ],
 )
-async def test_a_part_of_it(ledger: Ledger, since: date | None, until: date | None, agent: str, found: int) -> None:
-    await ledger.count(ADA, "default", result(HOME))
-    await ledger.count(ADA, "coder", result(HOME))
-    assert len(await ledger.lines(ADA.id, since=since, until=until, agent=agent)) == found
+async def test_a_part_of_it(
+    ledger: UsageLedger, since: date | None, until: date | None, agent: str, found: int
+) -> None:
+    await ledger.record(ADA, "default", result(HOME))
+    await ledger.record(ADA, "coder", result(HOME))
+    assert len(await ledger.list_lines(ADA.id, since=since, until=until, agent=agent)) == found
 
 
-async def test_many_rows_are_all_found(ledger: Ledger) -> None:
+async def test_many_rows_are_all_found(ledger: UsageLedger) -> None:
     for number in range(1_100):
         await ledger.records.add("usage", ADA.id, f"2026-01-01/{number}/m", {"runs": 1},
                                  {"user": "ada", "day": "2026-01-01", "agent": str(number), "model": "m"})  # fmt: skip
-    assert total(await ledger.lines(ADA.id)).runs == total(await ledger.lines(None)).runs == 1_100
+    assert sum_usage(await ledger.list_lines(ADA.id)).runs == sum_usage(await ledger.list_lines(None)).runs == 1_100
