@@ -69,7 +69,7 @@ if (command === "hook") {{
 _TEXTS = {"python": _PYTHON, "sh": _SH, "node": _NODE}
 
 
-def program(language: str, event: str) -> str:
+def render_program(language: str, event: str) -> str:
     """A program that agrees to everything, with a word on what it may say instead."""
     if language not in _TEXTS or event not in _ANSWERS:
         raise ConfigError(f"there is no program in {language} for {event}")

@@ -17,7 +17,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from wick.cli.terminal.output import plain
+from wick.cli.terminal.output import strip_controls
 from wick.errors import ConfigError, MissingExtra, WickError
 
 DONE, FAILED, WRONG, STOPPED, WAITING, INTERRUPTED = 0, 1, 2, 3, 4, 130
@@ -38,7 +38,7 @@ COMMANDS = {
 }
 
 
-class Commands(click.Group):
+class CommandGroup(click.Group):
     """Loads the file of a command when it is named, so that what is not asked for costs nothing."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -70,25 +70,25 @@ class Commands(click.Group):
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] not in ("prompt_toolkit", "rich"):
                 raise
-            raise _Wrong(str(MissingExtra("cli", error.name or "", "this command"))) from None
+            raise _InvalidCall(str(MissingExtra("cli", error.name or "", "this command"))) from None
         except (WickError, OSError) as error:
             wrong = isinstance(error, ConfigError) or getattr(error, "code", "") in ("invalid", "not_found")
-            raise (_Wrong if wrong else click.ClickException)(_sentence(error)) from None
+            raise (_InvalidCall if wrong else click.ClickException)(_format_error(error)) from None
 
 
-class _Wrong(click.ClickException):
+class _InvalidCall(click.ClickException):
     exit_code = WRONG
 
 
-def _sentence(error: Exception) -> str:
+def _format_error(error: Exception) -> str:
     """What went wrong; of the system's errors without their number."""
     said = str(error)
     if isinstance(error, OSError) and error.strerror:
         said = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
-    return plain(said)
+    return strip_controls(said)
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="wick-agent", prog_name="wick")
 def wick() -> None:
     """Agents made of hooks."""

@@ -112,7 +112,7 @@ FILES = {
 }
 
 
-def project(name: str, module: str) -> dict[str, str]:
+def render_project(name: str, module: str) -> dict[str, str]:
     """The files of a project, by their paths in it; `module` is the name of its Python file."""
     told = {"name": name, "module": module}
     return {path.format(**told): text.format(**told) for path, text in FILES.items()}

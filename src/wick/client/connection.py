@@ -17,7 +17,7 @@ SILENCE_SECONDS = 45.0  # a stream says something every 15 s; one that is silent
 CONNECT_SECONDS = 10.0
 
 
-def _address(url: str) -> URL:
+def _parse_url(url: str) -> URL:
     try:
         found = URL(url.rstrip("/"))
     except ValueError:  # such as an IPv6 address without its end
@@ -27,11 +27,11 @@ def _address(url: str) -> URL:
     return found
 
 
-class Connection:
+class ServerConnection:
     """A server and who asks it."""
 
     def __init__(self, url: str, token: str = "", *, timeout: float | None = None) -> None:
-        self.url, self.timeout = _address(url), timeout
+        self.url, self.timeout = _parse_url(url), timeout
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._session: aiohttp.ClientSession | None = None
 
@@ -54,7 +54,7 @@ class Connection:
     def at(self, path: str, query: Mapping[str, Any] | None = None) -> URL:
         """The address of a path whose parts are already quoted; what is None is not asked for."""
         place = URL(f"{self.url}{path}", encoded=True)
-        said = {name: _word(value) for name, value in (query or {}).items() if value is not None}
+        said = {name: _format_query_value(value) for name, value in (query or {}).items() if value is not None}
         return place.update_query(said) if said else place
 
     async def call(
@@ -70,7 +70,7 @@ class Connection:
         """What the server answers, as JSON data; None if it has nothing to say."""
         async with self.asked(method, path, query=query, json=json, body=body, headers=headers) as response:
             raw = await response.read()
-        return _decoded(raw) if raw else None
+        return _parse_json(raw) if raw else None
 
     @asynccontextmanager
     async def asked(
@@ -99,7 +99,7 @@ class Connection:
                 timeout=limits,
             ) as response:
                 if response.status >= 300:
-                    raise _refusal(response, await response.read())
+                    raise _parse_error(response, await response.read())
                 yield response
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise self._broken(error) from error
@@ -111,18 +111,18 @@ class Connection:
         return ServerError(f"the connection to {self.url} broke off: {why}", "broken")
 
 
-def _word(value: Any) -> str:
+def _format_query_value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _decoded(raw: bytes) -> Any:
+def _parse_json(raw: bytes) -> Any:
     try:
         return from_json(raw)
     except ValueError:
         raise ServerError("the server did not answer with JSON; is it wick's?", "invalid") from None
 
 
-def _refusal(response: aiohttp.ClientResponse, raw: bytes) -> ServerError:
+def _parse_error(response: aiohttp.ClientResponse, raw: bytes) -> ServerError:
     try:
         error = from_json(raw)["error"]
         code, message = str(error["code"]), str(error["message"])

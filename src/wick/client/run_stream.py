@@ -11,9 +11,9 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from wick._internal.tasks import closing
-from wick.client.connection import SILENCE_SECONDS, Connection
+from wick.client.connection import SILENCE_SECONDS, ServerConnection
 from wick.client.errors import ServerError
-from wick.client.sse import Frame, Frames, event_of
+from wick.client.sse import SseFrame, SseParser, parse_event
 from wick.events import ApprovalRequest, Event
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # between two tries to connect again
@@ -29,7 +29,7 @@ class RunStream:
     the next follows. Who stops reading does not stop the run.
     """
 
-    connection: Connection
+    connection: ServerConnection
     path: str = ""  # where a run is begun
     body: Mapping[str, Any] = field(default_factory=dict)
     run_id: str = ""
@@ -66,9 +66,9 @@ class RunStream:
             await asyncio.sleep(max(pause, error.retry_after or 0.0))
             pause = min(pause * 2, LONGEST_PAUSE)
 
-    async def _frames(self) -> AsyncIterator[Frame]:
+    async def _frames(self) -> AsyncIterator[SseFrame]:
         """The frames of one connection."""
-        frames, headers = Frames(), {"Accept": "text/event-stream"}
+        frames, headers = SseParser(), {"Accept": "text/event-stream"}
         if self.last_id:
             headers["Last-Event-ID"] = self.last_id
         if self.run_id:
@@ -86,13 +86,13 @@ class RunStream:
                 for frame in frames.feed(chunk):
                     yield frame
 
-    def _news(self, frame: Frame) -> Event | None:
+    def _news(self, frame: SseFrame) -> Event | None:
         """The event of a frame, unless it was there before."""
         if frame.id:
-            if self.last_id and _place(frame.id) <= _place(self.last_id):
+            if self.last_id and _parse_position(frame.id) <= _parse_position(self.last_id):
                 return None
             self.last_id = frame.id
-        event = event_of({"event": frame.event, **frame.json()})
+        event = parse_event({"event": frame.event, **frame.json()})
         if event is not None:
             if not self.run_id or (frame.id and not isinstance(event, ApprovalRequest)):  # that may be a child's
                 self.run_id = event.run_id or self.run_id
@@ -100,7 +100,7 @@ class RunStream:
         return event
 
 
-def _place(id: str) -> tuple[int, float]:
+def _parse_position(id: str) -> tuple[int, float]:
     """Where a frame stands: of an entry with several frames, the one with the bare number is the last."""
     entry, _, part = id.partition(".")
     try:

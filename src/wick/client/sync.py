@@ -18,7 +18,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class _Waiting:
+class _LoopThread:
     """An event loop in a thread of its own, and how to wait for what happens there."""
 
     def __init__(self) -> None:
@@ -58,7 +58,9 @@ class _Waiting:
             self._loop.close()
 
 
-def _waits(method: Callable[Concatenate[Client, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[SyncClient, P], T]:
+def _blocking(
+    method: Callable[Concatenate[Client, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[SyncClient, P], T]:
     def call(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._waiting.wait(method(self._client, *args, **kwargs))
 
@@ -69,7 +71,7 @@ def _waits(method: Callable[Concatenate[Client, P], Coroutine[Any, Any, T]]) -> 
 class SyncStream:
     """The events of a run: `for event in …`. `run_id` and `thread_id` are known from the first one on."""
 
-    def __init__(self, stream: RunStream, waiting: _Waiting) -> None:
+    def __init__(self, stream: RunStream, waiting: _LoopThread) -> None:
         self._stream, self._waiting = stream, waiting
 
     @property
@@ -91,7 +93,7 @@ class SyncStream:
 class SyncTerminal:
     """A shell in an agent's workspace: `with client.terminal(…) as shell`."""
 
-    def __init__(self, link: TerminalLink, waiting: _Waiting) -> None:
+    def __init__(self, link: TerminalLink, waiting: _LoopThread) -> None:
         self._link, self._waiting = link, waiting
 
     def read(self) -> bytes:
@@ -119,7 +121,7 @@ class SyncClient:
 
     def __init__(self, url: str, token: str = "", *, timeout: float | None = None, patience: float = 60.0) -> None:
         self._client = Client(url, token, timeout=timeout, patience=patience)
-        self._waiting = _Waiting()
+        self._waiting = _LoopThread()
 
     def __enter__(self) -> Self:
         return self
@@ -153,44 +155,44 @@ class SyncClient:
         """A shell in the agent's workspace."""
         return SyncTerminal(self._client.terminal(agent, rows=rows, columns=columns), self._waiting)
 
-    invoke = _waits(Client.invoke)
-    send = _waits(Client.send)
-    run = _waits(Client.run)
-    cancel = _waits(Client.cancel)
-    trace = _waits(Client.trace)
-    threads = _waits(Client.threads)
-    search = _waits(Client.search)
-    thread = _waits(Client.thread)
-    describe_thread = _waits(Client.describe_thread)
-    delete_thread = _waits(Client.delete_thread)
-    fork = _waits(Client.fork)
-    rewind = _waits(Client.rewind)
-    export = _waits(Client.export)
-    thread_runs = _waits(Client.thread_runs)
-    replay = _waits(Client.replay)
-    why = _waits(Client.why)
-    approvals = _waits(Client.approvals)
-    answer = _waits(Client.answer)
-    agents = _waits(Client.agents)
-    agent = _waits(Client.agent)
-    create_agent = _waits(Client.create_agent)
-    delete_agent = _waits(Client.delete_agent)
-    onion = _waits(Client.onion)
-    hooks = _waits(Client.hooks)
-    change_hooks = _waits(Client.change_hooks)
-    permissions = _waits(Client.permissions)
-    revoke_grant = _waits(Client.revoke_grant)
-    limits = _waits(Client.limits)
-    skills = _waits(Client.skills)
-    switch_skills = _waits(Client.switch_skills)
-    upload_skill = _waits(Client.upload_skill)
-    list_files = _waits(Client.list_files)
-    read_file = _waits(Client.read_file)
-    write_file = _waits(Client.write_file)
-    move_file = _waits(Client.move_file)
-    delete_file = _waits(Client.delete_file)
-    export_slides = _waits(Client.export_slides)
-    health = _waits(Client.health)
-    me = _waits(Client.me)
-    usage = _waits(Client.usage)
-    request = _waits(Client.request)
+    invoke = _blocking(Client.invoke)
+    send = _blocking(Client.send)
+    run = _blocking(Client.run)
+    cancel = _blocking(Client.cancel)
+    trace = _blocking(Client.trace)
+    threads = _blocking(Client.threads)
+    search = _blocking(Client.search)
+    thread = _blocking(Client.thread)
+    describe_thread = _blocking(Client.describe_thread)
+    delete_thread = _blocking(Client.delete_thread)
+    fork = _blocking(Client.fork)
+    rewind = _blocking(Client.rewind)
+    export = _blocking(Client.export)
+    thread_runs = _blocking(Client.thread_runs)
+    replay = _blocking(Client.replay)
+    why = _blocking(Client.why)
+    approvals = _blocking(Client.approvals)
+    answer = _blocking(Client.answer)
+    agents = _blocking(Client.agents)
+    agent = _blocking(Client.agent)
+    create_agent = _blocking(Client.create_agent)
+    delete_agent = _blocking(Client.delete_agent)
+    onion = _blocking(Client.onion)
+    hooks = _blocking(Client.hooks)
+    change_hooks = _blocking(Client.change_hooks)
+    permissions = _blocking(Client.permissions)
+    revoke_grant = _blocking(Client.revoke_grant)
+    limits = _blocking(Client.limits)
+    skills = _blocking(Client.skills)
+    switch_skills = _blocking(Client.switch_skills)
+    upload_skill = _blocking(Client.upload_skill)
+    list_files = _blocking(Client.list_files)
+    read_file = _blocking(Client.read_file)
+    write_file = _blocking(Client.write_file)
+    move_file = _blocking(Client.move_file)
+    delete_file = _blocking(Client.delete_file)
+    export_slides = _blocking(Client.export_slides)
+    health = _blocking(Client.health)
+    me = _blocking(Client.me)
+    usage = _blocking(Client.usage)
+    request = _blocking(Client.request)

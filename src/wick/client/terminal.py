@@ -8,7 +8,7 @@ from typing import Self
 import aiohttp
 from pydantic_core import to_json
 
-from wick.client.connection import Connection
+from wick.client.connection import ServerConnection
 from wick.client.errors import ServerError
 
 CONTROL = b"\x01"  # begins a message that is no typing
@@ -24,7 +24,7 @@ class TerminalLink:
     When it is closed, what runs in it ends.
     """
 
-    def __init__(self, connection: Connection, path: str, rows: int, columns: int) -> None:
+    def __init__(self, connection: ServerConnection, path: str, rows: int, columns: int) -> None:
         self._connection, self._path = connection, path
         self._size = (rows, columns)
         self._socket: aiohttp.ClientWebSocketResponse | None = None

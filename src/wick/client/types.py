@@ -10,11 +10,11 @@ from pydantic import BaseModel, ConfigDict
 Json = dict[str, Any]
 
 
-class _Answer(BaseModel):
+class _Response(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class Tokens(_Answer):
+class TokenUsage(_Response):
     """What was used of a model."""
 
     input_tokens: int = 0
@@ -24,7 +24,7 @@ class Tokens(_Answer):
     cache_write_tokens: int = 0
 
 
-class Said(_Answer):
+class ThreadMessage(_Response):
     """A message of a conversation; `seq` is its entry in the thread's log."""
 
     role: Literal["system", "user", "assistant", "tool"]
@@ -43,7 +43,7 @@ class Said(_Answer):
         return "\n".join(part["text"] for part in self.content if part.get("type") == "text")
 
 
-class Answer(_Answer):
+class InvokeResult(_Response):
     """What a run came to: `response` is its last reply, `cost` is in dollars where prices are known."""
 
     thread_id: str
@@ -51,14 +51,14 @@ class Answer(_Answer):
     response: str
     outcome: str
     reason: str
-    messages: list[Said]
+    messages: list[ThreadMessage]
     todos: list[Json] = []
     files: dict[str, Any] = {}
-    usage: Tokens = Tokens()
+    usage: TokenUsage = TokenUsage()
     cost: float | None = None
 
 
-class RunState(_Answer):
+class RunState(_Response):
     """A run: `state` is queued, running, waiting, interrupted or ended."""
 
     id: str
@@ -69,12 +69,12 @@ class RunState(_Answer):
     reason: str = ""
     started: float
     ended: float | None = None
-    usage: Tokens = Tokens()
+    usage: TokenUsage = TokenUsage()
     cost: float | None = None
     error: Json | None = None
 
 
-class ThreadInfo(_Answer):
+class ThreadInfo(_Response):
     """A thread, without what was said in it."""
 
     id: str
@@ -93,20 +93,20 @@ class ThreadInfo(_Answer):
 class ThreadDetail(ThreadInfo):
     """A thread, and what was said in it."""
 
-    messages: list[Said]
+    messages: list[ThreadMessage]
     todos: list[Json] = []
     files: dict[str, Any] = {}
-    usage: Tokens = Tokens()
+    usage: TokenUsage = TokenUsage()
 
 
-class ThreadPage(_Answer):
+class ThreadPage(_Response):
     """Some threads; `next` is the cursor of the next ones, empty if these were the last."""
 
     threads: list[ThreadInfo]
     next: str = ""
 
 
-class Hit(_Answer):
+class SearchHit(_Response):
     """A message that was searched for."""
 
     thread_id: str
@@ -116,7 +116,7 @@ class Hit(_Answer):
     text: str
 
 
-class Queued(_Answer):
+class QueuedMessage(_Response):
     """What was said to a thread is kept; `run_id` is the run that answers it."""
 
     thread_id: str
@@ -124,7 +124,7 @@ class Queued(_Answer):
     position: int
 
 
-class Approval(_Answer):
+class Approval(_Response):
     """A question that waits for an answer, about exactly one thing that is to be done."""
 
     id: str
@@ -141,7 +141,7 @@ class Approval(_Answer):
     expires: float | None = None
 
 
-class AgentInfo(_Answer):
+class AgentInfo(_Response):
     """An agent: `hooks` are the capabilities that are on."""
 
     agent_id: str
@@ -152,7 +152,7 @@ class AgentInfo(_Answer):
     hooks: list[str]
 
 
-class ToolInfo(_Answer):
+class ToolInfo(_Response):
     """A tool of an agent."""
 
     name: str
@@ -172,7 +172,7 @@ class AgentDetail(AgentInfo):
     backend: Json | None = None
 
 
-class FileEntry(_Answer):
+class FileEntry(_Response):
     """One entry of a folder: `type` is file, dir, link or other."""
 
     name: str
@@ -180,7 +180,7 @@ class FileEntry(_Answer):
     size: int
 
 
-class Used(_Answer):
+class UsageTotals(_Response):
     """An amount of use; `cost` is in dollars and leaves out `unpriced` questions."""
 
     runs: int
@@ -194,7 +194,7 @@ class Used(_Answer):
     cost: float
 
 
-class UsageRow(Used):
+class UsageRow(UsageTotals):
     """What one user used of one model through one agent on one day."""
 
     user_id: str
@@ -204,14 +204,14 @@ class UsageRow(Used):
     model: str
 
 
-class UsageReport(_Answer):
+class UsageReport(_Response):
     """The rows, and all of them together."""
 
     rows: list[UsageRow]
-    total: Used
+    total: UsageTotals
 
 
-class Verdict(_Answer):
+class HookVerdict(_Response):
     """What one hook said."""
 
     hook: str
@@ -223,7 +223,7 @@ class Verdict(_Answer):
     shadow: bool = False
 
 
-class Span(_Answer):
+class TraceSpan(_Response):
     """One operation of a run: how long it took, and what hooks said about it."""
 
     name: str
@@ -233,21 +233,21 @@ class Span(_Answer):
     attributes: Json = {}
     error: str = ""
     events: list[Json] = []
-    why: list[Verdict] = []
-    children: list[Span] = []
+    why: list[HookVerdict] = []
+    children: list[TraceSpan] = []
 
 
-class Trace(_Answer):
+class RunTrace(_Response):
     """The spans of a run."""
 
     run: str
     thread_id: str
     agent: str
-    spans: list[Span]
+    spans: list[TraceSpan]
     left_out: int = 0
 
 
-class Reasons(_Answer):
+class CallReasons(_Response):
     """All that decided about one tool call; `result` is None while it waits."""
 
     thread_id: str
@@ -257,13 +257,13 @@ class Reasons(_Answer):
     args: Json
     seq: int
     invalid: str = ""
-    verdicts: list[Verdict] = []
+    verdicts: list[HookVerdict] = []
     questions: list[Json] = []
     attempts: list[Json] = []
     result: str | None = None
 
 
-class Me(_Answer):
+class CurrentUser(_Response):
     """Who asks."""
 
     id: str
@@ -271,7 +271,7 @@ class Me(_Answer):
     role: str
 
 
-class ThreadRun(_Answer):
+class ThreadRun(_Response):
     """A run of a thread: its first entry in the log and its last, which is None while it goes on."""
 
     run_id: str
@@ -284,7 +284,7 @@ class ThreadRun(_Answer):
     traced: bool
 
 
-class Ring(_Answer):
+class HookRing(_Response):
     """A hook where it stands; `match` are the tools that it is for."""
 
     hook: str
@@ -300,15 +300,15 @@ class Ring(_Answer):
     fail: Literal["closed", "open"]
 
 
-class Rings(_Answer):
+class OperationRings(_Response):
     """An operation, its rings outermost first, and the guards at its gate."""
 
     operation: str
-    rings: list[Ring]
-    guards: list[Ring]
+    rings: list[HookRing]
+    guards: list[HookRing]
 
 
-class HookInfo(_Answer):
+class HookInfo(_Response):
     """A capability of an agent, by its key in agents.yaml."""
 
     name: str
@@ -320,7 +320,7 @@ class HookInfo(_Answer):
     refused: str
 
 
-class RuleInfo(_Answer):
+class RuleInfo(_Response):
     """A permission rule as it was written."""
 
     type: Literal["deny", "ask", "allow"]
@@ -329,7 +329,7 @@ class RuleInfo(_Answer):
     policy: str
 
 
-class Grant(_Answer):
+class Grant(_Response):
     """A tool that may be used with exactly these arguments."""
 
     id: str
@@ -337,7 +337,7 @@ class Grant(_Answer):
     args: Json
 
 
-class PermissionsInfo(_Answer):
+class PermissionsInfo(_Response):
     """What an agent may do; `mode` decides where no rule does."""
 
     agent_id: str
@@ -346,7 +346,7 @@ class PermissionsInfo(_Answer):
     grants: list[Grant]
 
 
-class RunLimits(_Answer):
+class RunLimits(_Response):
     """What one run may take; None is no limit."""
 
     steps: int | None
@@ -356,7 +356,7 @@ class RunLimits(_Answer):
     tool_calls: int | None
 
 
-class BudgetInfo(_Answer):
+class BudgetInfo(_Response):
     """A sum for all runs of everyone who shares it, and what is left of it."""
 
     name: str
@@ -368,7 +368,7 @@ class BudgetInfo(_Answer):
     reserved_dollars: float
 
 
-class LimitsInfo(_Answer):
+class LimitsInfo(_Response):
     """What a run of an agent may take; `limits` is None if nothing limits it."""
 
     agent_id: str
@@ -376,7 +376,7 @@ class LimitsInfo(_Answer):
     budgets: list[BudgetInfo]
 
 
-class SkillInfo(_Answer):
+class SkillInfo(_Response):
     """Instructions for a particular task."""
 
     name: str
@@ -385,7 +385,7 @@ class SkillInfo(_Answer):
     enabled: bool
 
 
-class ChangedVerdict(_Answer):
+class ChangedVerdict(_Response):
     """A tool use about which something else would be said: the first one of its thread."""
 
     thread_id: str
@@ -399,7 +399,7 @@ class ChangedVerdict(_Answer):
     reason: str
 
 
-class ReplayReport(_Answer):
+class ReplayReport(_Response):
     """What came of a replay; `more` says that there are threads which were not looked at."""
 
     threads: int

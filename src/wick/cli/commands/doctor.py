@@ -9,9 +9,9 @@ from itertools import groupby
 
 import click
 
-from wick.cli.checks.doctor import Check, checks
+from wick.cli.checks.doctor import Check, iter_checks
 from wick.cli.root_command import DONE, FAILED
-from wick.cli.terminal.output import JSON, plain, print_json, working
+from wick.cli.terminal.output import JSON, print_json, show_status, strip_controls
 
 SIGNS = {"ok": ("✓", "green"), "missing": ("–", "yellow"), "wrong": ("✗", "red")}
 
@@ -28,21 +28,21 @@ def command(ask: bool, model: str, data: str | None, port: int | None, as_json: 
     The exit code is 1 if wick cannot work here. What is merely missing is said, with how to get it.
     """
     found: list[Check] = []
-    for what, look in checks(ask=ask, model=model, data=data, port=port):
-        with working(f"looking at {what}"):
+    for what, look in iter_checks(ask=ask, model=model, data=data, port=port):
+        with show_status(f"looking at {what}"):
             found += look()
     if as_json:
-        print_json({"works": _works(found), "checks": [asdict(check) for check in found]})
+        print_json({"works": _is_usable(found), "checks": [asdict(check) for check in found]})
     else:
-        _print(found)
-    sys.exit(DONE if _works(found) else FAILED)
+        _print_checks(found)
+    sys.exit(DONE if _is_usable(found) else FAILED)
 
 
-def _works(found: Iterable[Check]) -> bool:
+def _is_usable(found: Iterable[Check]) -> bool:
     return all(check.state != "wrong" for check in found)
 
 
-def _print(found: list[Check]) -> None:
+def _print_checks(found: list[Check]) -> None:
     width = max(len(check.name) for check in found)
     for group, members in groupby(
         sorted(found, key=lambda check: _ORDER.index(check.group)), lambda check: check.group
@@ -50,9 +50,9 @@ def _print(found: list[Check]) -> None:
         click.secho(group, bold=True)
         for check in members:
             sign, colour = SIGNS[check.state]
-            click.echo(f"  {click.style(sign, fg=colour)} {check.name:<{width}}  {plain(check.says)}")
+            click.echo(f"  {click.style(sign, fg=colour)} {check.name:<{width}}  {strip_controls(check.says)}")
             if check.do:
-                click.secho(f"    {'':<{width}}  → {plain(check.do)}", dim=True)
+                click.secho(f"    {'':<{width}}  → {strip_controls(check.do)}", dim=True)
     click.echo()
     wrong = [check.name for check in found if check.state == "wrong"]
     click.echo(f"wick cannot work here: see {', '.join(wrong)}" if wrong else "wick works here")

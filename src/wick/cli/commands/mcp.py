@@ -18,9 +18,9 @@ import click
 from wick._internal.prompt_text import one_line
 from wick.capabilities.mcp.config import Server, read_servers
 from wick.cli.host.agent_options import FOLDER
-from wick.cli.host.open import PLACE, Place, opened
+from wick.cli.host.open import HostOptions, open_host, with_host_options
 from wick.cli.root_command import DONE, FAILED, INTERRUPTED
-from wick.cli.terminal.output import JSON, counted, print_json, print_table, working
+from wick.cli.terminal.output import JSON, format_count, print_json, print_table, show_status
 from wick.config import Config, load
 from wick.config.options_schema import nearest
 from wick.errors import ConfigError, MissingExtra, WickError
@@ -37,7 +37,7 @@ def command() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ServerRow:
     """A server of an agents.yaml: whose it is, where it is, and whether its hints are believed."""
 
     server: str
@@ -47,7 +47,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class ServerTrial:
     """What a server has, or why it cannot be reached."""
 
     server: str
@@ -69,7 +69,8 @@ class Tried:
 def list_servers(config: str | None, folder: str, as_json: bool) -> None:
     """List the MCP servers that the agents of a file have; nothing is started."""
     rows = [
-        Row(server.name, agents, _where(server), server.trust) for server, agents in _servers(_config(config, folder))
+        ServerRow(server.name, agents, _format_location(server), server.trust)
+        for server, agents in _iter_servers(_load_config(config, folder))
     ]
     if as_json:
         return print_json([asdict(row) for row in rows])
@@ -77,11 +78,11 @@ def list_servers(config: str | None, folder: str, as_json: bool) -> None:
     print_table(("server", "agents", "where", "hints"), cells, nothing="its agents have no MCP servers; see `mcp:`")
 
 
-def _config(config: str | None, folder: str) -> Config:
+def _load_config(config: str | None, folder: str) -> Config:
     return load(config if config is not None else Path(folder) / "agents.yaml")
 
 
-def _servers(config: Config) -> Iterator[tuple[Server, list[str]]]:
+def _iter_servers(config: Config) -> Iterator[tuple[Server, list[str]]]:
     """Each server once, with the agents that have it."""
     whose: dict[str, tuple[Server, list[str]]] = {}
     for id, part in config.agents.items():
@@ -91,7 +92,7 @@ def _servers(config: Config) -> Iterator[tuple[Server, list[str]]]:
     yield from whose.values()
 
 
-def _where(server: Server) -> str:
+def _format_location(server: Server) -> str:
     """The program or the address, without what may be secret."""
     if server.command:
         return one_line(" ".join((server.command, *server.args)), SHOWN_CHARS)
@@ -109,7 +110,7 @@ def _where(server: Server) -> str:
 @JSON
 def tools(name: str, config: str | None, folder: str, as_json: bool) -> None:
     """Connect to the servers, or to SERVER, and list their tools."""
-    rows = asyncio.run(_tools(_wanted(_config(config, folder), name)))
+    rows = asyncio.run(_fetch_tools(_select_servers(_load_config(config, folder), name)))
     if as_json:
         return print_json(rows)
     cells = [(row["server"], row["tool"], one_line(row["description"], SHOWN_CHARS)) for row in rows]
@@ -126,78 +127,78 @@ def test(name: str, config: str | None, folder: str, as_json: bool) -> None:
 
     The exit code is 1 if one of them cannot be reached.
     """
-    rows = asyncio.run(_tried(_wanted(_config(config, folder), name)))
+    rows = asyncio.run(_try_servers(_select_servers(_load_config(config, folder), name)))
     if as_json:
         print_json([asdict(row) for row in rows])
     else:
-        cells = [(row.server, "works" if row.works else "fails", _told(row)) for row in rows]
+        cells = [(row.server, "works" if row.works else "fails", _format_trial(row)) for row in rows]
         print_table(("server", "", "what it has"), cells, nothing="its agents have no MCP servers; see `mcp:`")
     sys.exit(DONE if all(row.works for row in rows) else FAILED)
 
 
-def _wanted(config: Config, name: str) -> list[Server]:
-    found = {server.name: server for server, _ in _servers(config)}
+def _select_servers(config: Config, name: str) -> list[Server]:
+    found = {server.name: server for server, _ in _iter_servers(config)}
     if name and name not in found:
         raise ConfigError(f"{config.path} has no MCP server {name!r}; {nearest(name, found, 'there are')}")
     return [found[name]] if name else [*found.values()]
 
 
-def _told(row: Tried) -> str:
+def _format_trial(row: ServerTrial) -> str:
     if not row.works:
         return row.problem
     has = {"tool": row.tools, "resource": row.resources, "prompt": row.prompts}
-    return f"{', '.join(counted(number, what) for what, number in has.items())}, within {row.seconds:.1f} s"
+    return f"{', '.join(format_count(number, what) for what, number in has.items())}, within {row.seconds:.1f} s"
 
 
-async def _tools(servers: list[Server]) -> list[dict[str, Any]]:
+async def _fetch_tools(servers: list[Server]) -> list[dict[str, Any]]:
     from wick.capabilities.mcp.connections import Links
 
     links, rows = Links(), list[dict[str, Any]]()
     try:
         for server in servers:
-            with working(f"connecting to {server.name}"):
+            with show_status(f"connecting to {server.name}"):
                 listed = await (await links.to(server)).tools()
             chosen = [made for made in listed if server.tools is None or made.name in server.tools]
-            rows += [_tool(server, made) for made in chosen]
+            rows += [_tool_row(server, made) for made in chosen]
     finally:
         await links.close()
     return rows
 
 
-def _tool(server: Server, made: Any) -> dict[str, Any]:
+def _tool_row(server: Server, made: Any) -> dict[str, Any]:
     about = {"tool": made.name, "description": made.description or ""}
     return {"server": server.name, **about, "parameters": made.input_schema}
 
 
-async def _tried(servers: list[Server]) -> list[Tried]:
+async def _try_servers(servers: list[Server]) -> list[ServerTrial]:
     from wick.capabilities.mcp.connections import Links
 
     links = Links()
     try:
-        with working(f"connecting to {', '.join(server.name for server in servers)}"):
-            return await asyncio.gather(*(_try(links, server) for server in servers))
+        with show_status(f"connecting to {', '.join(server.name for server in servers)}"):
+            return await asyncio.gather(*(_try_server(links, server) for server in servers))
     finally:
         await links.close()
 
 
-async def _try(links: Any, server: Server) -> Tried:
+async def _try_server(links: Any, server: Server) -> ServerTrial:
     start = time.perf_counter()
     try:
         link = await links.to(server)
         tools = len(await link.tools())
         resources = len(await link.resources()) if link.abilities.resources else 0
         prompts = len(await link.prompts()) if link.abilities.prompts else 0
-        return Tried(server.name, True, tools, resources, prompts, round(time.perf_counter() - start, 2))
+        return ServerTrial(server.name, True, tools, resources, prompts, round(time.perf_counter() - start, 2))
     except WickError as error:
-        return Tried(server.name, False, problem=one_line(str(error), 500))
+        return ServerTrial(server.name, False, problem=one_line(str(error), 500))
 
 
 # -- serve ----------------------------------------------------------------------------------------------------------
 
 
 @command.command()
-@PLACE
-def serve(place: Place) -> None:
+@with_host_options
+def serve(place: HostOptions) -> None:
     """Serve an agent by MCP, over the stdin and stdout: other programs ask it with the tool `ask`.
 
     What the agent wants to ask before it goes on waits for `wick approvals`.
@@ -205,15 +206,15 @@ def serve(place: Place) -> None:
     # A thread waits for the stdin, and nothing wakes it, so Ctrl-C ends the process; what was said is kept already.
     signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     try:
-        asyncio.run(_serve(place))
+        asyncio.run(_serve_agent(place))
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
             raise
         raise MissingExtra("mcp", "mcp", "`wick mcp serve`") from None
 
 
-async def _serve(place: Place) -> None:
-    from wick.cli.commands.mcp_server import served
+async def _serve_agent(place: HostOptions) -> None:
+    from wick.cli.commands.mcp_server import serve_agent
 
-    async with opened(place) as desk:
-        await served(desk)
+    async with open_host(place) as desk:
+        await serve_agent(desk)

@@ -8,12 +8,12 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import BaseModel, Field
 
-from wick.cli.host.protocol import CameTo, Desk
+from wick.cli.host.protocol import AgentHost, RunOutcome
 from wick.errors import WickError
 from wick.events import ToolStart
 
 
-class Answer(BaseModel):
+class AskResult(BaseModel):
     """What the agent answered, and the thread to go on in."""
 
     text: str
@@ -21,7 +21,7 @@ class Answer(BaseModel):
     outcome: str
 
 
-async def served(desk: Desk) -> None:
+async def serve_agent(desk: AgentHost) -> None:
     """Serve the desk's agent until the stdin ends."""
     agent = await desk.agent()
     server = MCPServer(f"wick {agent.id}", instructions=f"Ask {agent.name}, an agent of wick.", log_level="CRITICAL")
@@ -30,9 +30,9 @@ async def served(desk: Desk) -> None:
         prompt: Annotated[str, Field(description="what the agent is to do or to answer")],
         ctx: Context,
         thread: Annotated[str, Field(description="the thread of an earlier answer, to go on with it")] = "",
-    ) -> Answer:
+    ) -> AskResult:
         try:
-            return await _answer(desk, prompt, thread, ctx)
+            return await _ask_agent(desk, prompt, thread, ctx)
         except WickError as error:
             raise ToolError(str(error)) from None
 
@@ -40,7 +40,7 @@ async def served(desk: Desk) -> None:
     await server.run_stdio_async()
 
 
-async def _answer(desk: Desk, prompt: str, thread: str, ctx: Context) -> Answer:
+async def _ask_agent(desk: AgentHost, prompt: str, thread: str, ctx: Context) -> AskResult:
     talk, used = desk.talk(prompt, thread=thread), 0
     async for event in talk:
         if isinstance(event, ToolStart):
@@ -49,12 +49,12 @@ async def _answer(desk: Desk, prompt: str, thread: str, ctx: Context) -> Answer:
     came_to = await talk.came_to()
     if came_to.outcome == "failed":
         raise ToolError(came_to.error or came_to.reason)
-    more = "" if came_to.outcome == "completed" else await _why(desk, came_to)
+    more = "" if came_to.outcome == "completed" else await _explain_outcome(desk, came_to)
     text = "\n\n".join(filter(None, (came_to.text, more)))
-    return Answer(text=text, thread=came_to.thread, outcome=came_to.outcome)
+    return AskResult(text=text, thread=came_to.thread, outcome=came_to.outcome)
 
 
-async def _why(desk: Desk, came_to: CameTo) -> str:
+async def _explain_outcome(desk: AgentHost, came_to: RunOutcome) -> str:
     """Why the agent did not come to its end: what it waits for, or what stopped it."""
     asked = await desk.approvals(came_to.thread) if came_to.outcome == "interrupted" else []
     if not asked:

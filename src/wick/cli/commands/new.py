@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from wick.cli.scaffold import project
+from wick.cli.scaffold import render_project
 from wick.cli.terminal.output import JSON, print_json
 from wick.errors import ConfigError
 
@@ -27,8 +27,8 @@ def command(path: Path, as_json: bool) -> None:
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise ConfigError(f"{path} is there already, and not empty; choose another name")
     name = path.absolute().name
-    files = project(name, _module(name))
-    _make(path, files)
+    files = render_project(name, _module_name(name))
+    _write_files(path, files)
     if as_json:
         return print_json({"folder": str(path), "files": [*files]})
     for file in files:
@@ -36,7 +36,7 @@ def command(path: Path, as_json: bool) -> None:
     click.echo(f"\ncd {path}, then: pytest; wick agents check; wick chat --agent agents.yaml", err=True)
 
 
-def _module(name: str) -> str:
+def _module_name(name: str) -> str:
     """The name of its Python file, which hides no other."""
     if not NAME.fullmatch(name):
         raise ConfigError(f"a project's name has letters, digits, `-` and `_`, and begins with a letter; not {name!r}")
@@ -48,7 +48,7 @@ def _module(name: str) -> str:
     return module
 
 
-def _make(path: Path, files: dict[str, str]) -> None:
+def _write_files(path: Path, files: dict[str, str]) -> None:
     for file, text in files.items():
         (path / file).parent.mkdir(parents=True, exist_ok=True)
         with (path / file).open("x", encoding="utf-8") as made:

@@ -12,11 +12,11 @@ from typing import Any, Literal, get_args
 import click
 
 from wick.capability import Capability
-from wick.cli.completion import thread_ids
-from wick.cli.host.open import PLACE, Place, opened
-from wick.cli.host.protocol import Changed, Replayed
+from wick.cli.completion import complete_thread_ids
+from wick.cli.host.open import HostOptions, open_host, with_host_options
+from wick.cli.host.protocol import ReplayChange, ReplayResult
 from wick.cli.root_command import DONE, STOPPED
-from wick.cli.terminal.output import JSON, counted, plain, print_json, print_table, working
+from wick.cli.terminal.output import JSON, format_count, print_json, print_table, show_status, strip_controls
 from wick.config.builder import of_python
 from wick.errors import ConfigError
 from wick.hooks import Hook
@@ -26,36 +26,38 @@ SHOWN_CHARS = 100
 
 
 @click.command("replay")
-@click.argument("threads", metavar="[THREAD]…", nargs=-1, shell_complete=thread_ids)
-@PLACE
+@click.argument("threads", metavar="[THREAD]…", nargs=-1, shell_complete=complete_thread_ids)
+@with_host_options
 @click.option(
     "--rule", "rules", multiple=True, metavar="'TYPE RULE'", help="A rule beside the agent's: 'deny Bash(git push *)'."
 )
 @click.option("--guard", "guards", multiple=True, metavar="MODULE:NAME", help="A guard of Python beside the agent's.")
 @JSON
 def command(
-    threads: tuple[str, ...], place: Place, rules: tuple[str, ...], guards: tuple[str, ...], as_json: bool
+    threads: tuple[str, ...], place: HostOptions, rules: tuple[str, ...], guards: tuple[str, ...], as_json: bool
 ) -> None:
     """Put what was done in THREADs before the guards of an agent, and say about what they would decide otherwise.
 
     Without a THREAD it is those of this folder, or with a server those of the agent. Nothing is run, asked or written.
     The exit code is 3 if a verdict changes, and 0 if none does.
     """
-    told = asyncio.run(_replay(place, threads, _rules(rules), _guards(guards, Path(place.folder))))
+    told = asyncio.run(_run_replay(place, threads, _parse_rules(rules), _load_guards(guards, Path(place.folder))))
     if as_json:
         print_json(asdict(told))
     else:
-        _print(told)
+        _print_result(told)
     sys.exit(STOPPED if told.changes else DONE)
 
 
-async def _replay(place: Place, threads: tuple[str, ...], rules: dict[Type, list[str]], guards: list[Hook]) -> Replayed:
-    with working("asking the guards about what was done"):
-        async with opened(place) as desk:
+async def _run_replay(
+    place: HostOptions, threads: tuple[str, ...], rules: dict[Type, list[str]], guards: list[Hook]
+) -> ReplayResult:
+    with show_status("asking the guards about what was done"):
+        async with open_host(place) as desk:
             return await desk.replay(threads or None, rules=rules, guards=guards)
 
 
-def _rules(given: tuple[str, ...]) -> dict[Type, list[str]]:
+def _parse_rules(given: tuple[str, ...]) -> dict[Type, list[str]]:
     found: dict[Type, list[str]] = {}
     for text in given:
         type, _, rule = text.strip().partition(" ")
@@ -65,11 +67,11 @@ def _rules(given: tuple[str, ...]) -> dict[Type, list[str]]:
     return found
 
 
-def _guards(given: tuple[str, ...], folder: Path) -> list[Hook]:
-    return [hook for name in given for hook in _guards_of(name, of_python(name, folder))]
+def _load_guards(given: tuple[str, ...], folder: Path) -> list[Hook]:
+    return [hook for name in given for hook in _select_guards(name, of_python(name, folder))]
 
 
-def _guards_of(name: str, found: Any) -> list[Hook]:
+def _select_guards(name: str, found: Any) -> list[Hook]:
     """A hook, or those of a capability; only guards say something here."""
     if isinstance(found, type) and issubclass(found, Capability):
         found = found()
@@ -80,19 +82,21 @@ def _guards_of(name: str, found: Any) -> list[Hook]:
     return guards
 
 
-def _print(told: Replayed) -> None:
-    rows = [(one.thread, one.seq, one.tool, _args(one), one.recorded, one.now, one.reason) for one in told.changes]
+def _print_result(told: ReplayResult) -> None:
+    rows = [
+        (one.thread, one.seq, one.tool, _format_args(one), one.recorded, one.now, one.reason) for one in told.changes
+    ]
     if rows:
         print_table(("thread", "entry", "tool", "arguments", "was", "would be", "because"), rows)
     for line in told.skipped:
-        click.echo(f"nothing can be said of {plain(line)}", err=True)
+        click.echo(f"nothing can be said of {strip_controls(line)}", err=True)
     changed = f"{len(rows)} would go another way" if rows else "nothing would change"
-    looked_at = f"{counted(told.threads, 'thread')}, {counted(told.uses, 'tool use')}"
+    looked_at = f"{format_count(told.threads, 'thread')}, {format_count(told.uses, 'tool use')}"
     click.echo(f"{looked_at}: {changed}", err=bool(rows))
     if told.more:
         click.echo("there are more threads than were looked at; name those that matter", err=True)
 
 
-def _args(one: Changed) -> str:
+def _format_args(one: ReplayChange) -> str:
     text = json.dumps(one.args, ensure_ascii=False)
     return f"{text[:SHOWN_CHARS]}…" if len(text) > SHOWN_CHARS else text

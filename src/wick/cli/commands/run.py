@@ -11,14 +11,14 @@ from typing import Any
 import click
 
 from wick._internal.prompt_text import fenced, one_line
-from wick.cli.completion import thread_ids
-from wick.cli.host.agent_options import Wishes
-from wick.cli.host.open import PLACE, WISHES, Place, opened
-from wick.cli.host.protocol import CameTo
+from wick.cli.completion import complete_thread_ids
+from wick.cli.host.agent_options import AgentOverrides
+from wick.cli.host.open import HostOptions, open_host, with_agent_overrides, with_host_options
+from wick.cli.host.protocol import RunOutcome
 from wick.cli.root_command import DONE, FAILED, INTERRUPTED, STOPPED, WAITING
-from wick.cli.terminal.follow_run import Asker, follow
+from wick.cli.terminal.follow_run import Asker, follow_run
 from wick.cli.terminal.logs import VERBOSE, log_to_stderr
-from wick.cli.terminal.output import json_text, plain, print_text, working
+from wick.cli.terminal.output import dump_json, print_text, show_status, strip_controls
 from wick.errors import ConfigError
 from wick.events import (
     ApprovalRequest,
@@ -30,25 +30,27 @@ from wick.events import (
     ToolStart,
 )
 
-MOST_PIPED = 1_000_000  # bytes
-CODES = {"completed": DONE, "failed": FAILED, "stopped": STOPPED, "interrupted": WAITING, "cancelled": INTERRUPTED}
+MAX_STDIN_BYTES = 1_000_000  # bytes
+EXIT_CODES = {"completed": DONE, "failed": FAILED, "stopped": STOPPED, "interrupted": WAITING, "cancelled": INTERRUPTED}
 
 
 @click.command("run")
 @click.argument("prompt", default="")
-@PLACE
-@WISHES
+@with_host_options
+@with_agent_overrides
 @click.option(
     "--thread",
     default="",
     metavar="ID",
-    shell_complete=thread_ids,
+    shell_complete=complete_thread_ids,
     help="Go on with this thread; without a PROMPT, where it waits.",
 )
 @click.option("--recipe", default="", metavar="NAME", help="A recipe that says what is to be done.")
 @click.option("--output", type=click.Choice(["text", "json", "events"]), default="text", help="What is printed.")
 @VERBOSE
-def command(prompt: str, place: Place, wishes: Wishes, thread: str, recipe: str, output: str, verbose: bool) -> None:
+def command(
+    prompt: str, place: HostOptions, wishes: AgentOverrides, thread: str, recipe: str, output: str, verbose: bool
+) -> None:
     """Answer PROMPT in the current folder, with what is piped in as its context.
 
     The exit code is 0 if the run completed, 1 if it failed, 2 if the command is wrong, 3 if a hook or a limit stopped
@@ -57,38 +59,40 @@ def command(prompt: str, place: Place, wishes: Wishes, thread: str, recipe: str,
     log_to_stderr(verbose)
     if recipe and not wishes.hooks:
         raise click.UsageError("--no-hooks loads no recipes; leave out --recipe or --no-hooks")
-    words = as_text(_words(prompt, _piped()))
+    words = replace_surrogates(_build_prompt(prompt, _read_stdin()))
     if not words and not recipe and not thread:
         raise click.UsageError("say what to do, as in: wick run 'What is in this folder?'")
-    came_to = asyncio.run(_answered(place, wishes, words, thread, recipe, _SHOWN[output]()))
-    sys.exit(CODES[came_to.outcome])
+    came_to = asyncio.run(_run_prompt(place, wishes, words, thread, recipe, _OUTPUTS[output]()))
+    sys.exit(EXIT_CODES[came_to.outcome])
 
 
-def as_text(words: str) -> str:
+def replace_surrogates(words: str) -> str:
     """What somebody typed, whatever its bytes were, as text."""
     return words.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _piped() -> str:
+def _read_stdin() -> str:
     if sys.stdin is None or sys.stdin.isatty():
         return ""
-    data = sys.stdin.buffer.read(MOST_PIPED + 1)
-    if len(data) > MOST_PIPED:
-        raise ConfigError(f"more than {MOST_PIPED:,} bytes were piped in; put them into a file and name it")
+    data = sys.stdin.buffer.read(MAX_STDIN_BYTES + 1)
+    if len(data) > MAX_STDIN_BYTES:
+        raise ConfigError(f"more than {MAX_STDIN_BYTES:,} bytes were piped in; put them into a file and name it")
     return data.decode(errors="replace").strip()
 
 
-def _words(prompt: str, piped: str) -> str:
+def _build_prompt(prompt: str, piped: str) -> str:
     return "\n\n".join(filter(None, (prompt, fenced("stdin", piped) if piped and prompt else piped)))
 
 
-async def _answered(place: Place, wishes: Wishes, words: str, thread: str, recipe: str, shown: Shown) -> CameTo:
-    ask = _terminal()
-    async with opened(place, wishes, waits=ask is not None) as desk:
+async def _run_prompt(
+    place: HostOptions, wishes: AgentOverrides, words: str, thread: str, recipe: str, shown: TextOutput
+) -> RunOutcome:
+    ask = _find_asker()
+    async with open_host(place, wishes, waits=ask is not None) as desk:
         for sentence in await desk.warnings(thread):
-            click.echo(plain(sentence), err=True)
+            click.echo(strip_controls(sentence), err=True)
         talk = desk.talk(words, thread=thread, recipe=recipe) if words or recipe else desk.take_up(thread)
-        await follow(desk, talk, lambda event: shown.event(event, mine=event.run_id == talk.run_id), ask)
+        await follow_run(desk, talk, lambda event: shown.event(event, mine=event.run_id == talk.run_id), ask)
         came_to = await talk.came_to()
     if came_to.code == "config_error":
         raise ConfigError(came_to.error)
@@ -96,19 +100,19 @@ async def _answered(place: Place, wishes: Wishes, words: str, thread: str, recip
     return came_to
 
 
-def _terminal() -> Asker | None:
+def _find_asker() -> Asker | None:
     """Who sits at the terminal, if anybody does."""
     if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
-    from wick.cli.terminal.prompts import Terminal
+    from wick.cli.terminal.prompts import ApprovalPrompt
 
-    return Terminal(sys.stderr).ask
+    return ApprovalPrompt(sys.stderr).ask
 
 
 # -- what is printed ------------------------------------------------------------------------------------------------
 
 
-class Shown:
+class TextOutput:
     """What a run prints: its answer, as it comes."""
 
     def __init__(self) -> None:
@@ -119,8 +123,8 @@ class Shown:
     def event(self, event: Event, *, mine: bool) -> None:
         self._doing.close()
         self._show(event, mine)
-        if words := _doing(event):
-            self._doing.enter_context(working(words))
+        if words := _status_after(event):
+            self._doing.enter_context(show_status(words))
 
     def _show(self, event: Event, mine: bool) -> None:
         if mine and isinstance(event, ChatModelStream) and event.kind == "text":
@@ -131,7 +135,11 @@ class Shown:
         elif mine and isinstance(event, ChatModelEnd):
             self._break()
         elif isinstance(event, ToolStart) and sys.stderr.isatty():
-            click.secho(f"→ {plain(event.name)} {plain(one_line(json.dumps(event.args), 200))}", err=True, dim=True)
+            click.secho(
+                f"→ {strip_controls(event.name)} {strip_controls(one_line(json.dumps(event.args), 200))}",
+                err=True,
+                dim=True,
+            )
         elif isinstance(event, ApprovalRequest):
             self.asked = event.question
 
@@ -145,52 +153,52 @@ class Shown:
             click.echo()
             self._begun = False
 
-    def end(self, came_to: CameTo) -> None:
+    def end(self, came_to: RunOutcome) -> None:
         self._doing.close()
         self._break()
         if came_to.outcome == "interrupted" and self.asked:
-            return click.echo(waiting(came_to, self.asked), err=True)
+            return click.echo(format_waiting(came_to, self.asked), err=True)
         if came_to.outcome != "completed":
-            click.echo(f"{came_to.outcome}: {plain(came_to.error or came_to.reason)}", err=True)
+            click.echo(f"{came_to.outcome}: {strip_controls(came_to.error or came_to.reason)}", err=True)
 
 
-def waiting(came_to: CameTo, question: str) -> str:
+def format_waiting(came_to: RunOutcome, question: str) -> str:
     """What to do about a run that waits for an answer."""
     return (
-        f"waiting for an answer to: {plain(question)}\n"
+        f"waiting for an answer to: {strip_controls(question)}\n"
         f"answer it with: wick approvals, and go on with: wick run --thread {came_to.thread}"
     )
 
 
-def _doing(event: Event) -> str:
+def _status_after(event: Event) -> str:
     """What is being done after an event, where nothing else shows it."""
     if isinstance(event, ChatModelStart):
         return "thinking"
     return event.name if isinstance(event, ToolStart) else ""
 
 
-class _Events(Shown):
+class _EventOutput(TextOutput):
     """Every event, one JSON object a line."""
 
     def event(self, event: Event, *, mine: bool) -> None:
-        click.echo(json_text(event.to_json()))
+        click.echo(dump_json(event.to_json()))
 
-    def end(self, came_to: CameTo) -> None:
+    def end(self, came_to: RunOutcome) -> None:
         """The last event has said it."""
 
 
-class _Json(Shown):
+class _JsonOutput(TextOutput):
     """What the run came to, as one JSON object."""
 
     def event(self, event: Event, *, mine: bool) -> None:
         """Nothing before the end."""
 
-    def end(self, came_to: CameTo) -> None:
+    def end(self, came_to: RunOutcome) -> None:
         names = ("text", "outcome", "reason", "run", "thread", "usage", "cost", "error")
         told: dict[str, Any] = {name: getattr(came_to, name) for name in names}
         click.echo(
-            json_text({name: value for name, value in told.items() if value not in (None, "") or name == "text"})
+            dump_json({name: value for name, value in told.items() if value not in (None, "") or name == "text"})
         )
 
 
-_SHOWN: dict[str, type[Shown]] = {"text": Shown, "json": _Json, "events": _Events}
+_OUTPUTS: dict[str, type[TextOutput]] = {"text": TextOutput, "json": _JsonOutput, "events": _EventOutput}

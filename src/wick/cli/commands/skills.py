@@ -11,12 +11,12 @@ import click
 
 from wick.capabilities.skills.catalog import FILE, described, slug
 from wick.cli.host.agent_options import FOLDER
-from wick.cli.host.open import PLACE, Place, opened
-from wick.cli.host.protocol import SkillInfo
-from wick.cli.terminal.output import JSON, print_json, print_table, working
+from wick.cli.host.open import HostOptions, open_host, with_host_options
+from wick.cli.host.protocol import SkillRow
+from wick.cli.terminal.output import JSON, print_json, print_table, show_status
 from wick.errors import ConfigError
 
-PLACE_OF_SKILLS = ".wick/skills"  # in a folder
+SKILLS_FOLDER = ".wick/skills"  # in a folder
 
 SKILL = """\
 ---
@@ -41,35 +41,35 @@ def command() -> None:
 
 
 @command.command("list")
-@PLACE
+@with_host_options
 @click.option("--shipped", is_flag=True, help="Those that come with wick, which an agent has with `skills: true`.")
 @JSON
-def list_skills(place: Place, shipped: bool, as_json: bool) -> None:
+def list_skills(place: HostOptions, shipped: bool, as_json: bool) -> None:
     """List the skills of an agent; without one, those of this folder."""
-    found = asyncio.run(_shipped() if shipped else _list(place))
+    found = asyncio.run(_shipped_skills() if shipped else _fetch_skills(place))
     if as_json:
         return print_json([asdict(skill) for skill in found])
-    rows = [(one.name, _state(one), one.problem or one.description, one.path) for one in found]
+    rows = [(one.name, _format_state(one), one.problem or one.description, one.path) for one in found]
     print_table(
         ("skill", "", "description", "path"), rows, nothing="there are no skills; make one with: wick skills new NAME"
     )
 
 
-def _state(skill: SkillInfo) -> str:
+def _format_state(skill: SkillRow) -> str:
     return "broken" if skill.problem else "on" if skill.enabled else "off"
 
 
-async def _list(place: Place) -> list[SkillInfo]:
-    with working("looking for skills"):
-        async with opened(place) as desk:
+async def _fetch_skills(place: HostOptions) -> list[SkillRow]:
+    with show_status("looking for skills"):
+        async with open_host(place) as desk:
             return await desk.skills()
 
 
-async def _shipped() -> list[SkillInfo]:
+async def _shipped_skills() -> list[SkillRow]:
     from wick.capabilities.skills import Skills
 
     found = (await Skills(shipped=True).discover()).skills
-    return [SkillInfo(skill.name, skill.description, skill.path, skill.enabled) for skill in found]
+    return [SkillRow(skill.name, skill.description, skill.path, skill.enabled) for skill in found]
 
 
 @command.command()
@@ -83,7 +83,7 @@ def new(name: str, description: str, folder: str) -> None:
     title = name.replace("-", " ").replace("_", " ").capitalize()
     text = SKILL.format(name=json.dumps(name), description=json.dumps(description, ensure_ascii=False), title=title)
     described(text)  # what an agent would refuse is not written
-    path = Path(folder) / PLACE_OF_SKILLS / name / FILE
+    path = Path(folder) / SKILLS_FOLDER / name / FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with path.open("x", encoding="utf-8") as file:

@@ -14,7 +14,7 @@ import click
 from wick._internal.safe_yaml import parse
 from wick.agent import Agent
 from wick.capabilities.executables import Executables
-from wick.cli.completion import agent_specs
+from wick.cli.completion import complete_agent_specs
 from wick.config import DEFAULT, Config, load
 from wick.config.builder import AgentConfig
 from wick.config.options_schema import nearest
@@ -25,11 +25,11 @@ from wick.permissions.rules import rule
 from wick.protocols import Backend
 
 HOME = "~/.wick"
-HARMLESS = (
+HARMLESS_TOOLS = (
     *("Read", "LS", "Glob", "Grep", "calculate", "datetime"),
     *("write_todos", "update_todo", "ask_user", "load_skill"),
 )
-SILENT = "bypassPermissions"  # where no rule decides, nothing is said
+ALLOW_ALL_MODE = "bypassPermissions"  # where no rule decides, nothing is said
 PROMPT = """\
 You are wick, an assistant in a terminal. You work in the user's folder, with its files and a shell.
 Do what is asked, check what you did, and say plainly and briefly what you found. Answer in Markdown. When something
@@ -39,7 +39,7 @@ AGENT = click.option(
     "--agent",
     metavar="FILE[:ID]",
     help="An agent of an agents.yaml; without it, a plain one.",
-    shell_complete=agent_specs,
+    shell_complete=complete_agent_specs,
 )
 FOLDER = click.option(
     "--folder", default=".", type=click.Path(exists=True, file_okay=False), help="The folder to work in."
@@ -47,7 +47,7 @@ FOLDER = click.option(
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class AgentOverrides:
     """What a command wants to be different about its agent; what is empty stays as it is."""
 
     model: str = ""
@@ -63,13 +63,13 @@ class Wishes:
         if self.model:
             found["model"] = self.model
         if self.steps is not None:
-            found["limits"] = {**_map(options.get("limits")), "steps": self.steps}
+            found["limits"] = {**_as_dict(options.get("limits")), "steps": self.steps}
         if self.dollars is not None:
-            found["budget"] = {**_map(options.get("budget")), "dollars": self.dollars}
+            found["budget"] = {**_as_dict(options.get("budget")), "dollars": self.dollars}
         for given in (*self.allow, *self.deny):
             rule("allow", given)  # says what is wrong with it, before it is one of many
         if self.allow or self.deny:
-            found["permissions"] = with_rules(options.get("permissions"), allow=self.allow, deny=self.deny)
+            found["permissions"] = add_rules(options.get("permissions"), allow=self.allow, deny=self.deny)
         if not self.hooks:
             found |= {"executables": False, "recipes": False}
             if isinstance(found.get("hooks"), Mapping):  # programs by their events; a list has Python's own hooks
@@ -77,14 +77,14 @@ class Wishes:
         return found
 
 
-class Chosen:
+class SelectedAgent:
     """An agent that a command was given, and the file it is of, which ends what the agent has begun."""
 
-    def __init__(self, agent: str | None, folder: str, wishes: Wishes | None = None) -> None:
-        path, id = split(agent) if agent else (Path(), "")
-        self.config = load(path) if agent else plain(Path(folder))
-        self.part = _part(self.config, id)
-        self.part.options = (wishes or Wishes()).over(self.part.options)
+    def __init__(self, agent: str | None, folder: str, wishes: AgentOverrides | None = None) -> None:
+        path, id = split_agent_spec(agent) if agent else (Path(), "")
+        self.config = load(path) if agent else build_default_config(Path(folder))
+        self.part = _select_agent(self.config, id)
+        self.part.options = (wishes or AgentOverrides()).over(self.part.options)
 
     def built(self) -> Agent:
         """The agent, the same each time."""
@@ -106,7 +106,7 @@ class Chosen:
         await self.config.close()
 
 
-def plain(folder: Path) -> Config:
+def build_default_config(folder: Path) -> Config:
     """The agent of a folder: its files and commands, its hooks, recipes and skills, what its AGENTS.md says.
 
     It asks before it changes anything.
@@ -122,27 +122,27 @@ def plain(folder: Path) -> Config:
         "memory": {"paths": ["AGENTS.md"]},
         "builtins": ["calculate", "datetime"],
         "ask_user": True,
-        "permissions": {"allow": [*HARMLESS]},
+        "permissions": {"allow": [*HARMLESS_TOOLS]},
     }
     text = json.dumps(options).replace("${", "$${")  # a folder's name is not a variable
     return Config(folder.absolute() / "the plain agent", parse(text, "the plain agent", os.environ))
 
 
-def split(given: str) -> tuple[Path, str]:
+def split_agent_spec(given: str) -> tuple[Path, str]:
     """`agents.yaml:coder` is the agent `coder` of the file `agents.yaml`."""
     path, colon, id = given.rpartition(":")
     return (Path(path), id) if colon and path and not Path(given).exists() else (Path(given), "")
 
 
-def with_rules(permissions: Any, **more: Sequence[Any]) -> dict[str, Any]:
+def add_rules(permissions: Any, **more: Sequence[Any]) -> dict[str, Any]:
     """Permissions with more rules, or grants; an agent that had none is not asked about the rest."""
     if permissions is None or permissions is False:
-        permissions = {"mode": SILENT}
-    found = _map(permissions)
+        permissions = {"mode": ALLOW_ALL_MODE}
+    found = _as_dict(permissions)
     return {**found, **{type: [*found.get(type, ()), *rules] for type, rules in more.items() if rules}}
 
 
-def _part(config: Config, id: str) -> AgentConfig:
+def _select_agent(config: Config, id: str) -> AgentConfig:
     wanted = id or (next(iter(config.agents)) if len(config.agents) == 1 else DEFAULT)
     if wanted in config.agents:
         return config.agents[wanted]
@@ -153,5 +153,5 @@ def _part(config: Config, id: str) -> AgentConfig:
     raise ConfigError(f"{config.path} has no agent {id!r}; {nearest(id, config.agents, 'its agents are')}")
 
 
-def _map(value: Any) -> dict[str, Any]:
+def _as_dict(value: Any) -> dict[str, Any]:
     return {**value} if isinstance(value, Mapping) else {}

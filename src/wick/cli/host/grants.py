@@ -45,11 +45,11 @@ class Grants:
         except FileNotFoundError:
             return
         for line in lines:
-            if (row := _read(line)) is not None and isinstance(row["rule"], kind):
+            if (row := _parse_row(line)) is not None and isinstance(row["rule"], kind):
                 yield row
 
 
-def _read(line: str) -> dict[str, Any] | None:
+def _parse_row(line: str) -> dict[str, Any] | None:
     """A grant; a line that is none, such as one that was cut off, grants nothing."""
     try:
         row = json.loads(line)

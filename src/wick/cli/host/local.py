@@ -21,21 +21,21 @@ from wick.capabilities.filesystem import Filesystem
 from wick.capabilities.sessions import LOCAL, Sessions
 from wick.capabilities.skills import Skills
 from wick.capabilities.skills.catalog import FILE as SKILL
-from wick.cli.host.agent_options import Chosen, Wishes, split, with_rules
+from wick.cli.host.agent_options import AgentOverrides, SelectedAgent, add_rules, split_agent_spec
 from wick.cli.host.grants import Grants
-from wick.cli.host.local_threads import Shelf, thread_info
+from wick.cli.host.local_threads import LocalThreads, thread_row
 from wick.cli.host.protocol import (
-    AgentDetail,
-    AgentInfo,
-    CameTo,
-    Changed,
+    AgentProfile,
+    AgentRow,
     Choice,
-    Replayed,
-    RingInfo,
-    SkillInfo,
-    ThreadInfo,
-    ToolInfo,
-    broken_skill,
+    ReplayChange,
+    ReplayResult,
+    RingRow,
+    RunOutcome,
+    SkillRow,
+    ThreadRow,
+    ToolRow,
+    make_broken_skill,
 )
 from wick.config.builder import AgentConfig
 from wick.config.process_files import ProcessFiles
@@ -50,23 +50,29 @@ from wick.stores.sqlite import Sqlite
 from wick.threads import Thread
 
 NAMED_HOOKS = 3  # of those that are off
-WENT_ON = "the user went on"
+DENIED_BY_MESSAGE = "the user went on"
 
 
-class Embedded(Shelf):
+class LocalHost(LocalThreads):
     """Agents in this process, in a folder. `waits` says whether somebody is there to answer questions."""
 
     remote = False
     on_break: Callable[[Exception], None] | None = None  # there is no connection
 
     def __init__(
-        self, data: Path, folder: Path, agent: str | None = None, wishes: Wishes | None = None, *, waits: bool = False
+        self,
+        data: Path,
+        folder: Path,
+        agent: str | None = None,
+        wishes: AgentOverrides | None = None,
+        *,
+        waits: bool = False,
     ) -> None:
         store = Sqlite(data / "threads.db")
         super().__init__(Sessions(store, busy="refuse", patience=inf if waits else 0.0))
         self._data = data.absolute()
         self.folder, self._spec, self._wishes, self._grants = folder.absolute(), agent, wishes, Grants(data)
-        self._chosen: Chosen | None = None
+        self._chosen: SelectedAgent | None = None
         self._agent: Agent | None = None
 
     @property
@@ -84,10 +90,10 @@ class Embedded(Shelf):
     # -- agents -------------------------------------------------------------------------------------------------------
 
     @property
-    def chosen(self) -> Chosen:
+    def chosen(self) -> SelectedAgent:
         """The agent's part of its file, read when it is first needed."""
         if self._chosen is None:
-            self._chosen = Chosen(self._spec, str(self.folder), self._wishes)
+            self._chosen = SelectedAgent(self._spec, str(self.folder), self._wishes)
             part = self._chosen.part
             whose = str(self.folder), self._owner(part)
             part.options = {**part.options, "sessions": False}
@@ -98,12 +104,12 @@ class Embedded(Shelf):
                     "grants": self._grants.of(*whose),
                     "allow": self._grants.rules(*whose),
                 }
-                part.options["permissions"] = with_rules(part.options["permissions"], **granted)
+                part.options["permissions"] = add_rules(part.options["permissions"], **granted)
         return self._chosen
 
     def _owner(self, part: AgentConfig) -> str:
         """For whom something is granted: an agent of a file, or the plain one."""
-        return f"{split(self._spec)[0].absolute()}:{part.id}" if self._spec else ""
+        return f"{split_agent_spec(self._spec)[0].absolute()}:{part.id}" if self._spec else ""
 
     def _made(self) -> Agent:
         if self._agent is None:
@@ -112,22 +118,22 @@ class Embedded(Shelf):
 
     def _again(self, model: str = "") -> Agent:
         """The agent anew, in the same place."""
-        self._agent = self.chosen.rebuilt(model=model, backend=_backend(self._made())).with_hooks(self.sessions)
+        self._agent = self.chosen.rebuilt(model=model, backend=_find_backend(self._made())).with_hooks(self.sessions)
         return self._agent
 
-    async def agents(self) -> list[AgentInfo]:
-        return [_info(part) for part in self.chosen.config.agents.values()]
+    async def agents(self) -> list[AgentRow]:
+        return [_agent_row(part) for part in self.chosen.config.agents.values()]
 
-    async def agent(self, id: str = "") -> AgentDetail:
+    async def agent(self, id: str = "") -> AgentProfile:
         part, made = self._part(id), self._one(id)
-        backend = _backend(made)
-        told = {name: getattr(_info(part), name) for name in ("id", "name", "hooks")}
+        backend = _find_backend(made)
+        told = {name: getattr(_agent_row(part), name) for name in ("id", "name", "hooks")}
         model = await in_thread(lambda: made.model, "finding a model")
-        return AgentDetail(
+        return AgentProfile(
             **told,
             model=str(getattr(model, "name", "")),
             system_prompt=made.system,
-            tools=[ToolInfo(tool.name, tool.description, tool.kind, tool.read_only) for tool in made.tools],
+            tools=[ToolRow(tool.name, tool.description, tool.kind, tool.read_only) for tool in made.tools],
             protection=backend.protection.says if backend is not None else "",
         )
 
@@ -149,19 +155,22 @@ class Embedded(Shelf):
                 self._choose_agent_of(await self.store.head(LOCAL, thread))
         self._made()
         off = [row for part in self.chosen.executables for row in part.listed() if row.trust != "trusted"]
-        return [_hooks_off(off)] if off else []
+        return [_untrusted_hooks_warning(off)] if off else []
 
-    async def onion(self, id: str = "") -> list[RingInfo]:
-        return onion_of(self._one(id))
+    async def onion(self, id: str = "") -> list[RingRow]:
+        return describe_rings(self._one(id))
 
-    async def skills(self, id: str = "") -> list[SkillInfo]:
+    async def skills(self, id: str = "") -> list[SkillRow]:
         parts = [part for part in self._one(id).capabilities if isinstance(part, Skills)]
         found = [await part.discover() for part in parts]
         listed = [skill for one in found for skill in one.skills]
         broken = [
-            broken_skill(one.path, one.reason) for each in found for one in each.problems if one.path.endswith(SKILL)
+            make_broken_skill(one.path, one.reason)
+            for each in found
+            for one in each.problems
+            if one.path.endswith(SKILL)
         ]
-        return [SkillInfo(one.name, one.description, one.path, one.enabled) for one in listed] + broken
+        return [SkillRow(one.name, one.description, one.path, one.enabled) for one in listed] + broken
 
     async def use_model(self, model: str) -> str:
         made = self._again(model)
@@ -169,11 +178,11 @@ class Embedded(Shelf):
 
     # -- talking ------------------------------------------------------------------------------------------------------
 
-    def talk(self, words: str, *, thread: str = "", recipe: str = "") -> _Talk:
-        return _Talk(self, words, thread, recipe)
+    def talk(self, words: str, *, thread: str = "", recipe: str = "") -> _LocalRun:
+        return _LocalRun(self, words, thread, recipe)
 
-    def take_up(self, thread: str) -> _Talk:
-        return _Talk(self, "", thread, "")
+    def take_up(self, thread: str) -> _LocalRun:
+        return _LocalRun(self, "", thread, "")
 
     async def begun(self, words: str, thread: str, recipe: str, emit: Callable[[Event], None]) -> Stream:
         """A run of a thread, ready to go. One that waits hears what is said as its next words."""
@@ -226,7 +235,7 @@ class Embedded(Shelf):
         """Who says something else instead of answering has not agreed."""
         for question in await self.sessions.questions(thread):
             with suppress(StoreError):  # somebody answers it at this moment, or it has lapsed
-                await self.sessions.answer(thread, question["id"], "deny", words=WENT_ON, by=LOCAL)
+                await self.sessions.answer(thread, question["id"], "deny", words=DENIED_BY_MESSAGE, by=LOCAL)
 
     async def steer(self, thread: str, words: str) -> None:
         await self.sessions.send(thread, words)
@@ -260,7 +269,7 @@ class Embedded(Shelf):
         part = self.chosen.part
         more = {"allow": [rule]} if isinstance(rule, str) else {"grants": [rule]}
         if part.options.get("permissions"):
-            part.options = {**part.options, "permissions": with_rules(part.options["permissions"], **more)}
+            part.options = {**part.options, "permissions": add_rules(part.options["permissions"], **more)}
             self._agent = self._again() if self._agent is not None else None
         self._grants.add(str(self.folder), self._owner(part), rule)
 
@@ -272,31 +281,31 @@ class Embedded(Shelf):
         *,
         rules: Mapping[Literal["deny", "ask", "allow"], Sequence[str]] | None = None,
         guards: Sequence[Hook] = (),
-    ) -> Replayed:
+    ) -> ReplayResult:
         part = self.chosen.part
         more = {type: [*given] for type, given in (rules or {}).items() if given}
         if more:
-            part.options = {**part.options, "permissions": with_rules(part.options.get("permissions"), **more)}
+            part.options = {**part.options, "permissions": add_rules(part.options.get("permissions"), **more)}
         made = part.agent().with_hooks(*guards) if guards else part.agent()
         titles = {head.id: head.title for head in await self._wanted(threads)}
         report = await replay(made, self._loaded(titles))
-        changes = [_changed(change, titles) for change in report.changes]
-        return Replayed(report.threads, report.uses, changes, report.skipped)
+        changes = [_replay_change(change, titles) for change in report.changes]
+        return ReplayResult(report.threads, report.uses, changes, report.skipped)
 
-    async def _wanted(self, threads: Sequence[str] | None) -> list[ThreadInfo]:
+    async def _wanted(self, threads: Sequence[str] | None) -> list[ThreadRow]:
         if threads is None:
             return await self.threads(limit=10_000, folder=str(self.folder))
-        return [thread_info(await self.store.head(LOCAL, id)) for id in dict.fromkeys(threads)]
+        return [thread_row(await self.store.head(LOCAL, id)) for id in dict.fromkeys(threads)]
 
     async def _loaded(self, ids: Mapping[str, str]) -> AsyncIterator[Thread]:
         for id in ids:
             yield await self.sessions.load(id)
 
 
-class _Talk:
+class _LocalRun:
     """A run of an embedded agent, performed while it is read."""
 
-    def __init__(self, desk: Embedded, words: str, thread: str, recipe: str) -> None:
+    def __init__(self, desk: LocalHost, words: str, thread: str, recipe: str) -> None:
         self._desk, self._said, self._is_new = desk, (words, thread, recipe), not thread
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._stream: Stream | None = None
@@ -329,12 +338,12 @@ class _Talk:
             self._task.cancel()
             await asyncio.wait((self._task,))
 
-    async def came_to(self) -> CameTo:
+    async def came_to(self) -> RunOutcome:
         result = self._stream.result if self._stream is not None else None
         if result is None:
-            return CameTo(self.run_id, self.thread_id, "cancelled", "user requested")
+            return RunOutcome(self.run_id, self.thread_id, "cancelled", "user requested")
         price = await in_thread(lambda: result.price, "a price") if result.charges else None
-        return CameTo(
+        return RunOutcome(
             self.run_id,
             self.thread_id,
             result.outcome,
@@ -343,54 +352,54 @@ class _Talk:
             result.usage.to_json(),
             None if price is None else float(price),
             "" if result.error is None else str(result.error),
-            _code(result.error),
+            _error_code(result.error),
         )
 
 
-def _code(error: Exception | None) -> str:
+def _error_code(error: Exception | None) -> str:
     if isinstance(error, ConfigError):
         return "config_error"
     return "" if error is None else str(getattr(error, "code", "") or "error")
 
 
-def _info(part: AgentConfig) -> AgentInfo:
+def _agent_row(part: AgentConfig) -> AgentRow:
     model = part.options.get("model", "auto")
     named = model if isinstance(model, str) else str(model.get("model", "")) if isinstance(model, Mapping) else ""
-    on = [key for key, value in part.options.items() if value is not False and key not in _PLAIN]
-    return AgentInfo(part.id, part.name, named, on)
+    on = [key for key, value in part.options.items() if value is not False and key not in _NOT_CAPABILITIES]
+    return AgentRow(part.id, part.name, named, on)
 
 
-_PLAIN = ("name", "model", "system_prompt", "backend", "tools", "settings", "context_window", "sessions")
+_NOT_CAPABILITIES = ("name", "model", "system_prompt", "backend", "tools", "settings", "context_window", "sessions")
 
 
-def _backend(agent: Agent) -> Backend | None:
+def _find_backend(agent: Agent) -> Backend | None:
     return next((part.backend for part in agent.capabilities if isinstance(part, Filesystem)), None)
 
 
-def onion_of(agent: Agent) -> list[RingInfo]:
+def describe_rings(agent: Agent) -> list[RingRow]:
     """The rings of an agent, operation by operation."""
-    return [_ring(agent, hook, one.name) for one in OPERATIONS for hook in _in_order(rings(agent.hooks, one))]
+    return [_ring_row(agent, hook, one.name) for one in OPERATIONS for hook in _order_rings(rings(agent.hooks, one))]
 
 
-def _in_order(found: Sequence[Hook]) -> list[Hook]:
+def _order_rings(found: Sequence[Hook]) -> list[Hook]:
     """The rings, and then the guards, who stand innermost."""
     return sorted(found, key=lambda hook: hook.position == "guard")
 
 
-def _ring(agent: Agent, hook: Hook, operation: str) -> RingInfo:
+def _ring_row(agent: Agent, hook: Hook, operation: str) -> RingRow:
     programs = [part for part in agent.capabilities if isinstance(part, Executables)]
     is_open = hook.on_error == "log" or any(part.fails_open(hook) for part in programs)
     program, is_program, _ = hook.name.partition("@")
     source = hook.owner.name if hook.owner is not None else f"program {program}" if is_program else "code"
-    return RingInfo(operation, hook.position, hook.name, source, "open" if is_open else "closed")
+    return RingRow(operation, hook.position, hook.name, source, "open" if is_open else "closed")
 
 
-def _changed(change: Any, titles: Mapping[str, str]) -> Changed:
+def _replay_change(change: Any, titles: Mapping[str, str]) -> ReplayChange:
     names = ("thread", "seq", "call_id", "tool", "args", "recorded", "now", "reason")
-    return Changed(title=titles.get(change.thread, ""), **{name: getattr(change, name) for name in names})
+    return ReplayChange(title=titles.get(change.thread, ""), **{name: getattr(change, name) for name in names})
 
 
-def _hooks_off(off: Sequence[Listed]) -> str:
+def _untrusted_hooks_warning(off: Sequence[Listed]) -> str:
     """Return the sentence about hooks that were found and are not trusted."""
     names = list(dict.fromkeys(row.name if row.source in row.name else f"{row.source}/{row.name}" for row in off))
     more = f" and {len(names) - NAMED_HOOKS} more" if len(names) > NAMED_HOOKS else ""

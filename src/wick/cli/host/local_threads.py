@@ -10,7 +10,7 @@ from typing import Any, Literal
 from wick import run_log
 from wick._internal.frozen import thaw
 from wick.capabilities.sessions import LOCAL, Sessions
-from wick.cli.host.protocol import Approval, Choice, ThreadDetail, ThreadInfo
+from wick.cli.host.protocol import Choice, PendingApproval, ThreadRow, ThreadTranscript
 from wick.errors import StoreError
 from wick.protocols import Store, Summary
 from wick.stores.held_thread import hold
@@ -18,10 +18,10 @@ from wick.stores.markdown_export import as_markdown
 from wick.threads import Thread
 
 PAGE = 200
-ABOUT = ("id", "question", "run", "operation", "tool", "call_id", "args", "hash", "expires")
+QUESTION_KEYS = ("id", "question", "run", "operation", "tool", "call_id", "args", "hash", "expires")
 
 
-class Shelf:
+class LocalThreads:
     """Threads in a store, and the questions that wait in them."""
 
     def __init__(self, sessions: Sessions) -> None:
@@ -33,12 +33,12 @@ class Shelf:
 
     # -- threads ------------------------------------------------------------------------------------------------------
 
-    async def threads(self, *, limit: int = 50, folder: str = "", asking: bool | None = None) -> list[ThreadInfo]:
+    async def threads(self, *, limit: int = 50, folder: str = "", asking: bool | None = None) -> list[ThreadRow]:
         """The latest ones, of all folders or of one; those of subagents are parts of others."""
-        found = list[ThreadInfo]()
+        found = list[ThreadRow]()
         async for head in self._heads(asking):
             if "parent" not in head.meta and folder in ("", head.meta.get("folder")):
-                found.append(thread_info(head))
+                found.append(thread_row(head))
             if len(found) >= limit:
                 break
         return found
@@ -51,19 +51,19 @@ class Shelf:
                 yield head
             cursor = page.next
 
-    async def thread(self, id: str) -> ThreadDetail:
+    async def thread(self, id: str) -> ThreadTranscript:
         head, thread = await self.store.head(LOCAL, id), await self.sessions.load(id)
-        places = {id_of(entry.data): (entry.seq, entry.at) for entry in thread.entries if entry.kind == "message"}
-        rows = [(message, *places.get(id_of(message), (None, 0.0))) for message in thread.messages]
-        return ThreadDetail(
-            **_about(head),
+        places = {object_id(entry.data): (entry.seq, entry.at) for entry in thread.entries if entry.kind == "message"}
+        rows = [(message, *places.get(object_id(message), (None, 0.0))) for message in thread.messages]
+        return ThreadTranscript(
+            **_thread_fields(head),
             messages=[message.to_json() | {"seq": seq, "at": at} for message, seq, at in rows],
             todos=thaw(thread.values.get("todos", [])),
             files=thaw(thread.values.get("files", {})),
             usage=thread.usage,
         )
 
-    async def fork(self, id: str, at: int | None = None, *, title: str = "") -> ThreadInfo:
+    async def fork(self, id: str, at: int | None = None, *, title: str = "") -> ThreadRow:
         """Another thread that begins as this one was; a run that was open there is not taken along."""
         head = await self.store.head(LOCAL, id)
         place = head.last if at is None else at
@@ -73,7 +73,7 @@ class Shelf:
         if made.run:
             await self._give_up(made)
         whose = {"agent": head.meta["agent"]} if "agent" in head.meta else {}
-        return thread_info(await self.store.describe(LOCAL, made.id, meta={**made.meta, **whose}))
+        return thread_row(await self.store.describe(LOCAL, made.id, meta={**made.meta, **whose}))
 
     async def _give_up(self, made: Summary) -> None:
         thread = Thread(made.id)
@@ -81,8 +81,8 @@ class Shelf:
             run_log.end_abandoned_run(thread, made.run, [], "cancelled", "the thread was forked")
             await thread.saved()
 
-    async def rename(self, id: str, title: str) -> ThreadInfo:
-        return thread_info(await self.store.describe(LOCAL, id, title=title))
+    async def rename(self, id: str, title: str) -> ThreadRow:
+        return thread_row(await self.store.describe(LOCAL, id, title=title))
 
     async def export(self, id: str, format: Literal["json", "markdown"] = "json") -> str:
         """All of a thread: its log as JSON, or what was said as Markdown."""
@@ -100,10 +100,12 @@ class Shelf:
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
-    async def approvals(self, thread: str = "") -> list[Approval]:
+    async def approvals(self, thread: str = "") -> list[PendingApproval]:
         """What waits for an answer, in one thread or in all."""
         heads = [await self.store.head(LOCAL, thread)] if thread else [head async for head in self._heads(True)]
-        return [_approval(head, thaw(asked)) for head in heads for asked in await self.sessions.questions(head.id)]
+        return [
+            _pending_approval(head, thaw(asked)) for head in heads for asked in await self.sessions.questions(head.id)
+        ]
 
     async def answer(
         self, id: str, choice: Choice, *, words: str = "", args: Mapping[str, Any] | None = None, thread: str = ""
@@ -112,7 +114,7 @@ class Shelf:
         await self.sessions.answer(asked.thread, id, choice, words=words, args=args, by=LOCAL)
         return asked.thread
 
-    async def asked(self, id: str, thread: str = "") -> Approval:
+    async def asked(self, id: str, thread: str = "") -> PendingApproval:
         """A question that waits for its answer."""
         for found in await self.approvals(thread):
             if found.id == id:
@@ -120,23 +122,23 @@ class Shelf:
         raise StoreError(f"there is no open question {id!r}; see them with: wick approvals", "not_found")
 
 
-def thread_info(head: Summary) -> ThreadInfo:
-    return ThreadInfo(**_about(head))
+def thread_row(head: Summary) -> ThreadRow:
+    return ThreadRow(**_thread_fields(head))
 
 
-def _about(head: Summary) -> dict[str, Any]:
+def _thread_fields(head: Summary) -> dict[str, Any]:
     agent = str(head.meta.get("agent") or head.meta.get("agent_name", ""))
     told = {name: getattr(head, name) for name in ("id", "title", "created", "updated", "last", "run")}
     state = {"running": head.leased, "asking": head.asking, "queued": head.queued}
     return {**told, **state, "agent": agent, "folder": str(head.meta.get("folder", ""))}
 
 
-def _approval(head: Summary, asked: Mapping[str, Any]) -> Approval:
-    info = thread_info(head)
-    known = {key: asked[key] for key in ABOUT if key in asked and key not in ("run", "hash")}
-    about = {key: value for key, value in asked.items() if key not in ABOUT}
+def _pending_approval(head: Summary, asked: Mapping[str, Any]) -> PendingApproval:
+    info = thread_row(head)
+    known = {key: asked[key] for key in QUESTION_KEYS if key in asked and key not in ("run", "hash")}
+    about = {key: value for key, value in asked.items() if key not in QUESTION_KEYS}
     run = str(asked.get("run", ""))
-    return Approval(**known, thread=head.id, agent=info.agent, title=head.title, run=run, about=about)
+    return PendingApproval(**known, thread=head.id, agent=info.agent, title=head.title, run=run, about=about)
 
 
-id_of = id  # here `id` is the name of a thread
+object_id = id  # here `id` is the name of a thread

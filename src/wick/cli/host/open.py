@@ -15,16 +15,16 @@ from urllib.parse import urlsplit
 import click
 
 from wick._internal.paths import data_folder
-from wick.cli.completion import agent_specs
-from wick.cli.host.agent_options import FOLDER, Wishes
-from wick.cli.host.protocol import Desk
+from wick.cli.completion import complete_agent_specs
+from wick.cli.host.agent_options import FOLDER, AgentOverrides
+from wick.cli.host.protocol import AgentHost
 from wick.errors import ConfigError
 
-MOST_TOKEN = 16_000  # characters
+MAX_TOKEN_CHARS = 16_000  # characters
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class HostOptions:
     """What a command was told about where to look."""
 
     server: str = ""
@@ -38,7 +38,7 @@ class Place:
         return str(Path(self.folder).absolute())
 
 
-_OPTIONS = (
+_HOST_OPTIONS = (
     click.option(
         "--server", metavar="URL", default="", envvar="WICK_SERVER", help="A wick server, in place of this process."
     ),
@@ -48,29 +48,29 @@ _OPTIONS = (
         metavar="FILE[:ID]",
         default="",
         help="An agent of an agents.yaml, or of the server its id.",
-        shell_complete=agent_specs,
+        shell_complete=complete_agent_specs,
     ),
     FOLDER,
 )
 
 
-def PLACE(command: Callable[..., Any]) -> Any:
+def with_host_options(command: Callable[..., Any]) -> Any:
     """The options that say where a command looks; it is given them as `place`."""
 
     @wraps(command)
     def told(server: str, token_file: str, agent: str, folder: str, **others: Any) -> Any:
-        return command(place=Place(server, token_file, agent, folder), **others)
+        return command(place=HostOptions(server, token_file, agent, folder), **others)
 
-    return _with(told, _OPTIONS)
+    return _apply_options(told, _HOST_OPTIONS)
 
 
-def _with(command: Any, options: Sequence[Callable[[Any], Any]]) -> Any:
+def _apply_options(command: Any, options: Sequence[Callable[[Any], Any]]) -> Any:
     for option in reversed(options):
         command = option(command)
     return command
 
 
-_WISHES = (
+_OVERRIDE_OPTIONS = (
     click.option("--model", default="", help="A model, such as sonnet, ollama:llama3.1:8b or demo."),
     click.option(
         "--allow", multiple=True, metavar="RULE", help="Do this without asking, as in 'Bash(git *)'. Repeatable."
@@ -82,7 +82,7 @@ _WISHES = (
 )
 
 
-def WISHES(command: Callable[..., Any]) -> Any:
+def with_agent_overrides(command: Callable[..., Any]) -> Any:
     """The options that say what is to be different about an agent; the command is given them as `wishes`."""
 
     @wraps(command)
@@ -95,15 +95,17 @@ def WISHES(command: Callable[..., Any]) -> Any:
         no_hooks: bool,
         **others: Any,
     ) -> Any:
-        return command(wishes=Wishes(model, max_steps, budget, allow, deny, not no_hooks), **others)
+        return command(wishes=AgentOverrides(model, max_steps, budget, allow, deny, not no_hooks), **others)
 
-    return _with(told, _WISHES)
+    return _apply_options(told, _OVERRIDE_OPTIONS)
 
 
 @asynccontextmanager
-async def opened(place: Place, wishes: Wishes | None = None, *, waits: bool = False) -> AsyncIterator[Desk]:
+async def open_host(
+    place: HostOptions, wishes: AgentOverrides | None = None, *, waits: bool = False
+) -> AsyncIterator[AgentHost]:
     """The desk at a place. `waits` says that somebody is there to answer what an agent asks."""
-    desk = _remote(place, wishes) if place.server else _embedded(place, wishes, waits)
+    desk = _create_remote_host(place, wishes) if place.server else _create_local_host(place, wishes, waits)
     try:
         await desk.open()
         yield desk
@@ -111,43 +113,43 @@ async def opened(place: Place, wishes: Wishes | None = None, *, waits: bool = Fa
         await desk.close()
 
 
-def _embedded(place: Place, wishes: Wishes | None, waits: bool) -> Desk:
-    from wick.cli.host.local import Embedded
+def _create_local_host(place: HostOptions, wishes: AgentOverrides | None, waits: bool) -> AgentHost:
+    from wick.cli.host.local import LocalHost
 
     if place.token_file:
         raise ConfigError("--token-file is for a server; say which, with --server URL")
-    return Embedded(data_folder(), Path(place.folder), place.agent or None, wishes, waits=waits)
+    return LocalHost(data_folder(), Path(place.folder), place.agent or None, wishes, waits=waits)
 
 
-def _remote(place: Place, wishes: Wishes | None) -> Desk:
-    from wick.cli.host.remote import Remote
+def _create_remote_host(place: HostOptions, wishes: AgentOverrides | None) -> AgentHost:
+    from wick.cli.host.remote import RemoteHost
 
-    if wishes is not None and wishes != Wishes():
+    if wishes is not None and wishes != AgentOverrides():
         raise ConfigError(
             "a server's agent has its model, rules, hooks and limits from the server; "
             "leave out --model, --allow, --deny, --max-steps, --budget and --no-hooks"
         )
-    return Remote(place.server, token_for(place), place.agent, place.here)
+    return RemoteHost(place.server, find_token(place), place.agent, place.here)
 
 
-def token_for(place: Place) -> str:
+def find_token(place: HostOptions) -> str:
     """The token of the file that was named, of the environment, or of the server that this machine's data is of."""
     if place.token_file:
-        return _token_in(Path(place.token_file))
+        return _read_token(Path(place.token_file))
     if said := os.environ.get("WICK_TOKEN", ""):
         return said
     kept = data_folder() / "token"
-    return _token_in(kept) if _is_here(place.server) and kept.is_file() else ""
+    return _read_token(kept) if _is_loopback(place.server) and kept.is_file() else ""
 
 
-def _token_in(path: Path) -> str:
-    text = path.read_text(encoding="utf-8", errors="replace")[:MOST_TOKEN].strip()
+def _read_token(path: Path) -> str:
+    text = path.read_text(encoding="utf-8", errors="replace")[:MAX_TOKEN_CHARS].strip()
     if not text or not text.isascii() or not text.isprintable() or " " in text:
         raise ConfigError(f"{path} has no token in it; it is one line of letters, digits and signs")
     return text
 
 
-def _is_here(url: str) -> bool:
+def _is_loopback(url: str) -> bool:
     try:
         host = urlsplit(url).hostname or ""
         return host == "localhost" or ip_address(host).is_loopback

@@ -25,7 +25,7 @@ Verdict = Literal["allow", "ask", "block"]
 
 
 @dataclass(frozen=True, slots=True)
-class AgentInfo:
+class AgentRow:
     """An agent: `hooks` are its capabilities."""
 
     id: str
@@ -35,7 +35,7 @@ class AgentInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolInfo:
+class ToolRow:
     """A tool of an agent."""
 
     name: str
@@ -45,16 +45,16 @@ class ToolInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class AgentDetail(AgentInfo):
+class AgentProfile(AgentRow):
     """All about an agent; `protection` says what confines its commands."""
 
     system_prompt: str = ""
-    tools: list[ToolInfo] = field(default_factory=list)
+    tools: list[ToolRow] = field(default_factory=list)
     protection: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class RingInfo:
+class RingRow:
     """A hook where it stands, the outermost first; guards stand innermost. `source` is where it is from."""
 
     operation: str
@@ -65,7 +65,7 @@ class RingInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class SkillInfo:
+class SkillRow:
     """Instructions for a particular task; what looks like such, and is none, has a `problem` and is not enabled."""
 
     name: str
@@ -75,13 +75,13 @@ class SkillInfo:
     problem: str = ""
 
 
-def broken_skill(path: str, problem: str) -> SkillInfo:
+def make_broken_skill(path: str, problem: str) -> SkillRow:
     """What should be a skill, by the name of its folder."""
-    return SkillInfo(path.rpartition("/")[0].rpartition("/")[2] or path, "", path, False, problem)
+    return SkillRow(path.rpartition("/")[0].rpartition("/")[2] or path, "", path, False, problem)
 
 
 @dataclass(frozen=True, slots=True)
-class ThreadInfo:
+class ThreadRow:
     """A thread. `agent` is whose it is, `folder` the folder that a command was called in, where one made it."""
 
     id: str
@@ -98,7 +98,7 @@ class ThreadInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class ThreadDetail(ThreadInfo):
+class ThreadTranscript(ThreadRow):
     """A thread, and what was said in it; messages are as `Message.to_json` has them, with their `seq`."""
 
     messages: list[dict[str, Any]] = field(default_factory=list)
@@ -108,7 +108,7 @@ class ThreadDetail(ThreadInfo):
 
 
 @dataclass(frozen=True, slots=True)
-class Approval:
+class PendingApproval:
     """A question that waits for an answer. One of `ask_user` has its `kind`, `options` and `default` in `about`."""
 
     id: str
@@ -126,7 +126,7 @@ class Approval:
 
 
 @dataclass(frozen=True, slots=True)
-class CameTo:
+class RunOutcome:
     """What a run came to: `outcome` as in `Result`; `cost` is in dollars, where that is known."""
 
     run: str
@@ -141,7 +141,7 @@ class CameTo:
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class ReplayChange:
     """A tool use about which other guards say something else: the first one of its thread."""
 
     thread: str
@@ -156,12 +156,12 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class ReplayResult:
     """What came of a replay; `more` says that there are threads which were not looked at."""
 
     threads: int
     uses: int
-    changes: list[Changed]
+    changes: list[ReplayChange]
     skipped: list[str]
     more: bool = False
 
@@ -169,7 +169,7 @@ class Replayed:
 # -- what can be done there -----------------------------------------------------------------------------------------
 
 
-class Talk(Protocol):
+class RunHandle(Protocol):
     """A run that is being read: its events, once, to its end. `run_id` and `thread_id` are known from the first on."""
 
     @property
@@ -183,11 +183,11 @@ class Talk(Protocol):
     async def stop(self) -> None:
         """End the run; its last event comes yet. The thread stays, and can be gone on with."""
 
-    async def came_to(self) -> CameTo:
+    async def came_to(self) -> RunOutcome:
         """What it came to, once its events were read."""
 
 
-class Desk(Protocol):
+class AgentHost(Protocol):
     """A place where agents live, for one user, with the agent that was chosen."""
 
     @property
@@ -206,13 +206,13 @@ class Desk(Protocol):
 
     # agents: that which was chosen, if none is named
 
-    async def agents(self) -> list[AgentInfo]: ...
+    async def agents(self) -> list[AgentRow]: ...
 
-    async def agent(self, id: str = "") -> AgentDetail: ...
+    async def agent(self, id: str = "") -> AgentProfile: ...
 
-    async def onion(self, id: str = "") -> list[RingInfo]: ...
+    async def onion(self, id: str = "") -> list[RingRow]: ...
 
-    async def skills(self, id: str = "") -> list[SkillInfo]: ...
+    async def skills(self, id: str = "") -> list[SkillRow]: ...
 
     async def warnings(self, thread: str = "") -> list[str]:
         """Return a sentence for each thing that the user should know before the first run (of this thread)."""
@@ -222,10 +222,10 @@ class Desk(Protocol):
 
     # talking
 
-    def talk(self, words: str, *, thread: str = "", recipe: str = "") -> Talk:
+    def talk(self, words: str, *, thread: str = "", recipe: str = "") -> RunHandle:
         """Say something, in a new thread or in that one."""
 
-    def take_up(self, thread: str) -> Talk:
+    def take_up(self, thread: str) -> RunHandle:
         """Go on with the run of a thread that was interrupted, or see the one that goes on."""
 
     async def steer(self, thread: str, words: str) -> None:
@@ -233,13 +233,13 @@ class Desk(Protocol):
 
     # threads, the latest first
 
-    async def threads(self, *, limit: int = 50, folder: str = "", asking: bool | None = None) -> list[ThreadInfo]: ...
+    async def threads(self, *, limit: int = 50, folder: str = "", asking: bool | None = None) -> list[ThreadRow]: ...
 
-    async def thread(self, id: str) -> ThreadDetail: ...
+    async def thread(self, id: str) -> ThreadTranscript: ...
 
-    async def fork(self, id: str, at: int | None = None, *, title: str = "") -> ThreadInfo: ...
+    async def fork(self, id: str, at: int | None = None, *, title: str = "") -> ThreadRow: ...
 
-    async def rename(self, id: str, title: str) -> ThreadInfo: ...
+    async def rename(self, id: str, title: str) -> ThreadRow: ...
 
     async def export(self, id: str, format: Literal["json", "markdown"] = "json") -> str: ...
 
@@ -247,7 +247,7 @@ class Desk(Protocol):
 
     # questions
 
-    async def approvals(self, thread: str = "") -> list[Approval]: ...
+    async def approvals(self, thread: str = "") -> list[PendingApproval]: ...
 
     async def answer(
         self, id: str, choice: Choice, *, words: str = "", args: Mapping[str, Any] | None = None, thread: str = ""
@@ -265,5 +265,5 @@ class Desk(Protocol):
         *,
         rules: Mapping[Literal["deny", "ask", "allow"], Sequence[str]] | None = None,
         guards: Sequence[Hook] = (),
-    ) -> Replayed:
+    ) -> ReplayResult:
         """Put recorded tool uses before the agent's guards, with more rules and more guards."""

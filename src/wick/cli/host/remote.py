@@ -9,19 +9,19 @@ from typing import Any, Literal
 
 from wick.capabilities.skills.catalog import FILE as SKILL
 from wick.cli.host.protocol import (
-    AgentDetail,
-    AgentInfo,
-    Approval,
-    CameTo,
-    Changed,
+    AgentProfile,
+    AgentRow,
     Choice,
-    Replayed,
-    RingInfo,
-    SkillInfo,
-    ThreadDetail,
-    ThreadInfo,
-    ToolInfo,
-    broken_skill,
+    PendingApproval,
+    ReplayChange,
+    ReplayResult,
+    RingRow,
+    RunOutcome,
+    SkillRow,
+    ThreadRow,
+    ThreadTranscript,
+    ToolRow,
+    make_broken_skill,
 )
 from wick.client import Client, RunStream, ServerError
 from wick.client import types as told
@@ -34,7 +34,7 @@ PAGE = 200
 LOOKS, LOOK_SECONDS = 50, 0.1
 
 
-class Remote:
+class RemoteHost:
     """A server, as one of its users; `agent` is the id of one of its agents, `folder` where the command was called."""
 
     remote = True
@@ -61,14 +61,14 @@ class Remote:
 
     # -- agents -------------------------------------------------------------------------------------------------------
 
-    async def agents(self) -> list[AgentInfo]:
-        return [AgentInfo(one.agent_id, one.name, one.model, one.hooks) for one in await self.client.agents()]
+    async def agents(self) -> list[AgentRow]:
+        return [AgentRow(one.agent_id, one.name, one.model, one.hooks) for one in await self.client.agents()]
 
-    async def agent(self, id: str = "") -> AgentDetail:
+    async def agent(self, id: str = "") -> AgentProfile:
         one = await self.client.agent(id or await self.id())
-        tools = [ToolInfo(tool.name, tool.description, tool.kind, tool.read_only) for tool in one.tools]
+        tools = [ToolRow(tool.name, tool.description, tool.kind, tool.read_only) for tool in one.tools]
         protection = str(((one.backend or {}).get("protection") or {}).get("says", ""))
-        return AgentDetail(one.agent_id, one.name, one.model, one.hooks, one.system_prompt, tools, protection)
+        return AgentProfile(one.agent_id, one.name, one.model, one.hooks, one.system_prompt, tools, protection)
 
     async def id(self) -> str:
         """The agent that was named; else the one named `default`, or the only one."""
@@ -79,10 +79,10 @@ class Remote:
             self._default = DEFAULT if DEFAULT in ids else ids[0]
         return self._named or self._default
 
-    async def onion(self, id: str = "") -> list[RingInfo]:
+    async def onion(self, id: str = "") -> list[RingRow]:
         found = await self.client.request("GET", f"/agents/{id or await self.id()}/onion")
         return [
-            RingInfo(one["operation"], hook["position"], hook["hook"], hook["source"], hook["fail"])
+            RingRow(one["operation"], hook["position"], hook["hook"], hook["source"], hook["fail"])
             for one in found["operations"]
             for hook in (*one["rings"], *one["guards"])
         ]
@@ -90,16 +90,16 @@ class Remote:
     async def warnings(self, thread: str = "") -> list[str]:
         return []  # a server's hooks are its operator's
 
-    async def skills(self, id: str = "") -> list[SkillInfo]:
+    async def skills(self, id: str = "") -> list[SkillRow]:
         try:
             found = await self.client.request("GET", f"/agents/{id or await self.id()}/skills")
         except ServerError as error:
             if error.status == 409:  # it has none
                 return []
             raise
-        listed = [SkillInfo(one["name"], one["description"], one["path"], one["enabled"]) for one in found["skills"]]
+        listed = [SkillRow(one["name"], one["description"], one["path"], one["enabled"]) for one in found["skills"]]
         return listed + [
-            broken_skill(one["path"], one["reason"]) for one in found["problems"] if one["path"].endswith(SKILL)
+            make_broken_skill(one["path"], one["reason"]) for one in found["problems"] if one["path"].endswith(SKILL)
         ]
 
     async def use_model(self, model: str) -> str:
@@ -107,11 +107,11 @@ class Remote:
 
     # -- talking ------------------------------------------------------------------------------------------------------
 
-    def talk(self, words: str, *, thread: str = "", recipe: str = "") -> _Talk:
-        return _Talk(self, words, thread, recipe)
+    def talk(self, words: str, *, thread: str = "", recipe: str = "") -> _RemoteRun:
+        return _RemoteRun(self, words, thread, recipe)
 
-    def take_up(self, thread: str) -> _Talk:
-        return _Talk(self, "", thread, "")
+    def take_up(self, thread: str) -> _RemoteRun:
+        return _RemoteRun(self, "", thread, "")
 
     async def steer(self, thread: str, words: str) -> None:
         await self.client.send(thread, words)
@@ -138,26 +138,28 @@ class Remote:
 
     # -- threads ------------------------------------------------------------------------------------------------------
 
-    async def threads(self, *, limit: int = 50, folder: str = "", asking: bool | None = None) -> list[ThreadInfo]:
-        found, cursor = list[ThreadInfo](), ""
+    async def threads(self, *, limit: int = 50, folder: str = "", asking: bool | None = None) -> list[ThreadRow]:
+        found, cursor = list[ThreadRow](), ""
         while len(found) < limit:
             page = await self.client.threads(cursor=cursor, limit=PAGE if folder else min(limit, PAGE), asking=asking)
-            found += [_thread(one) for one in page.threads if folder in ("", one.meta.get("folder"))]
+            found += [_thread_row(one) for one in page.threads if folder in ("", one.meta.get("folder"))]
             cursor = page.next
             if not cursor:
                 break
         return found[:limit]
 
-    async def thread(self, id: str) -> ThreadDetail:
+    async def thread(self, id: str) -> ThreadTranscript:
         one = await self.client.thread(id)
         messages = [message.model_dump() for message in one.messages]
-        return ThreadDetail(**_about(one), messages=messages, todos=one.todos, files=one.files, usage=_usage(one.usage))
+        return ThreadTranscript(
+            **_thread_fields(one), messages=messages, todos=one.todos, files=one.files, usage=_token_counts(one.usage)
+        )
 
-    async def fork(self, id: str, at: int | None = None, *, title: str = "") -> ThreadInfo:
-        return _thread(await self.client.fork(id, at, title=title))
+    async def fork(self, id: str, at: int | None = None, *, title: str = "") -> ThreadRow:
+        return _thread_row(await self.client.fork(id, at, title=title))
 
-    async def rename(self, id: str, title: str) -> ThreadInfo:
-        return _thread(await self.client.describe_thread(id, title=title))
+    async def rename(self, id: str, title: str) -> ThreadRow:
+        return _thread_row(await self.client.describe_thread(id, title=title))
 
     async def export(self, id: str, format: Literal["json", "markdown"] = "json") -> str:
         return await self.client.export(id, format)
@@ -167,8 +169,8 @@ class Remote:
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
-    async def approvals(self, thread: str = "") -> list[Approval]:
-        return [_approval(one) for one in await self.client.approvals(thread)]
+    async def approvals(self, thread: str = "") -> list[PendingApproval]:
+        return [_pending_approval(one) for one in await self.client.approvals(thread)]
 
     async def answer(
         self, id: str, choice: Choice, *, words: str = "", args: Mapping[str, Any] | None = None, thread: str = ""
@@ -195,20 +197,20 @@ class Remote:
         *,
         rules: Mapping[Literal["deny", "ask", "allow"], Sequence[str]] | None = None,
         guards: Sequence[Hook] = (),
-    ) -> Replayed:
+    ) -> ReplayResult:
         if guards:
             raise ConfigError("a server is sent no code: guards of Python are put before the threads of this machine")
         asked = {"agent_id": await self.id(), "thread_ids": None if threads is None else [*threads]}
         more = {type: [*given] for type, given in (rules or {}).items()}
         found = await self.client.request("POST", "/replay", json={**asked, "rules": more})
-        changes = [Changed(thread=row.pop("thread_id"), **row) for row in found["changes"]]
-        return Replayed(found["threads"], found["uses"], changes, found["skipped"], found["more"])
+        changes = [ReplayChange(thread=row.pop("thread_id"), **row) for row in found["changes"]]
+        return ReplayResult(found["threads"], found["uses"], changes, found["skipped"], found["more"])
 
 
-class _Talk:
+class _RemoteRun:
     """A run of a server, while it is read."""
 
-    def __init__(self, desk: Remote, words: str, thread: str, recipe: str) -> None:
+    def __init__(self, desk: RemoteHost, words: str, thread: str, recipe: str) -> None:
         self._desk, self._said, self._new = desk, (words, thread, recipe), not thread
         self._stream: RunStream | None = None
         self._last: Event | None = None
@@ -235,7 +237,7 @@ class _Talk:
         if self.run_id:
             await self._desk.client.cancel(self.run_id)
 
-    async def came_to(self) -> CameTo:
+    async def came_to(self) -> RunOutcome:
         state, last = await self._desk.client.run(self.run_id), self._last
         told_of = {"text": last.text} if isinstance(last, Done) else {}
         problem = state.error or {}
@@ -243,12 +245,12 @@ class _Talk:
         code = last.code if isinstance(last, Failed) else str(problem.get("code", ""))
         outcome = "failed" if error else last.outcome if isinstance(last, Done) else state.outcome or "interrupted"
         reason = last.reason if isinstance(last, Done) else state.reason or state.state
-        return CameTo(
+        return RunOutcome(
             self.run_id,
             self.thread_id,
             outcome,
             reason,
-            usage=_usage(state.usage),
+            usage=_token_counts(state.usage),
             cost=state.cost,
             error=error,
             code=code,
@@ -256,23 +258,23 @@ class _Talk:
         )
 
 
-def _about(one: told.ThreadInfo) -> dict[str, Any]:
+def _thread_fields(one: told.ThreadInfo) -> dict[str, Any]:
     same = {name: getattr(one, name) for name in ("id", "title", "created", "updated", "last", "running")}
     state = {"run": one.run_id, "asking": one.asking, "queued": one.queued}
     agent = one.agent_id or str(one.meta.get("agent_name", ""))
     return {**same, **state, "agent": agent, "folder": str(one.meta.get("folder", ""))}
 
 
-def _thread(one: told.ThreadInfo) -> ThreadInfo:
-    return ThreadInfo(**_about(one))
+def _thread_row(one: told.ThreadInfo) -> ThreadRow:
+    return ThreadRow(**_thread_fields(one))
 
 
-def _approval(one: told.Approval) -> Approval:
+def _pending_approval(one: told.Approval) -> PendingApproval:
     same = {name: getattr(one, name) for name in ("id", "title", "question", "operation", "tool", "call_id", "args")}
-    return Approval(
+    return PendingApproval(
         **same, thread=one.thread_id, agent=one.agent_id, run=one.run_id, about=one.about, expires=one.expires
     )
 
 
-def _usage(tokens: told.Tokens) -> dict[str, int]:
+def _token_counts(tokens: told.TokenUsage) -> dict[str, int]:
     return tokens.model_dump()

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from wick._internal.tasks import cancel_and_wait
-from wick.cli.host.protocol import Choice, Desk, Talk
+from wick.cli.host.protocol import AgentHost, Choice, RunHandle
 from wick.errors import WickError
 from wick.events import ApprovalRequest, ApprovalResponse, Event
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ApprovalReply:
     """What somebody answers to a question; `rule` is to be allowed from now on."""
 
     choice: Choice
@@ -27,16 +27,16 @@ class Interrupted(Exception):
     """Who was asked interrupts the run in place of an answer."""
 
 
-Asker = Callable[[ApprovalRequest], Awaitable[Reply]]
+Asker = Callable[[ApprovalRequest], Awaitable[ApprovalReply]]
 Show = Callable[[Event], None]
 
 
-async def follow(desk: Desk, talk: Talk, show: Show, ask: Asker | None = None) -> bool:
+async def follow_run(desk: AgentHost, talk: RunHandle, show: Show, ask: Asker | None = None) -> bool:
     """Read a run to its end; False if it waits for an answer, and nobody is here to give one.
 
     Who is interrupted stops the run. The thread stays.
     """
-    questions = _Questions(desk, talk, ask)
+    questions = _QuestionQueue(desk, talk, ask)
     try:
         async for event in talk:
             show(event)
@@ -56,10 +56,10 @@ async def follow(desk: Desk, talk: Talk, show: Show, ask: Asker | None = None) -
         await questions.close()
 
 
-class _Questions:
+class _QuestionQueue:
     """The questions of a run, put one after the other; one that is answered elsewhere is put no more."""
 
-    def __init__(self, desk: Desk, talk: Talk, ask: Asker | None) -> None:
+    def __init__(self, desk: AgentHost, talk: RunHandle, ask: Asker | None) -> None:
         self._desk, self._talk, self._ask = desk, talk, ask
         self._waiting: dict[str, ApprovalRequest] = {}
         self._asking: asyncio.Task[None] | None = None

@@ -17,20 +17,20 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 PROMPT = FormattedText([("bold", "› ")])
-MORE = FormattedText([("", "… ")])
+CONTINUATION = FormattedText([("", "… ")])
 
 
-class Lines:
+class LineReader:
     """Reads what a user says; `words` are what can stand after a slash, each with what it does."""
 
     def __init__(self, history: Path, words: Callable[[], Mapping[str, str]]) -> None:
         self._session: PromptSession[str] = PromptSession(
-            history=_history(history),
-            completer=_Slash(words),
+            history=_open_history(history),
+            completer=_SlashCompleter(words),
             complete_while_typing=False,
             multiline=True,
-            prompt_continuation=MORE,
-            key_bindings=_keys(),
+            prompt_continuation=CONTINUATION,
+            key_bindings=_build_key_bindings(),
             enable_open_in_editor=True,
             enable_suspend=True,
         )
@@ -45,7 +45,7 @@ class Lines:
         return self._session.default_buffer.text
 
 
-class _Slash(Completer):
+class _SlashCompleter(Completer):
     def __init__(self, words: Callable[[], Mapping[str, str]]) -> None:
         self._words = words
 
@@ -58,7 +58,7 @@ class _Slash(Completer):
                 yield Completion(f"/{word} ", start_position=-len(text), display=f"/{word}", display_meta=does)
 
 
-def _history(path: Path) -> History:
+def _open_history(path: Path) -> History:
     """The history in a file that only its owner reads; where none can be written, for as long as this goes on."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -68,7 +68,7 @@ def _history(path: Path) -> History:
     return FileHistory(path)
 
 
-def _keys() -> KeyBindings:
+def _build_key_bindings() -> KeyBindings:
     keys = KeyBindings()
 
     @keys.add("enter")

@@ -18,10 +18,10 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def print_json(data: Mapping[str, Any] | Sequence[Any]) -> None:
-    click.echo(json_text(data, indent=2))
+    click.echo(dump_json(data, indent=2))
 
 
-def json_text(data: Mapping[str, Any] | Sequence[Any], indent: int | None = None) -> str:
+def dump_json(data: Mapping[str, Any] | Sequence[Any], indent: int | None = None) -> str:
     """Data as JSON that any terminal can show: what it would obey is escaped."""
     text = json.dumps(data, indent=indent, ensure_ascii=False, default=str)
     return re.sub(r"[^\n -~]", lambda found: found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1], text)
@@ -29,7 +29,7 @@ def json_text(data: Mapping[str, Any] | Sequence[Any], indent: int | None = None
 
 def print_text(text: str, *, nl: bool = False) -> None:
     """Print what somebody else wrote: to a terminal without what it would obey, elsewhere exactly as it is."""
-    click.echo(plain(text) if sys.stdout.isatty() else text, nl=nl, color=True)
+    click.echo(strip_controls(text) if sys.stdout.isatty() else text, nl=nl, color=True)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, nothing: str = "") -> None:
@@ -45,32 +45,32 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, not
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in there:
-        table.add_row(*(plain(str(cell)) for cell in row))
+        table.add_row(*(strip_controls(str(cell)) for cell in row))
     Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False, markup=False).print(table)
 
 
-def plain(text: str) -> str:
+def strip_controls(text: str) -> str:
     """A text without what a terminal would obey: somebody else may have written it."""
     return "".join(char if char.isprintable() or char in "\n\t" else " " for char in text)
 
 
-def counted(number: int, what: str) -> str:
+def format_count(number: int, what: str) -> str:
     """A number of things: `1 thread`, `2 threads`."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def when(at: float) -> str:
+def format_time(at: float) -> str:
     """A time, as people here write it."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
 
 
 @contextmanager
-def working(what: str) -> Iterator[None]:
+def show_status(what: str) -> Iterator[None]:
     """Say what is being done, on a terminal and for as long as it takes; elsewhere say nothing."""
     if not sys.stderr.isatty():
         yield
         return
     from rich.console import Console
 
-    with Console(stderr=True).status(plain(what)):
+    with Console(stderr=True).status(strip_controls(what)):
         yield

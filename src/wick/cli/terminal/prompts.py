@@ -19,39 +19,41 @@ from rich.text import Text
 from wick._internal.visible_text import make_visible
 from wick.capabilities.ask_user import Inquiry, shown, typed
 from wick.cli.host.protocol import Choice
-from wick.cli.terminal.follow_run import Interrupted, Reply
-from wick.cli.terminal.output import plain
+from wick.cli.terminal.follow_run import ApprovalReply, Interrupted
+from wick.cli.terminal.output import strip_controls
 from wick.constants import DETAIL_CHARS, DETAIL_LINES
 from wick.errors import WickError
 from wick.events import ApprovalRequest
 from wick.permissions.rules import rule
 
-WORDS: dict[str, Choice] = {
+CHOICES: dict[str, Choice] = {
     **dict.fromkeys(("y", "yes"), "allow"),
     **dict.fromkeys(("n", "no"), "deny"),
     **dict.fromkeys(("s", "session"), "allow_session"),
     **dict.fromkeys(("a", "always"), "allow_always"),
 }
-ONCE = "y yes · v view all · n no, or say what to do instead"
-EDITED = "y yes · v view all · e edit · n no, or say what to do instead"
-LONGER = "y yes · s yes in this thread · a always, or a RULE · v view all · e edit · n no, or say what to do instead"
+KEYS_ONCE = "y yes · v view all · n no, or say what to do instead"
+KEYS_EDITABLE = "y yes · v view all · e edit · n no, or say what to do instead"
+KEYS_LASTING = (
+    "y yes · s yes in this thread · a always, or a RULE · v view all · e edit · n no, or say what to do instead"
+)
 RULE = re.compile(r"a(?:lways)?\s+(\w+\(.*)", re.DOTALL)  # as in: a Bash(git *)
 
 
-class Terminal:
+class ApprovalPrompt:
     """Who sits at the terminal that this file is."""
 
     def __init__(self, file: TextIO) -> None:
         self._session: PromptSession[str] = PromptSession(output=create_output(stdout=file))
         self._console = Console(file=file, highlight=False)
 
-    async def ask(self, asked: ApprovalRequest) -> Reply:
+    async def ask(self, asked: ApprovalRequest) -> ApprovalReply:
         """The answer to a question. Who ends the input says no; who interrupts it ends the run."""
         self._forget_what_was_typed()
         try:
             return await (self._inquire(asked) if _is_inquiry(asked) else self._permit(asked))
         except EOFError:
-            return Reply("deny")
+            return ApprovalReply("deny")
         except KeyboardInterrupt:
             raise Interrupted from None
 
@@ -63,40 +65,40 @@ class Terminal:
 
     # -- may it do this ---------------------------------------------------------------------------------------------
 
-    async def _permit(self, asked: ApprovalRequest) -> Reply:
+    async def _permit(self, asked: ApprovalRequest) -> ApprovalReply:
         args = asked.about.get("args")
         first, *rest = make_visible(asked.question, mark_breaks=False).split("\n")
         self._console.print(Text(f"? {first}", style="bold yellow"))
         for line in rest:
             self._console.print(Text(f"    {line}", style="bold yellow"))
-        for line in details(args):
+        for line in format_args(args):
             self._console.print(Text(f"  {line}", style="dim"))
         lasting = bool(asked.about.get("lasting"))  # a yes that holds for longer would silence this question
-        offered = LONGER if lasting else EDITED if isinstance(args, dict) else ONCE
+        offered = KEYS_LASTING if lasting else KEYS_EDITABLE if isinstance(args, dict) else KEYS_ONCE
         self._console.print(Text(f"  {offered}", style="dim"))
         while True:
             said = (await self._line("  > ")).strip()
             if said.lower() in ("e", "edit") and isinstance(args, dict):
                 if (changed := await self._edited(args)) is not None:
-                    return Reply("allow", args=changed)
+                    return ApprovalReply("allow", args=changed)
             elif said.lower() in ("v", "view"):
-                for line in details(args, cut=False):
+                for line in format_args(args, cut=False):
                     self._console.print(Text(f"  {line}", style="dim"))
-            elif (choice := WORDS.get(said.lower())) is not None:
+            elif (choice := CHOICES.get(said.lower())) is not None:
                 if lasting or choice in ("allow", "deny"):
-                    return Reply(choice)
+                    return ApprovalReply(choice)
                 self._console.print(Text("  this is asked each time; say y or n", style="red"))
             elif (found := RULE.fullmatch(said)) is not None:
                 if self._is_rule(found[1]):
-                    return Reply("allow", rule=found[1])
+                    return ApprovalReply("allow", rule=found[1])
             elif said:
-                return Reply("deny", words=said)
+                return ApprovalReply("deny", words=said)
 
     def _is_rule(self, text: str) -> bool:
         try:
             rule("allow", text)
         except WickError as error:
-            self._console.print(Text(f"  {plain(str(error))}", style="red"))
+            self._console.print(Text(f"  {strip_controls(str(error))}", style="red"))
             return False
         return True
 
@@ -117,18 +119,18 @@ class Terminal:
 
     # -- what only the user can know --------------------------------------------------------------------------------
 
-    async def _inquire(self, asked: ApprovalRequest) -> Reply:
+    async def _inquire(self, asked: ApprovalRequest) -> ApprovalReply:
         about = asked.about
         inquiry = Inquiry(about["kind"], asked.question, tuple(about.get("options") or ()), about.get("default"))
         while True:
-            *above, last = plain(shown(inquiry)).rstrip().split("\n")
+            *above, last = strip_controls(shown(inquiry)).rstrip().split("\n")
             for line in above:
                 self._console.print(Text(line, style="bold cyan"))
             said = (await self._line(f"{last} ")).strip()
             try:
-                return Reply("allow", args={"answer": inquiry.read(typed(inquiry, said))})
+                return ApprovalReply("allow", args={"answer": inquiry.read(typed(inquiry, said))})
             except ValueError as problem:
-                self._console.print(Text(plain(str(problem)), style="red"))
+                self._console.print(Text(strip_controls(str(problem)), style="red"))
 
     async def _line(self, words: str, default: str = "") -> str:
         """A line; what is printed meanwhile stands above it."""
@@ -137,7 +139,7 @@ class Terminal:
             return await self._session.prompt_async(words, default=default, handle_sigint=False)
 
 
-def details(args: Any, *, cut: bool = True) -> list[str]:
+def format_args(args: Any, *, cut: bool = True) -> list[str]:
     """Return the lines that show what a tool would be given.
 
     A command is complete. Of other long values the rest is counted, unless `cut` is False.
@@ -146,11 +148,11 @@ def details(args: Any, *, cut: bool = True) -> list[str]:
     given = {name: value for name, value in args.items() if value not in (None, "")} if isinstance(args, dict) else {}
     for name, value in given.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        lines += _detail(make_visible(str(name)), text, cut and name != "command")
+        lines += _format_arg(make_visible(str(name)), text, cut and name != "command")
     return lines
 
 
-def _detail(name: str, text: str, cut: bool) -> list[str]:
+def _format_arg(name: str, text: str, cut: bool) -> list[str]:
     shown = "\n".join(text[:DETAIL_CHARS].split("\n")[:DETAIL_LINES]) if cut else text
     first, *rest = make_visible(shown, mark_breaks=False).split("\n")
     rows = [f"{name}: {first}", *(f"    {line}" for line in rest)]

@@ -14,8 +14,8 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from wick._internal.prompt_text import one_line
-from wick.cli.host.protocol import CameTo
-from wick.cli.terminal.output import plain
+from wick.cli.host.protocol import RunOutcome
+from wick.cli.terminal.output import strip_controls
 from wick.events import (
     ApprovalRequest,
     ApprovalResponse,
@@ -37,7 +37,7 @@ OUTPUT_LINES = 6  # of a tool that are shown
 TAIL_LINES = 12  # of a paragraph that still grows
 CHARS = 200
 MARKS = {"done": "✔", "in_progress": "▸", "pending": "○"}
-MAIN = ("command", "path", "pattern", "query", "url", "question", "name")  # what tells most about a tool use
+MAIN_ARGS = ("command", "path", "pattern", "query", "url", "question", "name")  # what tells most about a tool use
 
 
 class Screen:
@@ -54,7 +54,7 @@ class Screen:
         """Show an event; of what subagents say, which tools they use is enough."""
         if not mine and not isinstance(event, ToolStart | SubagentStart | SubagentEnd | ApprovalRequest):
             return
-        for kind, shown in _SHOWN.items():
+        for kind, shown in _HANDLERS.items():
             if isinstance(event, kind):
                 shown(self, event)
                 return
@@ -67,30 +67,30 @@ class Screen:
         """The server is away for the moment."""
         self._waiting(f"the connection is lost, trying again: {error}")
 
-    def end(self, came_to: CameTo | None = None) -> None:
+    def end(self, came_to: RunOutcome | None = None) -> None:
         self._settle()
         self._quiet()
         if came_to is None:
             return
         if came_to.outcome != "completed":
             said = came_to.error or came_to.reason
-            self._line(f"{came_to.outcome}: {plain(said)}", "red" if came_to.outcome == "failed" else "yellow")
-        self._line(spent(came_to.usage, came_to.cost), "dim")
+            self._line(f"{came_to.outcome}: {strip_controls(said)}", "red" if came_to.outcome == "failed" else "yellow")
+        self._line(format_usage(came_to.usage, came_to.cost), "dim")
 
     def said(self, messages: Sequence[Mapping[str, Any]]) -> None:
         """What was said before, as far as people said it."""
         for message in messages:
-            text = _text_of(message)
+            text = _message_text(message)
             if message.get("role") == "user" and text:
-                self._line(f"› {plain(text)}", "bold")
+                self._line(f"› {strip_controls(text)}", "bold")
             elif message.get("role") == "assistant" and text:
-                self.console.print(Markdown(plain(text)))
+                self.console.print(Markdown(strip_controls(text)))
 
     def todos(self, todos: Sequence[Mapping[str, Any]]) -> None:
         for todo in todos:
             mark = MARKS.get(str(todo.get("status")), "○")
             style = "dim" if todo.get("status") == "done" else ""
-            self._line(f"  {mark} {plain(str(todo.get('title', '')))}", style)
+            self._line(f"  {mark} {strip_controls(str(todo.get('title', '')))}", style)
 
     # -- what is below everything that is printed ---------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ class Screen:
             self._live.update(shown)
 
     def _waiting(self, words: str) -> None:
-        self._below(Spinner("dots", Text(one_line(plain(words), CHARS), style="dim")))
+        self._below(Spinner("dots", Text(one_line(strip_controls(words), CHARS), style="dim")))
 
     def _quiet(self) -> None:
         if self._live is not None:
@@ -123,11 +123,11 @@ class Screen:
             return self._waiting(f"thinking: {last}") if last and not self._text else None
         if event.kind != "text":
             return None
-        self._text += plain(event.delta)
-        done, self._text = settled(self._text)
+        self._text += strip_controls(event.delta)
+        done, self._text = split_settled(self._text)
         if done.strip():
             self.console.print(Markdown(done))
-        self._below(Markdown(_tail(self._text) or "…"))
+        self._below(Markdown(_last_lines(self._text) or "…"))
         return None
 
     def _settle(self) -> None:
@@ -151,7 +151,7 @@ class Screen:
 
     def _tool(self, event: ToolStart) -> None:
         self._begun[event.call_id] = monotonic()
-        self._line(f"● {plain(event.name)} {gist(event.args)}", "cyan")
+        self._line(f"● {strip_controls(event.name)} {summarize_args(event.args)}", "cyan")
         self._waiting(event.name)
 
     def _output(self, event: ToolStream) -> None:
@@ -161,7 +161,9 @@ class Screen:
     def _done(self, event: ToolEnd) -> None:
         self._quiet()
         took = monotonic() - self._begun.pop(event.call_id, monotonic())
-        lines = [line for line in plain(event.error or printed(event.output)).split("\n") if line.strip()]
+        lines = [
+            line for line in strip_controls(event.error or format_output(event.output)).split("\n") if line.strip()
+        ]
         for number, line in enumerate(lines[:OUTPUT_LINES]):
             self._line(f"  {'└' if number == 0 else ' '} {line[:CHARS]}", "red" if event.error else "dim")
         left = len(lines) - OUTPUT_LINES
@@ -170,10 +172,10 @@ class Screen:
             self._line(f"    … {', '.join([*more, f'{took:.1f} s'])}", "dim")
 
     def _child(self, event: SubagentStart) -> None:
-        self._line(f"▸ {plain(event.name)}: {one_line(plain(event.prompt), CHARS)}", "magenta")
+        self._line(f"▸ {strip_controls(event.name)}: {one_line(strip_controls(event.prompt), CHARS)}", "magenta")
 
     def _child_done(self, event: SubagentEnd) -> None:
-        self._line(f"◂ {plain(event.name)} {event.outcome}", "magenta")
+        self._line(f"◂ {strip_controls(event.name)} {event.outcome}", "magenta")
 
     # -- the rest -----------------------------------------------------------------------------------------------------
 
@@ -188,14 +190,14 @@ class Screen:
         self._quiet()  # the line where the answer is typed is the last one
 
     def _replied(self, event: ApprovalResponse) -> None:
-        words = "allowed" if event.allowed else f"denied: {plain(event.reason)}"
+        words = "allowed" if event.allowed else f"denied: {strip_controls(event.reason)}"
         self._line(f"  {words}", "green" if event.allowed else "yellow")
 
     def _heard(self, event: UserMessage) -> None:
-        self._line(f"› {plain(_text_of(event.message))}", "bold")
+        self._line(f"› {strip_controls(_message_text(event.message))}", "bold")
 
 
-_SHOWN: dict[type[Event], Any] = {
+_HANDLERS: dict[type[Event], Any] = {
     ChatModelStart: Screen._asked,
     ChatModelStream: Screen._piece,
     ChatModelRestart: Screen._restart,
@@ -212,7 +214,7 @@ _SHOWN: dict[type[Event], Any] = {
 }
 
 
-def settled(text: str) -> tuple[str, str]:
+def split_settled(text: str) -> tuple[str, str]:
     """A Markdown text in two: what does not change any more whatever follows, and the rest."""
     cut, fence, place = 0, "", 0
     for line in text.splitlines(keepends=True):
@@ -227,22 +229,24 @@ def settled(text: str) -> tuple[str, str]:
     return text[:cut], text[cut:]
 
 
-def _tail(text: str) -> str:
+def _last_lines(text: str) -> str:
     """The end of what still grows; of a block of code, with the line that begins it."""
     lines = text.strip("\n").split("\n")
     first = lines[:1] if lines[0].lstrip().startswith(("```", "~~~")) else []
     return text if len(lines) <= TAIL_LINES else "\n".join([*first, *lines[-TAIL_LINES:]])
 
 
-def gist(args: Mapping[str, Any]) -> str:
+def summarize_args(args: Mapping[str, Any]) -> str:
     """What a tool is given, on a line."""
     if isinstance(args.get("todos"), list):
         return ""  # the list is shown
-    main = next((args[name] for name in MAIN if isinstance(args.get(name), str)), None)
-    return one_line(plain(main if main is not None else json.dumps(args, ensure_ascii=False) if args else ""), CHARS)
+    main = next((args[name] for name in MAIN_ARGS if isinstance(args.get(name), str)), None)
+    return one_line(
+        strip_controls(main if main is not None else json.dumps(args, ensure_ascii=False) if args else ""), CHARS
+    )
 
 
-def printed(output: str) -> str:
+def format_output(output: str) -> str:
     """What a tool said; of a command, what it printed."""
     try:
         said = json.loads(output) if output.startswith('{"stdout"') else None
@@ -254,12 +258,12 @@ def printed(output: str) -> str:
     return "\n".join(filter(None, (str(said.get("stdout", "")), str(said.get("stderr", "")), ended)))
 
 
-def spent(usage: Mapping[str, int], cost: float | None) -> str:
+def format_usage(usage: Mapping[str, int], cost: float | None) -> str:
     tokens = f"{usage.get('input_tokens', 0):,} tokens in, {usage.get('output_tokens', 0):,} out"
     return tokens if not cost else f"{tokens}, ${cost:.4f}"
 
 
-def _text_of(message: Mapping[str, Any]) -> str:
+def _message_text(message: Mapping[str, Any]) -> str:
     content = message.get("content", "")
     if isinstance(content, str):
         return content

@@ -17,7 +17,7 @@ CHUNK = 65_536
 SHOW_CURSOR = "\x1b[?25h"
 
 
-class Overhearing:
+class TypeAheadReader:
     """Hears each line that is sent at the terminal; what was typed and not sent is there at the next prompt."""
 
     def __init__(self, heard: Callable[[str], None]) -> None:
@@ -68,7 +68,7 @@ class Overhearing:
 
 
 @contextmanager
-def terminal_restored() -> Iterator[None]:
+def restore_terminal_on_sigterm() -> Iterator[None]:
     """Who is ended by SIGTERM leaves the terminal as it was: it shows what is typed, and where."""
     before, other = termios.tcgetattr(sys.stdin), signal.getsignal(signal.SIGTERM)
 

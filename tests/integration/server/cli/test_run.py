@@ -22,8 +22,8 @@ from cli.ready import Quick
 from cli.terminal import terminal
 from cli.terminal import wick as line
 from serving import TOKENS, Served
-from wick.cli.host.protocol import CameTo
-from wick.cli.host.remote import Remote
+from wick.cli.host.protocol import RunOutcome
+from wick.cli.host.remote import RemoteHost
 
 WATCH = """
 import sys
@@ -226,9 +226,9 @@ def test_it_streams_pipes_and_waits_in_both_places(place: Somewhere) -> None:
 
 def test_a_thread_is_gone_on_with_by_its_own_agent(cli_server: Served) -> None:
     async def talked() -> list[str]:
-        desk = Remote(cli_server.url, TOKENS["ada"])
+        desk = RemoteHost(cli_server.url, TOKENS["ada"])
         try:
-            first = Remote(cli_server.url, TOKENS["ada"], "other")
+            first = RemoteHost(cli_server.url, TOKENS["ada"], "other")
             thread = (await _talked(first, "Hello!")).thread
             await first.close()
             assert (await desk.agent()).id == "default"  # as `wick chat` asks before anything is said
@@ -239,7 +239,7 @@ def test_a_thread_is_gone_on_with_by_its_own_agent(cli_server: Served) -> None:
     assert asyncio.run(talked()) == ["completed", "other"]
 
 
-async def _talked(desk: Remote, words: str, thread: str = "") -> CameTo:
+async def _talked(desk: RemoteHost, words: str, thread: str = "") -> RunOutcome:
     talk = desk.talk(words, thread=thread)
     async for _ in talk:
         pass

@@ -12,7 +12,7 @@ import pytest
 from serving import TOKENS, Served, eventually
 from wick import user
 from wick.client import Client, ServerError, SyncClient
-from wick.client.client import _part
+from wick.client.client import _quote_part
 from wick.events import ApprovalRequest, ChatModelEnd, ChatModelStream, Done, Failed, ToolEnd, ToolStart
 from wick.messages import TextPart
 
@@ -286,7 +286,7 @@ async def test_nobody_there() -> None:
 @pytest.mark.parametrize("name", ["", ".", ".."])
 def test_a_name_that_would_be_another_path(name: str) -> None:
     with pytest.raises(ServerError, match="is no name"):
-        _part(name)
+        _quote_part(name)
 
 
 async def test_a_name_is_one_part_of_a_path(ada: Client) -> None:
