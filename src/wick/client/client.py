@@ -161,7 +161,7 @@ class Client:
     async def export(self, thread_id: str, format: Literal["json", "markdown"] = "json") -> str:
         """All of a thread: its log as JSON, or what was said as Markdown."""
         path, query = f"/threads/{_quote_part(thread_id)}/export", {"format": format}
-        async with self._http.asked("GET", path, query=query) as response:
+        async with self._http.open_response("GET", path, query=query) as response:
             return await response.text("utf-8")
 
     async def thread_runs(self, thread_id: str) -> list[ThreadRun]:
@@ -288,7 +288,7 @@ class Client:
     async def download(self, agent: str, path: str) -> AsyncIterator[bytes]:
         """The same piece by piece, for what is large."""
         place, query = f"/agents/{_quote_part(agent)}/files/download", {"path": path}
-        async with self._http.asked("GET", place, query=query) as response:
+        async with self._http.open_response("GET", place, query=query) as response:
             async for chunk in response.content.iter_chunked(CHUNK_BYTES):
                 yield chunk
 
@@ -312,7 +312,9 @@ class Client:
     async def export_slides(self, agent: str, path: str = "", *, content: str = "") -> bytes:
         """A slides document of the workspace, or this one, as a PowerPoint file."""
         body = {"path": path, "content": content}
-        async with self._http.asked("POST", f"/agents/{_quote_part(agent)}/slides/export", json=body) as response:
+        async with self._http.open_response(
+            "POST", f"/agents/{_quote_part(agent)}/slides/export", json=body
+        ) as response:
             return await response.read()
 
     def terminal(self, agent: str, *, rows: int = 24, columns: int = 80) -> TerminalLink:

@@ -51,7 +51,7 @@ class ServerConnection:
             await self._session.close()
             self._session = None
 
-    def at(self, path: str, query: Mapping[str, Any] | None = None) -> URL:
+    def build_url(self, path: str, query: Mapping[str, Any] | None = None) -> URL:
         """The address of a path whose parts are already quoted; what is None is not asked for."""
         place = URL(f"{self.url}{path}", encoded=True)
         said = {name: _format_query_value(value) for name, value in (query or {}).items() if value is not None}
@@ -68,12 +68,12 @@ class ServerConnection:
         headers: Mapping[str, str] | None = None,
     ) -> Any:
         """What the server answers, as JSON data; None if it has nothing to say."""
-        async with self.asked(method, path, query=query, json=json, body=body, headers=headers) as response:
+        async with self.open_response(method, path, query=query, json=json, body=body, headers=headers) as response:
             raw = await response.read()
         return _parse_json(raw) if raw else None
 
     @asynccontextmanager
-    async def asked(
+    async def open_response(
         self,
         method: str,
         path: str,
@@ -92,7 +92,7 @@ class ServerConnection:
         try:
             async with self.session().request(
                 method,
-                self.at(path, query),
+                self.build_url(path, query),
                 data=body and BytesIO(body),
                 headers=sent,
                 allow_redirects=False,
@@ -102,9 +102,9 @@ class ServerConnection:
                     raise _parse_error(response, await response.read())
                 yield response
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            raise self._broken(error) from error
+            raise self._connection_error(error) from error
 
-    def _broken(self, error: BaseException) -> ServerError:
+    def _connection_error(self, error: BaseException) -> ServerError:
         why = " ".join(str(error).split()) or type(error).__name__
         if isinstance(error, aiohttp.ClientConnectorError):
             return ServerError(f"{self.url} cannot be reached: {why}; check that the server runs", "unreachable")

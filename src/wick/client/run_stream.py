@@ -39,20 +39,20 @@ class RunStream:
     key: str = field(default_factory=lambda: uuid4().hex)  # the same run is begun once, however often it is asked for
     on_break: Callable[[ServerError], None] | None = None  # told each time before it is tried again
 
-    _seen: bool = field(default=False, init=False)  # there is nothing left to be told
+    _is_complete: bool = field(default=False, init=False)  # there is nothing left to be told
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         pause, since = FIRST_PAUSE, monotonic()
         while True:
             try:
-                async with closing(self._frames()) as frames:
+                async with closing(self._read_frames()) as frames:
                     async for frame in frames:
                         pause, since = FIRST_PAUSE, monotonic()
-                        if (event := self._news(frame)) is not None:
+                        if (event := self._accept_frame(frame)) is not None:
                             yield event
                             if event.terminal:
                                 return
-                if self._seen:
+                if self._is_complete:
                     return
                 error = ServerError(f"the stream of run {self.run_id or '?'} ended before the run", "broken")
             except ServerError as failure:
@@ -66,27 +66,29 @@ class RunStream:
             await asyncio.sleep(max(pause, error.retry_after or 0.0))
             pause = min(pause * 2, LONGEST_PAUSE)
 
-    async def _frames(self) -> AsyncIterator[SseFrame]:
+    async def _read_frames(self) -> AsyncIterator[SseFrame]:
         """The frames of one connection."""
         frames, headers = SseParser(), {"Accept": "text/event-stream"}
         if self.last_id:
             headers["Last-Event-ID"] = self.last_id
         if self.run_id:
-            asked = self.connection.asked(
+            asked = self.connection.open_response(
                 "GET", f"/runs/{quote(self.run_id, safe='')}/events", headers=headers, silence=SILENCE_SECONDS
             )
         else:
             headers["Idempotency-Key"] = self.key
-            asked = self.connection.asked("POST", self.path, json=self.body, headers=headers, silence=SILENCE_SECONDS)
+            asked = self.connection.open_response(
+                "POST", self.path, json=self.body, headers=headers, silence=SILENCE_SECONDS
+            )
         async with asked as response:
-            self._seen = response.status == NOTHING_LEFT
+            self._is_complete = response.status == NOTHING_LEFT
             self.run_id = response.headers.get("X-Run-Id", self.run_id)
             self.thread_id = response.headers.get("X-Thread-Id", self.thread_id)
             async for chunk in response.content.iter_any():
                 for frame in frames.feed(chunk):
                     yield frame
 
-    def _news(self, frame: SseFrame) -> Event | None:
+    def _accept_frame(self, frame: SseFrame) -> Event | None:
         """The event of a frame, unless it was there before."""
         if frame.id:
             if self.last_id and _parse_position(frame.id) <= _parse_position(self.last_id):

@@ -65,11 +65,11 @@ class SseParser:
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         if len(self._rest) > SSE_LINE_BYTES:
             raise ServerError(f"the server sent an event longer than {SSE_LINE_BYTES:,} bytes", "too_large")
-        return [frame for line in lines if (frame := self._line(line.rstrip(b"\r").decode("utf-8", "replace")))]
+        return [frame for line in lines if (frame := self._read_line(line.rstrip(b"\r").decode("utf-8", "replace")))]
 
-    def _line(self, line: str) -> SseFrame | None:
+    def _read_line(self, line: str) -> SseFrame | None:
         if not line:
-            return self._frame()
+            return self._finish_frame()
         name, _, value = line.partition(":")
         value = value.removeprefix(" ")
         if name == "data":
@@ -80,7 +80,7 @@ class SseParser:
             self._id = value
         return None  # anything else is a comment, such as a heartbeat
 
-    def _frame(self) -> SseFrame | None:
+    def _finish_frame(self) -> SseFrame | None:
         """The frame that an empty line ends. Unlike a browser's, an id is the frame's own and is not kept for later."""
         frame = SseFrame(self._id, self._event, "\n".join(self._data)) if self._data or self._event else None
         self._data, self._event, self._id = [], "", ""

@@ -37,7 +37,7 @@ class _LoopThread:
             going.cancel()
             raise
 
-    def each(self, items: AsyncIterator[T]) -> Iterator[T]:
+    def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
         async def following() -> tuple[T, ...]:
             try:
                 return (await anext(items),)
@@ -51,7 +51,7 @@ class _LoopThread:
             if not self._loop.is_closed() and (close := getattr(items, "aclose", None)) is not None:
                 self.wait(close())
 
-    def end(self) -> None:
+    def stop(self) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
@@ -62,7 +62,7 @@ def _blocking(
     method: Callable[Concatenate[Client, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[SyncClient, P], T]:
     def call(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._waiting.wait(method(self._client, *args, **kwargs))
+        return self._loop_thread.wait(method(self._client, *args, **kwargs))
 
     update_wrapper(call, method)
     return call
@@ -71,8 +71,8 @@ def _blocking(
 class SyncStream:
     """The events of a run: `for event in …`. `run_id` and `thread_id` are known from the first one on."""
 
-    def __init__(self, stream: RunStream, waiting: _LoopThread) -> None:
-        self._stream, self._waiting = stream, waiting
+    def __init__(self, stream: RunStream, loop_thread: _LoopThread) -> None:
+        self._stream, self._loop_thread = stream, loop_thread
 
     @property
     def run_id(self) -> str:
@@ -87,33 +87,33 @@ class SyncStream:
         return self._stream.last_id
 
     def __iter__(self) -> Iterator[Event]:
-        return self._waiting.each(aiter(self._stream))
+        return self._loop_thread.iterate(aiter(self._stream))
 
 
 class SyncTerminal:
     """A shell in an agent's workspace: `with client.terminal(…) as shell`."""
 
-    def __init__(self, link: TerminalLink, waiting: _LoopThread) -> None:
-        self._link, self._waiting = link, waiting
+    def __init__(self, link: TerminalLink, loop_thread: _LoopThread) -> None:
+        self._link, self._loop_thread = link, loop_thread
 
     def read(self) -> bytes:
         """The next bytes; none at the end."""
-        return self._waiting.wait(self._link.read())
+        return self._loop_thread.wait(self._link.read())
 
     def write(self, data: bytes) -> None:
         """Type something."""
-        self._waiting.wait(self._link.write(data))
+        self._loop_thread.wait(self._link.write(data))
 
     def resize(self, rows: int, columns: int) -> None:
         """Say how large it is shown."""
-        self._waiting.wait(self._link.resize(rows, columns))
+        self._loop_thread.wait(self._link.resize(rows, columns))
 
     def __enter__(self) -> Self:
-        self._waiting.wait(self._link.open())
+        self._loop_thread.wait(self._link.open())
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._waiting.wait(self._link.close())
+        self._loop_thread.wait(self._link.close())
 
 
 class SyncClient:
@@ -121,7 +121,7 @@ class SyncClient:
 
     def __init__(self, url: str, token: str = "", *, timeout: float | None = None, patience: float = 60.0) -> None:
         self._client = Client(url, token, timeout=timeout, patience=patience)
-        self._waiting = _LoopThread()
+        self._loop_thread = _LoopThread()
 
     def __enter__(self) -> Self:
         return self
@@ -132,28 +132,28 @@ class SyncClient:
     def close(self) -> None:
         """Let go of the connections."""
         try:
-            self._waiting.wait(self._client.close())
+            self._loop_thread.wait(self._client.close())
         finally:
-            self._waiting.end()
+            self._loop_thread.stop()
 
     def stream(
         self, agent: str, words: Words, *, thread_id: str | None = None, recipe: str = "", key: str = ""
     ) -> SyncStream:
         """Ask an agent and see each event of the run: `for event in …`."""
         stream = self._client.stream(agent, words, thread_id=thread_id, recipe=recipe, key=key)
-        return SyncStream(stream, self._waiting)
+        return SyncStream(stream, self._loop_thread)
 
     def follow(self, run_id: str, *, after: str = "") -> SyncStream:
         """See each event of a run that was begun before."""
-        return SyncStream(self._client.follow(run_id, after=after), self._waiting)
+        return SyncStream(self._client.follow(run_id, after=after), self._loop_thread)
 
     def download(self, agent: str, path: str) -> Iterator[bytes]:
         """A file of the workspace, piece by piece."""
-        return self._waiting.each(self._client.download(agent, path))
+        return self._loop_thread.iterate(self._client.download(agent, path))
 
     def terminal(self, agent: str, *, rows: int = 24, columns: int = 80) -> SyncTerminal:
         """A shell in the agent's workspace."""
-        return SyncTerminal(self._client.terminal(agent, rows=rows, columns=columns), self._waiting)
+        return SyncTerminal(self._client.terminal(agent, rows=rows, columns=columns), self._loop_thread)
 
     invoke = _blocking(Client.invoke)
     send = _blocking(Client.send)

@@ -34,7 +34,7 @@ class TerminalLink:
         rows, columns = self._size
         try:
             self._socket = await self._connection.session().ws_connect(
-                self._connection.at(self._path, {"rows": rows, "columns": columns}), max_msg_size=0
+                self._connection.build_url(self._path, {"rows": rows, "columns": columns}), max_msg_size=0
             )
         except aiohttp.WSServerHandshakeError as error:
             message = f"the server opens no terminal: {error.message} ({error.status})"
@@ -45,7 +45,7 @@ class TerminalLink:
     async def read(self) -> bytes:
         """The next bytes; none at the end."""
         while True:
-            message = await self._open().receive()
+            message = await self._require_socket().receive()
             if message.type == aiohttp.WSMsgType.BINARY:
                 return bytes(message.data)
             if message.type != aiohttp.WSMsgType.TEXT:
@@ -61,11 +61,11 @@ class TerminalLink:
 
     async def _send(self, data: bytes) -> None:
         try:
-            await self._open().send_bytes(data)
+            await self._require_socket().send_bytes(data)
         except (aiohttp.ClientError, OSError) as error:
             raise ServerError(f"the terminal is closed: {error}", "closed") from error
 
-    def _open(self) -> aiohttp.ClientWebSocketResponse:
+    def _require_socket(self) -> aiohttp.ClientWebSocketResponse:
         if self._socket is None:
             raise ServerError("the terminal is not open; use `async with client.terminal(…)`", "closed")
         return self._socket

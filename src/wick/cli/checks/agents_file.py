@@ -58,10 +58,10 @@ def check_agents_file(path: Path) -> tuple[Config | None, list[FileProblem]]:
 class _Environment(dict[str, str]):
     """The environment, with something for each variable that is not set; `asked` is the last one that was."""
 
-    asked = ""
+    last_name = ""
 
     def get(self, name: str, default: Any = None) -> Any:
-        self.asked = name
+        self.last_name = name
         return super().get(name, default)
 
 
@@ -73,9 +73,9 @@ def _read_source(path: Path, found: list[FileProblem]) -> Source | None:
             return read(path, environment)
         except WrongAt as error:
             found.append(FileProblem(error.line, error.what))
-            if environment.asked in ("", *environment):
+            if environment.last_name in ("", *environment):
                 return None  # something else is wrong, and nobody knows what the rest means
-            environment[environment.asked] = "1"
+            environment[environment.last_name] = "1"
         except ConfigError as error:
             found.append(_parse_location(str(error), path))
             return None

@@ -31,25 +31,25 @@ def command() -> None:
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @with_host_options
 @JSON
-def list_agents(file: Path | None, place: HostOptions, as_json: bool) -> None:
+def list_agents(file: Path | None, options: HostOptions, as_json: bool) -> None:
     """List the agents of a server, of FILE, or of this folder's agents.yaml."""
-    if file is not None and (place.server or place.agent):
+    if file is not None and (options.server or options.agent):
         raise click.UsageError("say FILE, --agent or --server, not two of them")
-    own = Path(place.folder) / FILE
-    if file is None and not place.agent and not place.server and own.is_file():
+    own = Path(options.folder) / FILE
+    if file is None and not options.agent and not options.server and own.is_file():
         file = own
-    place = HostOptions(agent=str(file), folder=place.folder) if file is not None else place
-    found = asyncio.run(_fetch_agents(place))
+    options = HostOptions(agent=str(file), folder=options.folder) if file is not None else options
+    found = asyncio.run(_fetch_agents(options))
     if as_json:
         return print_json([asdict(info) for info in found])
     rows = [(info.id, info.name, info.model, ", ".join(info.hooks)) for info in found]
     print_table(("agent", "name", "model", "hooks"), rows, nothing="there are no agents")
 
 
-async def _fetch_agents(place: HostOptions) -> list[AgentRow]:
+async def _fetch_agents(options: HostOptions) -> list[AgentRow]:
     with show_status("looking for agents"):
-        async with open_host(place) as desk:
-            return await desk.agents()
+        async with open_host(options) as host:
+            return await host.list_agents()
 
 
 # -- check ----------------------------------------------------------------------------------------------------------

@@ -28,32 +28,32 @@ SHOWN_CHARS = 2_000  # of the arguments, in a list
 @click.option("--watch", is_flag=True, help="Go on, and show each question when it is asked, until Ctrl-C.")
 @JSON
 @click.pass_context
-def command(ctx: click.Context, place: HostOptions, thread: str, watch: bool, as_json: bool) -> None:
+def command(ctx: click.Context, options: HostOptions, thread: str, watch: bool, as_json: bool) -> None:
     """See the questions that wait for an answer, and answer them.
 
     With --watch and --json each question is one line.
     """
     if ctx.invoked_subcommand is not None:
-        ctx.obj = place
+        ctx.obj = options
         return
     if watch:
-        return asyncio.run(_watch_approvals(place, thread, as_json))
-    found = asyncio.run(_fetch_approvals(place, thread))
+        return asyncio.run(_watch_approvals(options, thread, as_json))
+    found = asyncio.run(_fetch_approvals(options, thread))
     if as_json:
         return print_json([asdict(one) for one in found])
     rows = [(one.id, one.thread, one.agent, _format_question(one), _format_time_left(one)) for one in found]
     print_table(("question", "thread", "agent", "what", "lapses in"), rows, nothing="nothing waits for an answer")
 
 
-async def _fetch_approvals(place: HostOptions, thread: str) -> list[PendingApproval]:
+async def _fetch_approvals(options: HostOptions, thread: str) -> list[PendingApproval]:
     with show_status("looking for questions"):
-        async with open_host(place) as desk:
-            return await desk.approvals(thread)
+        async with open_host(options) as host:
+            return await host.list_approvals(thread)
 
 
-async def _watch_approvals(place: HostOptions, thread: str, as_json: bool) -> None:
-    async with open_host(place) as desk:
-        async for one in _iter_new_approvals(desk, thread):
+async def _watch_approvals(options: HostOptions, thread: str, as_json: bool) -> None:
+    async with open_host(options) as host:
+        async for one in _iter_new_approvals(host, thread):
             if as_json:
                 click.echo(dump_json(asdict(one)))
                 continue
@@ -63,11 +63,11 @@ async def _watch_approvals(place: HostOptions, thread: str, as_json: bool) -> No
             )
 
 
-async def _iter_new_approvals(desk: AgentHost, thread: str) -> AsyncIterator[PendingApproval]:
+async def _iter_new_approvals(host: AgentHost, thread: str) -> AsyncIterator[PendingApproval]:
     """Each question once, when it is first seen."""
     seen = set[tuple[str, str]]()
     while True:
-        there = {(one.thread, one.id): one for one in await desk.approvals(thread)}
+        there = {(one.thread, one.id): one for one in await host.list_approvals(thread)}
         for key in there.keys() - seen:
             yield there[key]
         seen = {*there}
@@ -108,14 +108,22 @@ QUESTION = click.argument("id", metavar="QUESTION")
 @with_host_options
 @click.pass_obj
 def allow(
-    above: HostOptions, place: HostOptions, id: str, session: bool, always: bool, changed: str | None, words: str
+    group_options: HostOptions,
+    options: HostOptions,
+    id: str,
+    session: bool,
+    always: bool,
+    changed: str | None,
+    words: str,
 ) -> None:
     """Say yes to QUESTION; where the agent asks for words, WORDS are the answer."""
     if session and always:
         raise click.UsageError("say --session or --always, not both")
     choice: Choice = "allow_session" if session else "allow_always" if always else "allow"
     asyncio.run(
-        _send_answer(_merge_options(place, above), id, choice, words, None if changed is None else _parse_args(changed))
+        _send_answer(
+            _merge_options(options, group_options), id, choice, words, None if changed is None else _parse_args(changed)
+        )
     )
 
 
@@ -124,22 +132,22 @@ def allow(
 @click.argument("words", default="")
 @with_host_options
 @click.pass_obj
-def deny(above: HostOptions, place: HostOptions, id: str, words: str) -> None:
+def deny(group_options: HostOptions, options: HostOptions, id: str, words: str) -> None:
     """Say no to QUESTION, and why, in WORDS that the agent reads."""
-    asyncio.run(_send_answer(_merge_options(place, above), id, "deny", words, None))
+    asyncio.run(_send_answer(_merge_options(options, group_options), id, "deny", words, None))
 
 
-def _merge_options(place: HostOptions, above: HostOptions) -> HostOptions:
+def _merge_options(options: HostOptions, group_options: HostOptions) -> HostOptions:
     """Where it was asked: what stands behind `allow` or `deny` counts, or else what stands before it."""
-    return above if place == HostOptions() else place
+    return group_options if options == HostOptions() else options
 
 
-async def _send_answer(place: HostOptions, id: str, choice: Choice, words: str, args: dict[str, Any] | None) -> None:
-    async with open_host(place) as desk:
-        thread = await desk.answer(id, choice, words=words, args=args)
+async def _send_answer(options: HostOptions, id: str, choice: Choice, words: str, args: dict[str, Any] | None) -> None:
+    async with open_host(options) as host:
+        thread = await host.answer_approval(id, choice, words=words, args=args)
         click.echo(f"{'denied' if choice == 'deny' else 'allowed'}: {strip_controls(id)}")
-        if not desk.remote and not (found := await desk.thread(thread)).running:
-            where = f" --folder {shlex.quote(found.folder)}" if found.folder not in ("", desk.name) else ""
+        if not host.remote and not (found := await host.get_thread(thread)).running:
+            where = f" --folder {shlex.quote(found.folder)}" if found.folder not in ("", host.name) else ""
             click.echo(f"nobody runs its thread now; this goes on with it: wick run --thread {thread}{where}", err=True)
 
 

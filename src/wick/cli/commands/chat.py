@@ -28,37 +28,37 @@ LEAVE_HINT = "Ctrl-C again leaves; so does Ctrl-D"
 @click.command("chat")
 @with_host_options
 @with_agent_overrides
-@click.option("--continue", "goes_on", is_flag=True, help="Go on with the last thread of this folder.")
+@click.option("--continue", "resume", is_flag=True, help="Go on with the last thread of this folder.")
 @click.option("--thread", default="", metavar="ID", shell_complete=complete_thread_ids, help="Go on with this thread.")
 @VERBOSE
-def command(place: HostOptions, wishes: AgentOverrides, goes_on: bool, thread: str, verbose: bool) -> None:
+def command(options: HostOptions, overrides: AgentOverrides, resume: bool, thread: str, verbose: bool) -> None:
     """Talk to an agent that works in the current folder.
 
     It asks before it changes anything. Ctrl-C stops what it does and keeps the thread; /help shows what else there is.
     """
     if sys.stdin is None or not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("this needs a terminal; in pipes, say: wick run 'What is in this folder?'")
-    if goes_on and thread:
+    if resume and thread:
         raise click.UsageError("say --continue or --thread, not both")
     log_to_stderr(verbose)
     with restore_terminal_on_sigterm():
-        asyncio.run(_run_chat(place, wishes, goes_on, thread))
+        asyncio.run(_run_chat(options, overrides, resume, thread))
 
 
-async def _run_chat(place: HostOptions, wishes: AgentOverrides, goes_on: bool, thread: str) -> None:
-    async with open_host(place, wishes, waits=True) as desk:
-        chat = Chat(desk)
+async def _run_chat(options: HostOptions, overrides: AgentOverrides, resume: bool, thread: str) -> None:
+    async with open_host(options, overrides, interactive=True) as host:
+        chat = Chat(host)
         with show_status("getting ready"):
-            thread = await _latest_thread(desk, place.here) if goes_on else thread
+            thread = await _latest_thread(host, options.absolute_folder) if resume else thread
             await chat.prepare()
         await chat.open(thread)
         await _converse(chat, LineReader(data_folder() / HISTORY, lambda: describe_commands(chat)))
         if chat.thread:
-            chat.tell(f"go on with: wick chat --thread {chat.thread}")
+            chat.print_notice(f"go on with: wick chat --thread {chat.thread}")
 
 
-async def _latest_thread(desk: AgentHost, here: str) -> str:
-    found = await desk.threads(limit=1, folder=here)
+async def _latest_thread(host: AgentHost, here: str) -> str:
+    found = await host.list_threads(limit=1, folder=here)
     if not found:
         raise ConfigError(f"there is no thread of {here} yet; begin one with: wick chat")
     return found[0].id
@@ -66,18 +66,18 @@ async def _latest_thread(desk: AgentHost, here: str) -> str:
 
 async def _converse(chat: Chat, lines: LineReader) -> None:
     warned = False
-    while not chat.over:
+    while not chat.is_over:
         try:
-            said = chat.later.pop(0) if chat.later else replace_surrogates(await lines.read())
+            said = chat.queued_lines.pop(0) if chat.queued_lines else replace_surrogates(await lines.read())
         except EOFError:
             return
         except KeyboardInterrupt:
-            if warned and not lines.typed:
+            if warned and not lines.typed_text:
                 return
-            warned = not lines.typed
+            warned = not lines.typed_text
             if warned:
-                chat.tell(LEAVE_HINT)
+                chat.print_notice(LEAVE_HINT)
             continue
         warned = False
         if not await run_slash_command(chat, said):
-            await chat.say(said)
+            await chat.send_prompt(said)

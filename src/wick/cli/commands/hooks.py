@@ -55,17 +55,17 @@ class HookRow:
 @command.command("list")
 @with_host_options
 @JSON
-def list_hooks(place: HostOptions, as_json: bool) -> None:
+def list_hooks(options: HostOptions, as_json: bool) -> None:
     """Show every hook: its point and ring, where it comes from, whether it is trusted, what its failure means."""
-    rows = _rows_from_rings(asyncio.run(_fetch_rings(place))) if place.server else _local_rows(place)
+    rows = _rows_from_rings(asyncio.run(_fetch_rings(options))) if options.server else _local_rows(options)
     if as_json:
         return print_json([asdict(row) for row in rows])
     print_table(("hook", "point", "ring", "source", "trust", "fail", "problem"), map(_format_cells, rows))
 
 
-def _local_rows(place: HostOptions) -> list[HookRow]:
-    chosen = SelectedAgent(place.agent or None, place.folder)
-    return list_hook_rows(chosen.built(), chosen.executables)
+def _local_rows(options: HostOptions) -> list[HookRow]:
+    selected = SelectedAgent(options.agent or None, options.folder)
+    return list_hook_rows(selected.build(), selected.executables)
 
 
 def _rows_from_rings(found: list[RingRow]) -> list[HookRow]:
@@ -73,16 +73,16 @@ def _rows_from_rings(found: list[RingRow]) -> list[HookRow]:
     counts = Counter[str]()
     rows = []
     for ring in found:
-        point, place = f"{ring.position}_{ring.operation}", counts[ring.operation]
-        rows.append(HookRow(ring.hook, point, place, 0.0, ring.source, "", ring.fail, ""))
+        point, depth = f"{ring.position}_{ring.operation}", counts[ring.operation]
+        rows.append(HookRow(ring.hook, point, depth, 0.0, ring.source, "", ring.fail, ""))
         counts[ring.operation] += 1
     return rows
 
 
-async def _fetch_rings(place: HostOptions) -> list[RingRow]:
+async def _fetch_rings(options: HostOptions) -> list[RingRow]:
     with show_status("looking at the agent"):
-        async with open_host(place) as desk:
-            return await desk.onion()
+        async with open_host(options) as host:
+            return await host.list_rings()
 
 
 def _format_cells(row: HookRow) -> tuple[str, ...]:
@@ -92,24 +92,24 @@ def _format_cells(row: HookRow) -> tuple[str, ...]:
 
 def list_hook_rows(agent: Agent, programs: Sequence[Executables]) -> list[HookRow]:
     """Every hook of an agent, and every program that is none because it may not run."""
-    places = {id(hook): place for one in OPERATIONS for place, hook in enumerate(rings(agent.hooks, one))}
+    depths = {id(hook): depth for one in OPERATIONS for depth, hook in enumerate(rings(agent.hooks, one))}
     of_programs = {id(hook): hook for part in programs for hook in part.hooks()}
-    own = [_hook_row(hook, places[id(hook)]) for hook in agent.hooks if id(hook) not in of_programs]
-    by_name = {hook.name: (places[id(hook)], hook.priority) for hook in of_programs.values()}
+    own = [_hook_row(hook, depths[id(hook)]) for hook in agent.hooks if id(hook) not in of_programs]
+    by_name = {hook.name: (depths[id(hook)], hook.priority) for hook in of_programs.values()}
     return [*own, *(_program_row(listed, by_name) for part in programs for listed in part.listed())]
 
 
-def _hook_row(hook: Hook, place: int) -> HookRow:
+def _hook_row(hook: Hook, depth: int) -> HookRow:
     fails = "closed" if hook.position == "guard" or hook.on_error == "fail" else "open"
-    return HookRow(hook.name, hook.point, place, hook.priority, _hook_source(hook), "", fails, "")
+    return HookRow(hook.name, hook.point, depth, hook.priority, _hook_source(hook), "", fails, "")
 
 
 def _program_row(listed: Listed, by_name: dict[str, tuple[int, float]]) -> HookRow:
     point = listed.point
     names = (f"{listed.name}@{point}", f"{listed.name}@{point}({listed.event})", f"{listed.event}@{point}")
-    place, priority = next((by_name[name] for name in names if name in by_name), (None, listed.priority))
+    depth, priority = next((by_name[name] for name in names if name in by_name), (None, listed.priority))
     return HookRow(
-        listed.name, listed.point, place, priority, listed.source, listed.trust, listed.fail, listed.problem
+        listed.name, listed.point, depth, priority, listed.source, listed.trust, listed.fail, listed.problem
     )  # fmt: skip
 
 
@@ -122,9 +122,9 @@ def _hook_source(hook: Hook) -> str:
 @command.command()
 @with_host_options
 @JSON
-def onion(place: HostOptions, as_json: bool) -> None:
+def onion(options: HostOptions, as_json: bool) -> None:
     """Draw the rings around each operation, the outermost first."""
-    found = asyncio.run(_fetch_rings(place))
+    found = asyncio.run(_fetch_rings(options))
     if as_json:
         told = {one.name: [_ring_json(ring) for ring in found if ring.operation == one.name] for one in OPERATIONS}
         return print_json(told)
@@ -150,9 +150,11 @@ def trust(agent: str | None, folder: str, yes: bool, forget: bool) -> None:
 
     A file that is changed after that is not trusted any more.
     """
-    chosen = SelectedAgent(agent, folder)
-    chosen.built()
-    found = [(part.trust, _trusted_files(part, folder) if forget else part.untrusted()) for part in chosen.executables]
+    selected = SelectedAgent(agent, folder)
+    selected.build()
+    found = [
+        (part.trust, _trusted_files(part, folder) if forget else part.untrusted()) for part in selected.executables
+    ]
     for path in (path for _, files in found for path in files):
         click.echo(strip_controls(str(path)))
     if not any(files for _, files in found):
@@ -165,7 +167,7 @@ def trust(agent: str | None, folder: str, yes: bool, forget: bool) -> None:
         click.echo(f"{len(changed)} {'forgotten' if forget else 'trusted'}")
     SelectedAgent(
         agent, folder
-    ).built()  # asks each what it hooks, which is remembered: it denies there once it is changed
+    ).build()  # asks each what it hooks, which is remembered: it denies there once it is changed
 
 
 def _trusted_files(part: Executables, folder: str) -> list[Path]:
@@ -187,9 +189,9 @@ def test(name: str, payload: Any, agent: str | None, folder: str, as_json: bool)
     The exit code is 0 if it agrees, asks or has nothing to say, 3 if it refuses, 1 if it fails.
     """
     told = _parse_payload(payload.read())
-    chosen = SelectedAgent(agent, folder)
-    chosen.built()
-    verdict = _try_hook(chosen.executables, name, told)
+    selected = SelectedAgent(agent, folder)
+    selected.build()
+    verdict = _try_hook(selected.executables, name, told)
     if as_json:
         print_json(asdict(verdict))
     else:

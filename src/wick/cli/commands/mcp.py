@@ -198,7 +198,7 @@ async def _try_server(links: Any, server: Server) -> ServerTrial:
 
 @command.command()
 @with_host_options
-def serve(place: HostOptions) -> None:
+def serve(options: HostOptions) -> None:
     """Serve an agent by MCP, over the stdin and stdout: other programs ask it with the tool `ask`.
 
     What the agent wants to ask before it goes on waits for `wick approvals`.
@@ -206,15 +206,15 @@ def serve(place: HostOptions) -> None:
     # A thread waits for the stdin, and nothing wakes it, so Ctrl-C ends the process; what was said is kept already.
     signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     try:
-        asyncio.run(_serve_agent(place))
+        asyncio.run(_serve_agent(options))
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
             raise
         raise MissingExtra("mcp", "mcp", "`wick mcp serve`") from None
 
 
-async def _serve_agent(place: HostOptions) -> None:
+async def _serve_agent(options: HostOptions) -> None:
     from wick.cli.commands.mcp_server import serve_agent
 
-    async with open_host(place) as desk:
-        await serve_agent(desk)
+    async with open_host(options) as host:
+        await serve_agent(host)

@@ -21,9 +21,9 @@ class AskResult(BaseModel):
     outcome: str
 
 
-async def serve_agent(desk: AgentHost) -> None:
+async def serve_agent(host: AgentHost) -> None:
     """Serve the desk's agent until the stdin ends."""
-    agent = await desk.agent()
+    agent = await host.get_agent()
     server = MCPServer(f"wick {agent.id}", instructions=f"Ask {agent.name}, an agent of wick.", log_level="CRITICAL")
 
     async def ask(
@@ -32,7 +32,7 @@ async def serve_agent(desk: AgentHost) -> None:
         thread: Annotated[str, Field(description="the thread of an earlier answer, to go on with it")] = "",
     ) -> AskResult:
         try:
-            return await _ask_agent(desk, prompt, thread, ctx)
+            return await _ask_agent(host, prompt, thread, ctx)
         except WickError as error:
             raise ToolError(str(error)) from None
 
@@ -40,24 +40,24 @@ async def serve_agent(desk: AgentHost) -> None:
     await server.run_stdio_async()
 
 
-async def _ask_agent(desk: AgentHost, prompt: str, thread: str, ctx: Context) -> AskResult:
-    talk, used = desk.talk(prompt, thread=thread), 0
-    async for event in talk:
+async def _ask_agent(host: AgentHost, prompt: str, thread: str, ctx: Context) -> AskResult:
+    run, used = host.start_run(prompt, thread=thread), 0
+    async for event in run:
         if isinstance(event, ToolStart):
             used += 1
             await ctx.report_progress(used, message=f"uses {event.name}")
-    came_to = await talk.came_to()
-    if came_to.outcome == "failed":
-        raise ToolError(came_to.error or came_to.reason)
-    more = "" if came_to.outcome == "completed" else await _explain_outcome(desk, came_to)
-    text = "\n\n".join(filter(None, (came_to.text, more)))
-    return AskResult(text=text, thread=came_to.thread, outcome=came_to.outcome)
+    outcome = await run.get_outcome()
+    if outcome.outcome == "failed":
+        raise ToolError(outcome.error or outcome.reason)
+    more = "" if outcome.outcome == "completed" else await _explain_outcome(host, outcome)
+    text = "\n\n".join(filter(None, (outcome.text, more)))
+    return AskResult(text=text, thread=outcome.thread, outcome=outcome.outcome)
 
 
-async def _explain_outcome(desk: AgentHost, came_to: RunOutcome) -> str:
+async def _explain_outcome(host: AgentHost, outcome: RunOutcome) -> str:
     """Why the agent did not come to its end: what it waits for, or what stopped it."""
-    asked = await desk.approvals(came_to.thread) if came_to.outcome == "interrupted" else []
+    asked = await host.list_approvals(outcome.thread) if outcome.outcome == "interrupted" else []
     if not asked:
-        return f"{came_to.outcome}: {came_to.reason}"
+        return f"{outcome.outcome}: {outcome.reason}"
     questions = "; ".join(f"{one.question} ({one.id})" for one in asked)
     return f"The agent waits for its user's answer, by `wick approvals`: {questions}"

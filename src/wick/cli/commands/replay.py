@@ -34,14 +34,14 @@ SHOWN_CHARS = 100
 @click.option("--guard", "guards", multiple=True, metavar="MODULE:NAME", help="A guard of Python beside the agent's.")
 @JSON
 def command(
-    threads: tuple[str, ...], place: HostOptions, rules: tuple[str, ...], guards: tuple[str, ...], as_json: bool
+    threads: tuple[str, ...], options: HostOptions, rules: tuple[str, ...], guards: tuple[str, ...], as_json: bool
 ) -> None:
     """Put what was done in THREADs before the guards of an agent, and say about what they would decide otherwise.
 
     Without a THREAD it is those of this folder, or with a server those of the agent. Nothing is run, asked or written.
     The exit code is 3 if a verdict changes, and 0 if none does.
     """
-    told = asyncio.run(_run_replay(place, threads, _parse_rules(rules), _load_guards(guards, Path(place.folder))))
+    told = asyncio.run(_run_replay(options, threads, _parse_rules(rules), _load_guards(guards, Path(options.folder))))
     if as_json:
         print_json(asdict(told))
     else:
@@ -50,11 +50,11 @@ def command(
 
 
 async def _run_replay(
-    place: HostOptions, threads: tuple[str, ...], rules: dict[Type, list[str]], guards: list[Hook]
+    options: HostOptions, threads: tuple[str, ...], rules: dict[Type, list[str]], guards: list[Hook]
 ) -> ReplayResult:
     with show_status("asking the guards about what was done"):
-        async with open_host(place) as desk:
-            return await desk.replay(threads or None, rules=rules, guards=guards)
+        async with open_host(options) as host:
+            return await host.replay(threads or None, rules=rules, guards=guards)
 
 
 def _parse_rules(given: tuple[str, ...]) -> dict[Type, list[str]]:

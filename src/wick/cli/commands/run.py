@@ -49,7 +49,7 @@ EXIT_CODES = {"completed": DONE, "failed": FAILED, "stopped": STOPPED, "interrup
 @click.option("--output", type=click.Choice(["text", "json", "events"]), default="text", help="What is printed.")
 @VERBOSE
 def command(
-    prompt: str, place: HostOptions, wishes: AgentOverrides, thread: str, recipe: str, output: str, verbose: bool
+    prompt: str, options: HostOptions, overrides: AgentOverrides, thread: str, recipe: str, output: str, verbose: bool
 ) -> None:
     """Answer PROMPT in the current folder, with what is piped in as its context.
 
@@ -57,13 +57,13 @@ def command(
     it, 4 if it waits for an answer that nobody is there to give, 130 if it was interrupted.
     """
     log_to_stderr(verbose)
-    if recipe and not wishes.hooks:
+    if recipe and not overrides.hooks:
         raise click.UsageError("--no-hooks loads no recipes; leave out --recipe or --no-hooks")
     words = replace_surrogates(_build_prompt(prompt, _read_stdin()))
     if not words and not recipe and not thread:
         raise click.UsageError("say what to do, as in: wick run 'What is in this folder?'")
-    came_to = asyncio.run(_run_prompt(place, wishes, words, thread, recipe, _OUTPUTS[output]()))
-    sys.exit(EXIT_CODES[came_to.outcome])
+    outcome = asyncio.run(_run_prompt(options, overrides, words, thread, recipe, _OUTPUTS[output]()))
+    sys.exit(EXIT_CODES[outcome.outcome])
 
 
 def replace_surrogates(words: str) -> str:
@@ -85,19 +85,19 @@ def _build_prompt(prompt: str, piped: str) -> str:
 
 
 async def _run_prompt(
-    place: HostOptions, wishes: AgentOverrides, words: str, thread: str, recipe: str, shown: TextOutput
+    options: HostOptions, overrides: AgentOverrides, words: str, thread: str, recipe: str, shown: TextOutput
 ) -> RunOutcome:
     ask = _find_asker()
-    async with open_host(place, wishes, waits=ask is not None) as desk:
-        for sentence in await desk.warnings(thread):
+    async with open_host(options, overrides, interactive=ask is not None) as host:
+        for sentence in await host.list_warnings(thread):
             click.echo(strip_controls(sentence), err=True)
-        talk = desk.talk(words, thread=thread, recipe=recipe) if words or recipe else desk.take_up(thread)
-        await follow_run(desk, talk, lambda event: shown.event(event, mine=event.run_id == talk.run_id), ask)
-        came_to = await talk.came_to()
-    if came_to.code == "config_error":
-        raise ConfigError(came_to.error)
-    shown.end(came_to)
-    return came_to
+        run = host.start_run(words, thread=thread, recipe=recipe) if words or recipe else host.resume_run(thread)
+        await follow_run(host, run, lambda event: shown.on_event(event, is_main_run=event.run_id == run.run_id), ask)
+        outcome = await run.get_outcome()
+    if outcome.code == "config_error":
+        raise ConfigError(outcome.error)
+    shown.finish(outcome)
+    return outcome
 
 
 def _find_asker() -> Asker | None:
@@ -116,24 +116,24 @@ class TextOutput:
     """What a run prints: its answer, as it comes."""
 
     def __init__(self) -> None:
-        self.asked = ""
-        self._begun = False  # something stands on this line
-        self._doing = ExitStack()
+        self.question = ""
+        self._line_is_open = False  # something stands on this line
+        self._status = ExitStack()
 
-    def event(self, event: Event, *, mine: bool) -> None:
-        self._doing.close()
-        self._show(event, mine)
+    def on_event(self, event: Event, *, is_main_run: bool) -> None:
+        self._status.close()
+        self._print_event(event, is_main_run)
         if words := _status_after(event):
-            self._doing.enter_context(show_status(words))
+            self._status.enter_context(show_status(words))
 
-    def _show(self, event: Event, mine: bool) -> None:
-        if mine and isinstance(event, ChatModelStream) and event.kind == "text":
-            self._say(event.delta)
-        elif mine and isinstance(event, ChatModelRestart):
-            self._break()
-            self._say(event.content)
-        elif mine and isinstance(event, ChatModelEnd):
-            self._break()
+    def _print_event(self, event: Event, is_main_run: bool) -> None:
+        if is_main_run and isinstance(event, ChatModelStream) and event.kind == "text":
+            self._print_delta(event.delta)
+        elif is_main_run and isinstance(event, ChatModelRestart):
+            self._end_line()
+            self._print_delta(event.content)
+        elif is_main_run and isinstance(event, ChatModelEnd):
+            self._end_line()
         elif isinstance(event, ToolStart) and sys.stderr.isatty():
             click.secho(
                 f"→ {strip_controls(event.name)} {strip_controls(one_line(json.dumps(event.args), 200))}",
@@ -141,32 +141,32 @@ class TextOutput:
                 dim=True,
             )
         elif isinstance(event, ApprovalRequest):
-            self.asked = event.question
+            self.question = event.question
 
-    def _say(self, words: str) -> None:
+    def _print_delta(self, words: str) -> None:
         if words:
             print_text(words)
-            self._begun = True
+            self._line_is_open = True
 
-    def _break(self) -> None:
-        if self._begun:
+    def _end_line(self) -> None:
+        if self._line_is_open:
             click.echo()
-            self._begun = False
+            self._line_is_open = False
 
-    def end(self, came_to: RunOutcome) -> None:
-        self._doing.close()
-        self._break()
-        if came_to.outcome == "interrupted" and self.asked:
-            return click.echo(format_waiting(came_to, self.asked), err=True)
-        if came_to.outcome != "completed":
-            click.echo(f"{came_to.outcome}: {strip_controls(came_to.error or came_to.reason)}", err=True)
+    def finish(self, outcome: RunOutcome) -> None:
+        self._status.close()
+        self._end_line()
+        if outcome.outcome == "interrupted" and self.question:
+            return click.echo(format_waiting(outcome, self.question), err=True)
+        if outcome.outcome != "completed":
+            click.echo(f"{outcome.outcome}: {strip_controls(outcome.error or outcome.reason)}", err=True)
 
 
-def format_waiting(came_to: RunOutcome, question: str) -> str:
+def format_waiting(outcome: RunOutcome, question: str) -> str:
     """What to do about a run that waits for an answer."""
     return (
         f"waiting for an answer to: {strip_controls(question)}\n"
-        f"answer it with: wick approvals, and go on with: wick run --thread {came_to.thread}"
+        f"answer it with: wick approvals, and go on with: wick run --thread {outcome.thread}"
     )
 
 
@@ -180,22 +180,22 @@ def _status_after(event: Event) -> str:
 class _EventOutput(TextOutput):
     """Every event, one JSON object a line."""
 
-    def event(self, event: Event, *, mine: bool) -> None:
+    def on_event(self, event: Event, *, is_main_run: bool) -> None:
         click.echo(dump_json(event.to_json()))
 
-    def end(self, came_to: RunOutcome) -> None:
+    def finish(self, outcome: RunOutcome) -> None:
         """The last event has said it."""
 
 
 class _JsonOutput(TextOutput):
     """What the run came to, as one JSON object."""
 
-    def event(self, event: Event, *, mine: bool) -> None:
+    def on_event(self, event: Event, *, is_main_run: bool) -> None:
         """Nothing before the end."""
 
-    def end(self, came_to: RunOutcome) -> None:
+    def finish(self, outcome: RunOutcome) -> None:
         names = ("text", "outcome", "reason", "run", "thread", "usage", "cost", "error")
-        told: dict[str, Any] = {name: getattr(came_to, name) for name in names}
+        told: dict[str, Any] = {name: getattr(outcome, name) for name in names}
         click.echo(
             dump_json({name: value for name, value in told.items() if value not in (None, "") or name == "text"})
         )

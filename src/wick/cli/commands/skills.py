@@ -44,9 +44,9 @@ def command() -> None:
 @with_host_options
 @click.option("--shipped", is_flag=True, help="Those that come with wick, which an agent has with `skills: true`.")
 @JSON
-def list_skills(place: HostOptions, shipped: bool, as_json: bool) -> None:
+def list_skills(options: HostOptions, shipped: bool, as_json: bool) -> None:
     """List the skills of an agent; without one, those of this folder."""
-    found = asyncio.run(_shipped_skills() if shipped else _fetch_skills(place))
+    found = asyncio.run(_shipped_skills() if shipped else _fetch_skills(options))
     if as_json:
         return print_json([asdict(skill) for skill in found])
     rows = [(one.name, _format_state(one), one.problem or one.description, one.path) for one in found]
@@ -59,10 +59,10 @@ def _format_state(skill: SkillRow) -> str:
     return "broken" if skill.problem else "on" if skill.enabled else "off"
 
 
-async def _fetch_skills(place: HostOptions) -> list[SkillRow]:
+async def _fetch_skills(options: HostOptions) -> list[SkillRow]:
     with show_status("looking for skills"):
-        async with open_host(place) as desk:
-            return await desk.skills()
+        async with open_host(options) as host:
+            return await host.list_skills()
 
 
 async def _shipped_skills() -> list[SkillRow]:

@@ -34,10 +34,10 @@ def command() -> None:
 @click.option("--here", is_flag=True, help="Only those that were begun in this folder.")
 @click.option("--asking", is_flag=True, help="Only those that wait for an answer.")
 @JSON
-def list_threads(place: HostOptions, limit: int, here: bool, asking: bool, as_json: bool) -> None:
+def list_threads(options: HostOptions, limit: int, here: bool, asking: bool, as_json: bool) -> None:
     """List threads, the latest first."""
     found = asyncio.run(
-        _fetch_threads(place, limit, str(Path(place.folder).absolute()) if here else "", asking or None)
+        _fetch_threads(options, limit, str(Path(options.folder).absolute()) if here else "", asking or None)
     )
     if as_json:
         return print_json([asdict(info) for info in found])
@@ -49,10 +49,10 @@ def list_threads(place: HostOptions, limit: int, here: bool, asking: bool, as_js
     print_table(columns, rows, nothing="there are no threads yet; begin one with: wick chat")
 
 
-async def _fetch_threads(place: HostOptions, limit: int, folder: str, asking: bool | None) -> list[ThreadRow]:
+async def _fetch_threads(options: HostOptions, limit: int, folder: str, asking: bool | None) -> list[ThreadRow]:
     with show_status("looking for threads"):
-        async with open_host(place) as desk:
-            return await desk.threads(limit=limit, folder=folder, asking=asking)
+        async with open_host(options) as host:
+            return await host.list_threads(limit=limit, folder=folder, asking=asking)
 
 
 def format_state(info: ThreadRow) -> str:
@@ -69,9 +69,9 @@ def format_state(info: ThreadRow) -> str:
 @ID
 @with_host_options
 @JSON
-def show(id: str, place: HostOptions, as_json: bool) -> None:
+def show(id: str, options: HostOptions, as_json: bool) -> None:
     """Show what was said in THREAD, with the number of each entry, where `fork` can begin."""
-    found = asyncio.run(_fetch_thread(place, id))
+    found = asyncio.run(_fetch_thread(options, id))
     if as_json:
         return print_json(asdict(found))
     click.secho(strip_controls(found.title or found.id), bold=True)
@@ -82,10 +82,10 @@ def show(id: str, place: HostOptions, as_json: bool) -> None:
         click.echo(line)
 
 
-async def _fetch_thread(place: HostOptions, id: str) -> ThreadTranscript:
+async def _fetch_thread(options: HostOptions, id: str) -> ThreadTranscript:
     with show_status("reading the thread"):
-        async with open_host(place) as desk:
-            return await desk.thread(id)
+        async with open_host(options) as host:
+            return await host.get_thread(id)
 
 
 def _format_messages(found: ThreadTranscript) -> Iterator[str]:
@@ -120,18 +120,18 @@ def _message_text(message: Mapping[str, Any]) -> str:
 @click.option("--at", type=click.IntRange(0), metavar="NUMBER", help="After this entry; at the end, if none is named.")
 @click.option("--title", default="", help="The title of the new thread.")
 @JSON
-def fork(id: str, place: HostOptions, at: int | None, title: str, as_json: bool) -> None:
+def fork(id: str, options: HostOptions, at: int | None, title: str, as_json: bool) -> None:
     """Make another thread that begins as THREAD was, and print its id."""
-    made = asyncio.run(_fork_thread(place, id, at, title))
+    made = asyncio.run(_fork_thread(options, id, at, title))
     if as_json:
         return print_json(asdict(made))
     click.echo(made.id)
 
 
-async def _fork_thread(place: HostOptions, id: str, at: int | None, title: str) -> ThreadRow:
+async def _fork_thread(options: HostOptions, id: str, at: int | None, title: str) -> ThreadRow:
     with show_status("forking the thread"):
-        async with open_host(place) as desk:
-            return await desk.fork(id, at, title=title)
+        async with open_host(options) as host:
+            return await host.fork_thread(id, at, title=title)
 
 
 @command.command()
@@ -141,9 +141,9 @@ async def _fork_thread(place: HostOptions, id: str, at: int | None, title: str) 
 @click.option(
     "--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="A file to make, in place of the stdout."
 )
-def export(id: str, place: HostOptions, format: Literal["json", "markdown"], output: Path | None) -> None:
+def export(id: str, options: HostOptions, format: Literal["json", "markdown"], output: Path | None) -> None:
     """Print all of THREAD: its log as JSON, or what was said as Markdown."""
-    text = asyncio.run(_export_thread(place, id, format))
+    text = asyncio.run(_export_thread(options, id, format))
     if output is None:
         return print_text(text, nl=not text.endswith("\n"))
     try:
@@ -153,27 +153,27 @@ def export(id: str, place: HostOptions, format: Literal["json", "markdown"], out
         raise ConfigError(f"there is a file {output} already; choose another name") from None
 
 
-async def _export_thread(place: HostOptions, id: str, format: Literal["json", "markdown"]) -> str:
+async def _export_thread(options: HostOptions, id: str, format: Literal["json", "markdown"]) -> str:
     with show_status("reading the thread"):
-        async with open_host(place) as desk:
-            return await desk.export(id, format)
+        async with open_host(options) as host:
+            return await host.export_thread(id, format)
 
 
 @command.command()
 @click.argument("ids", metavar="THREAD…", nargs=-1, required=True, shell_complete=complete_thread_ids)
 @with_host_options
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def delete(ids: tuple[str, ...], place: HostOptions, yes: bool) -> None:
+def delete(ids: tuple[str, ...], options: HostOptions, yes: bool) -> None:
     """Delete threads, with all that was said in them."""
     what = f"the thread {ids[0]}" if len(ids) == 1 else f"{len(ids)} threads"
     if not yes and not click.confirm(f"Delete {strip_controls(what)} for good?"):
         sys.exit(FAILED)
-    asyncio.run(_delete_threads(place, ids))
+    asyncio.run(_delete_threads(options, ids))
 
 
-async def _delete_threads(place: HostOptions, ids: tuple[str, ...]) -> None:
+async def _delete_threads(options: HostOptions, ids: tuple[str, ...]) -> None:
     with show_status("deleting"):
-        async with open_host(place) as desk:
+        async with open_host(options) as host:
             for id in ids:
-                await desk.delete(id)
+                await host.delete_thread(id)
                 click.echo(id)

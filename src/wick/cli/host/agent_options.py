@@ -57,7 +57,7 @@ class AgentOverrides:
     deny: Sequence[str] = ()
     hooks: bool = True  # False: neither hook programs nor recipes are loaded
 
-    def over(self, options: Mapping[str, Any]) -> dict[str, Any]:
+    def apply_to(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """The options of an agent with these wishes."""
         found = dict(options)
         if self.model:
@@ -80,17 +80,17 @@ class AgentOverrides:
 class SelectedAgent:
     """An agent that a command was given, and the file it is of, which ends what the agent has begun."""
 
-    def __init__(self, agent: str | None, folder: str, wishes: AgentOverrides | None = None) -> None:
+    def __init__(self, agent: str | None, folder: str, overrides: AgentOverrides | None = None) -> None:
         path, id = split_agent_spec(agent) if agent else (Path(), "")
         self.config = load(path) if agent else build_default_config(Path(folder))
         self.part = _select_agent(self.config, id)
-        self.part.options = (wishes or AgentOverrides()).over(self.part.options)
+        self.part.options = (overrides or AgentOverrides()).apply_to(self.part.options)
 
-    def built(self) -> Agent:
+    def build(self) -> Agent:
         """The agent, the same each time."""
         return self.part.agent()
 
-    def rebuilt(self, *, model: str = "", backend: Backend | None = None) -> Agent:
+    def rebuild(self, *, model: str = "", backend: Backend | None = None) -> Agent:
         """The agent anew, as its options are now: with another model, and in the same place as before."""
         wanted = model or self.part.options.get("model", "auto")
         made = self.part.agent(model=resolve(wanted), backend=backend)

@@ -20,13 +20,13 @@ class Grants:
     def __init__(self, data: Path) -> None:
         self.path = data / FILE
 
-    def of(self, folder: str, agent: str) -> list[dict[str, Any]]:
+    def list_tool_uses(self, folder: str, agent: str) -> list[dict[str, Any]]:
         """The uses of tools that were allowed for good."""
-        return [row["rule"] for row in self._rows(dict) if (row["folder"], row["agent"]) == (folder, agent)]
+        return [row["rule"] for row in self._read_rows(dict) if (row["folder"], row["agent"]) == (folder, agent)]
 
-    def rules(self, folder: str, agent: str) -> list[str]:
+    def list_rules(self, folder: str, agent: str) -> list[str]:
         """The permission rules that were added to what is allowed."""
-        return [row["rule"] for row in self._rows(str) if (row["folder"], row["agent"]) == (folder, agent)]
+        return [row["rule"] for row in self._read_rows(str) if (row["folder"], row["agent"]) == (folder, agent)]
 
     def add(self, folder: str, agent: str, rule: Mapping[str, Any] | str) -> None:
         """Remember the use of a tool, or a rule, for an agent in a folder."""
@@ -39,7 +39,7 @@ class Grants:
         finally:
             os.close(handle)
 
-    def _rows(self, kind: type) -> Iterator[dict[str, Any]]:
+    def _read_rows(self, kind: type) -> Iterator[dict[str, Any]]:
         try:
             lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines()
         except FileNotFoundError:

@@ -64,15 +64,15 @@ class LocalHost(LocalThreads):
         data: Path,
         folder: Path,
         agent: str | None = None,
-        wishes: AgentOverrides | None = None,
+        overrides: AgentOverrides | None = None,
         *,
-        waits: bool = False,
+        interactive: bool = False,
     ) -> None:
         store = Sqlite(data / "threads.db")
-        super().__init__(Sessions(store, busy="refuse", patience=inf if waits else 0.0))
+        super().__init__(Sessions(store, busy="refuse", patience=inf if interactive else 0.0))
         self._data = data.absolute()
-        self.folder, self._spec, self._wishes, self._grants = folder.absolute(), agent, wishes, Grants(data)
-        self._chosen: SelectedAgent | None = None
+        self.folder, self._spec, self._overrides, self._grants = folder.absolute(), agent, overrides, Grants(data)
+        self._selected: SelectedAgent | None = None
         self._agent: Agent | None = None
 
     @property
@@ -83,49 +83,51 @@ class LocalHost(LocalThreads):
         """Nothing is opened before it is needed."""
 
     async def close(self) -> None:
-        if self._chosen is not None:
-            await self._chosen.close()
+        if self._selected is not None:
+            await self._selected.close()
         await self.sessions.close()
 
     # -- agents -------------------------------------------------------------------------------------------------------
 
     @property
-    def chosen(self) -> SelectedAgent:
+    def selected(self) -> SelectedAgent:
         """The agent's part of its file, read when it is first needed."""
-        if self._chosen is None:
-            self._chosen = SelectedAgent(self._spec, str(self.folder), self._wishes)
-            part = self._chosen.part
-            whose = str(self.folder), self._owner(part)
+        if self._selected is None:
+            self._selected = SelectedAgent(self._spec, str(self.folder), self._overrides)
+            part = self._selected.part
+            whose = str(self.folder), self._agent_key(part)
             part.options = {**part.options, "sessions": False}
-            for one in self._chosen.config.agents.values():
+            for one in self._selected.config.agents.values():
                 one.private = ProcessFiles({str(self._data): "the data folder of wick"})
             if part.options.get("permissions"):
                 granted: dict[str, Sequence[Any]] = {
-                    "grants": self._grants.of(*whose),
-                    "allow": self._grants.rules(*whose),
+                    "grants": self._grants.list_tool_uses(*whose),
+                    "allow": self._grants.list_rules(*whose),
                 }
                 part.options["permissions"] = add_rules(part.options["permissions"], **granted)
-        return self._chosen
+        return self._selected
 
-    def _owner(self, part: AgentConfig) -> str:
+    def _agent_key(self, part: AgentConfig) -> str:
         """For whom something is granted: an agent of a file, or the plain one."""
         return f"{split_agent_spec(self._spec)[0].absolute()}:{part.id}" if self._spec else ""
 
-    def _made(self) -> Agent:
+    def _current_agent(self) -> Agent:
         if self._agent is None:
-            self._agent = self.chosen.built().with_hooks(self.sessions)
+            self._agent = self.selected.build().with_hooks(self.sessions)
         return self._agent
 
-    def _again(self, model: str = "") -> Agent:
+    def _rebuild_agent(self, model: str = "") -> Agent:
         """The agent anew, in the same place."""
-        self._agent = self.chosen.rebuilt(model=model, backend=_find_backend(self._made())).with_hooks(self.sessions)
+        self._agent = self.selected.rebuild(model=model, backend=_find_backend(self._current_agent())).with_hooks(
+            self.sessions
+        )
         return self._agent
 
-    async def agents(self) -> list[AgentRow]:
-        return [_agent_row(part) for part in self.chosen.config.agents.values()]
+    async def list_agents(self) -> list[AgentRow]:
+        return [_agent_row(part) for part in self.selected.config.agents.values()]
 
-    async def agent(self, id: str = "") -> AgentProfile:
-        part, made = self._part(id), self._one(id)
+    async def get_agent(self, id: str = "") -> AgentProfile:
+        part, made = self._find_config(id), self._find_agent(id)
         backend = _find_backend(made)
         told = {name: getattr(_agent_row(part), name) for name in ("id", "name", "hooks")}
         model = await in_thread(lambda: made.model, "finding a model")
@@ -137,31 +139,31 @@ class LocalHost(LocalThreads):
             protection=backend.protection.says if backend is not None else "",
         )
 
-    def _part(self, id: str) -> AgentConfig:
-        if id in ("", self.chosen.part.id):
-            return self.chosen.part
-        if id not in self.chosen.config.agents:
-            known = ", ".join(self.chosen.config.agents)
-            raise ConfigError(f"{self.chosen.config.path} has no agent {id!r}; there is {known}")
-        return self.chosen.config.agents[id]
+    def _find_config(self, id: str) -> AgentConfig:
+        if id in ("", self.selected.part.id):
+            return self.selected.part
+        if id not in self.selected.config.agents:
+            known = ", ".join(self.selected.config.agents)
+            raise ConfigError(f"{self.selected.config.path} has no agent {id!r}; there is {known}")
+        return self.selected.config.agents[id]
 
-    def _one(self, id: str) -> Agent:
-        part = self._part(id)
-        return self._made() if part is self.chosen.part else part.agent()
+    def _find_agent(self, id: str) -> Agent:
+        part = self._find_config(id)
+        return self._current_agent() if part is self.selected.part else part.agent()
 
-    async def warnings(self, thread: str = "") -> list[str]:
+    async def list_warnings(self, thread: str = "") -> list[str]:
         if thread:
             with suppress(StoreError):  # the run reports it
-                self._choose_agent_of(await self.store.head(LOCAL, thread))
-        self._made()
-        off = [row for part in self.chosen.executables for row in part.listed() if row.trust != "trusted"]
+                self._select_agent_of(await self.store.head(LOCAL, thread))
+        self._current_agent()
+        off = [row for part in self.selected.executables for row in part.listed() if row.trust != "trusted"]
         return [_untrusted_hooks_warning(off)] if off else []
 
-    async def onion(self, id: str = "") -> list[RingRow]:
-        return describe_rings(self._one(id))
+    async def list_rings(self, id: str = "") -> list[RingRow]:
+        return describe_rings(self._find_agent(id))
 
-    async def skills(self, id: str = "") -> list[SkillRow]:
-        parts = [part for part in self._one(id).capabilities if isinstance(part, Skills)]
+    async def list_skills(self, id: str = "") -> list[SkillRow]:
+        parts = [part for part in self._find_agent(id).capabilities if isinstance(part, Skills)]
         found = [await part.discover() for part in parts]
         listed = [skill for one in found for skill in one.skills]
         broken = [
@@ -173,43 +175,43 @@ class LocalHost(LocalThreads):
         return [SkillRow(one.name, one.description, one.path, one.enabled) for one in listed] + broken
 
     async def use_model(self, model: str) -> str:
-        made = self._again(model)
+        made = self._rebuild_agent(model)
         return str(getattr(await in_thread(lambda: made.model, "finding a model"), "name", model))
 
     # -- talking ------------------------------------------------------------------------------------------------------
 
-    def talk(self, words: str, *, thread: str = "", recipe: str = "") -> _LocalRun:
+    def start_run(self, words: str, *, thread: str = "", recipe: str = "") -> _LocalRun:
         return _LocalRun(self, words, thread, recipe)
 
-    def take_up(self, thread: str) -> _LocalRun:
+    def resume_run(self, thread: str) -> _LocalRun:
         return _LocalRun(self, "", thread, "")
 
-    async def begun(self, words: str, thread: str, recipe: str, emit: Callable[[Event], None]) -> Stream:
-        """A run of a thread, ready to go. One that waits hears what is said as its next words."""
+    async def open_stream(self, words: str, thread: str, recipe: str, emit: Callable[[Event], None]) -> Stream:
+        """A run of a thread, ready to go. One that interactive hears what is said as its next words."""
         head = await self.store.head(LOCAL, thread) if thread else None
         if head is not None:
-            self._check_is_free(head)
-            self._choose_agent_of(head)
-        made = self._made()
-        head = await self._new() if head is None else head
+            self._check_available(head)
+            self._select_agent_of(head)
+        made = self._current_agent()
+        head = await self._create_thread() if head is None else head
         if not words and not recipe and not head.run and not head.queued:
             raise StoreError(f"nothing of thread {head.id} is left to go on with; say something to it", "conflict")
         if words and head.run and not recipe:
-            await self._deny_all(head.id)
+            await self._deny_pending(head.id)
             await self.steer(head.id, words)
             words = ""
         try:
             return made.stream(words, thread=head.id, user=LOCAL, emit=emit, recipe=recipe)
         except WickError:  # such as that there is no such model
-            await self.forget_empty(head.id)
+            await self.delete_if_empty(head.id)
             raise
 
-    def _choose_agent_of(self, head: Summary) -> None:
+    def _select_agent_of(self, head: Summary) -> None:
         """Choose the agent that a thread was started with, unless one is named or in use."""
-        if self._chosen is None and not self._spec:
+        if self._selected is None and not self._spec:
             self._spec = str(head.meta.get("agent_file") or "") or None
 
-    def _check_is_free(self, head: Summary) -> None:
+    def _check_available(self, head: Summary) -> None:
         """What is under way elsewhere is not done here."""
         if head.run and "agent" in head.meta:
             raise ConfigError(f"thread {head.id} has something under way at a server; say --server URL")
@@ -219,19 +221,19 @@ class LocalHost(LocalThreads):
         if head.run and where != str(self.folder):  # what was allowed there would be done here
             raise ConfigError(f"thread {head.id} has something under way in {where}; say --folder {where}")
 
-    async def _new(self) -> Summary:
-        part = self.chosen.part
-        meta = {"folder": str(self.folder), "agent_name": part.name, "agent_file": self._owner(part)}
+    async def _create_thread(self) -> Summary:
+        part = self.selected.part
+        meta = {"folder": str(self.folder), "agent_name": part.name, "agent_file": self._agent_key(part)}
         return await self.store.create(LOCAL, Thread().id, meta=meta)
 
-    async def forget_empty(self, thread: str) -> None:
+    async def delete_if_empty(self, thread: str) -> None:
         """A thread that was made for a run which could not begin is none."""
         with suppress(StoreError):
             head = await self.store.head(LOCAL, thread)
             if not head.last and not head.queued:
                 await self.store.delete(LOCAL, thread)
 
-    async def _deny_all(self, thread: str) -> None:
+    async def _deny_pending(self, thread: str) -> None:
         """Who says something else instead of answering has not agreed."""
         for question in await self.sessions.questions(thread):
             with suppress(StoreError):  # somebody answers it at this moment, or it has lapsed
@@ -240,38 +242,38 @@ class LocalHost(LocalThreads):
     async def steer(self, thread: str, words: str) -> None:
         await self.sessions.send(thread, words)
 
-    async def answer(
+    async def answer_approval(
         self, id: str, choice: Choice, *, words: str = "", args: Mapping[str, Any] | None = None, thread: str = ""
     ) -> str:
-        asked = await self.asked(id, thread)
-        found = await super().answer(id, choice, words=words, args=args, thread=asked.thread)
+        asked = await self.find_approval(id, thread)
+        found = await super().answer_approval(id, choice, words=words, args=args, thread=asked.thread)
         if choice == "allow_always" and asked.operation == "tool_use" and asked.args is not None:
             rule = {"operation": "tool_use", "tool": asked.tool, "args": dict(asked.args if args is None else args)}
-            await self._grant_in(asked.thread, rule)
+            await self._grant_for_thread(asked.thread, rule)
         return found
 
-    async def allow(self, rule: str) -> None:
-        if not self.chosen.part.options.get("permissions"):
-            raise ConfigError(f"the agent {self.chosen.part.id!r} has no permission rules; switch `permissions` on")
+    async def add_allow_rule(self, rule: str) -> None:
+        if not self.selected.part.options.get("permissions"):
+            raise ConfigError(f"the agent {self.selected.part.id!r} has no permission rules; switch `permissions` on")
         self._grant(rule)
 
-    async def _grant_in(self, thread: str, rule: dict[str, Any]) -> None:
+    async def _grant_for_thread(self, thread: str, rule: dict[str, Any]) -> None:
         """Remember it where a thread was begun, for its agent: it may be answered from any folder."""
         meta = (await self.store.head(LOCAL, thread)).meta
         folder, agent = str(meta.get("folder", "")), str(meta.get("agent_file", ""))
-        if (folder, agent) == (str(self.folder), self._owner(self.chosen.part)):
+        if (folder, agent) == (str(self.folder), self._agent_key(self.selected.part)):
             self._grant(rule)
         elif folder:  # one of a server's threads has none, and the server's agents ask the server
             self._grants.add(folder, agent, rule)
 
     def _grant(self, rule: dict[str, Any] | str) -> None:
         """Remember it for this folder; the agent knows of it from its next run on."""
-        part = self.chosen.part
+        part = self.selected.part
         more = {"allow": [rule]} if isinstance(rule, str) else {"grants": [rule]}
         if part.options.get("permissions"):
             part.options = {**part.options, "permissions": add_rules(part.options["permissions"], **more)}
-            self._agent = self._again() if self._agent is not None else None
-        self._grants.add(str(self.folder), self._owner(part), rule)
+            self._agent = self._rebuild_agent() if self._agent is not None else None
+        self._grants.add(str(self.folder), self._agent_key(part), rule)
 
     # -- replaying ----------------------------------------------------------------------------------------------------
 
@@ -282,22 +284,22 @@ class LocalHost(LocalThreads):
         rules: Mapping[Literal["deny", "ask", "allow"], Sequence[str]] | None = None,
         guards: Sequence[Hook] = (),
     ) -> ReplayResult:
-        part = self.chosen.part
+        part = self.selected.part
         more = {type: [*given] for type, given in (rules or {}).items() if given}
         if more:
             part.options = {**part.options, "permissions": add_rules(part.options.get("permissions"), **more)}
         made = part.agent().with_hooks(*guards) if guards else part.agent()
-        titles = {head.id: head.title for head in await self._wanted(threads)}
-        report = await replay(made, self._loaded(titles))
+        titles = {head.id: head.title for head in await self._select_threads(threads)}
+        report = await replay(made, self._load_threads(titles))
         changes = [_replay_change(change, titles) for change in report.changes]
         return ReplayResult(report.threads, report.uses, changes, report.skipped)
 
-    async def _wanted(self, threads: Sequence[str] | None) -> list[ThreadRow]:
+    async def _select_threads(self, threads: Sequence[str] | None) -> list[ThreadRow]:
         if threads is None:
-            return await self.threads(limit=10_000, folder=str(self.folder))
+            return await self.list_threads(limit=10_000, folder=str(self.folder))
         return [thread_row(await self.store.head(LOCAL, id)) for id in dict.fromkeys(threads)]
 
-    async def _loaded(self, ids: Mapping[str, str]) -> AsyncIterator[Thread]:
+    async def _load_threads(self, ids: Mapping[str, str]) -> AsyncIterator[Thread]:
         for id in ids:
             yield await self.sessions.load(id)
 
@@ -305,17 +307,17 @@ class LocalHost(LocalThreads):
 class _LocalRun:
     """A run of an embedded agent, performed while it is read."""
 
-    def __init__(self, desk: LocalHost, words: str, thread: str, recipe: str) -> None:
-        self._desk, self._said, self._is_new = desk, (words, thread, recipe), not thread
+    def __init__(self, host: LocalHost, words: str, thread: str, recipe: str) -> None:
+        self._host, self._request, self._is_new = host, (words, thread, recipe), not thread
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._stream: Stream | None = None
         self._task: asyncio.Task[None] | None = None
         self.thread_id, self.run_id = thread, ""
 
     async def __aiter__(self) -> AsyncIterator[Event]:
-        self._stream = await self._desk.begun(*self._said, self._events.put_nowait)
+        self._stream = await self._host.open_stream(*self._request, self._events.put_nowait)
         self.thread_id, self.run_id = self._stream.run.thread.id, self._stream.run.id
-        self._task = asyncio.create_task(self._perform(self._stream), name=self.run_id)
+        self._task = asyncio.create_task(self._run_to_end(self._stream), name=self.run_id)
         try:
             while (event := await self._events.get()) is not None:
                 self.run_id = self._stream.run.id  # one that is taken up goes on under its own
@@ -323,9 +325,9 @@ class _LocalRun:
         finally:
             await self.stop()
             if self._is_new:
-                await self._desk.forget_empty(self.thread_id)
+                await self._host.delete_if_empty(self.thread_id)
 
-    async def _perform(self, stream: Stream) -> None:
+    async def _run_to_end(self, stream: Stream) -> None:
         try:
             await stream.finish()
         except Exception:
@@ -338,7 +340,7 @@ class _LocalRun:
             self._task.cancel()
             await asyncio.wait((self._task,))
 
-    async def came_to(self) -> RunOutcome:
+    async def get_outcome(self) -> RunOutcome:
         result = self._stream.result if self._stream is not None else None
         if result is None:
             return RunOutcome(self.run_id, self.thread_id, "cancelled", "user requested")

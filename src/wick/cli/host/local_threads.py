@@ -33,17 +33,17 @@ class LocalThreads:
 
     # -- threads ------------------------------------------------------------------------------------------------------
 
-    async def threads(self, *, limit: int = 50, folder: str = "", asking: bool | None = None) -> list[ThreadRow]:
+    async def list_threads(self, *, limit: int = 50, folder: str = "", asking: bool | None = None) -> list[ThreadRow]:
         """The latest ones, of all folders or of one; those of subagents are parts of others."""
         found = list[ThreadRow]()
-        async for head in self._heads(asking):
+        async for head in self._iter_heads(asking):
             if "parent" not in head.meta and folder in ("", head.meta.get("folder")):
                 found.append(thread_row(head))
             if len(found) >= limit:
                 break
         return found
 
-    async def _heads(self, asking: bool | None = None) -> AsyncIterator[Summary]:
+    async def _iter_heads(self, asking: bool | None = None) -> AsyncIterator[Summary]:
         cursor = None
         while cursor != "":
             page = await self.store.list(LOCAL, asking=asking, cursor=cursor or "", limit=PAGE)
@@ -51,7 +51,7 @@ class LocalThreads:
                 yield head
             cursor = page.next
 
-    async def thread(self, id: str) -> ThreadTranscript:
+    async def get_thread(self, id: str) -> ThreadTranscript:
         head, thread = await self.store.head(LOCAL, id), await self.sessions.load(id)
         places = {object_id(entry.data): (entry.seq, entry.at) for entry in thread.entries if entry.kind == "message"}
         rows = [(message, *places.get(object_id(message), (None, 0.0))) for message in thread.messages]
@@ -63,7 +63,7 @@ class LocalThreads:
             usage=thread.usage,
         )
 
-    async def fork(self, id: str, at: int | None = None, *, title: str = "") -> ThreadRow:
+    async def fork_thread(self, id: str, at: int | None = None, *, title: str = "") -> ThreadRow:
         """Another thread that begins as this one was; a run that was open there is not taken along."""
         head = await self.store.head(LOCAL, id)
         place = head.last if at is None else at
@@ -71,52 +71,54 @@ class LocalThreads:
         about |= {"forked_from": id, "forked_at": place}
         made = await self.store.fork(LOCAL, id, place, Thread().id, title=title, meta=about)
         if made.run:
-            await self._give_up(made)
+            await self._end_open_run(made)
         whose = {"agent": head.meta["agent"]} if "agent" in head.meta else {}
         return thread_row(await self.store.describe(LOCAL, made.id, meta={**made.meta, **whose}))
 
-    async def _give_up(self, made: Summary) -> None:
+    async def _end_open_run(self, made: Summary) -> None:
         thread = Thread(made.id)
         async with hold(self.store, LOCAL, thread, wait=False):
             run_log.end_abandoned_run(thread, made.run, [], "cancelled", "the thread was forked")
             await thread.saved()
 
-    async def rename(self, id: str, title: str) -> ThreadRow:
+    async def rename_thread(self, id: str, title: str) -> ThreadRow:
         return thread_row(await self.store.describe(LOCAL, id, title=title))
 
-    async def export(self, id: str, format: Literal["json", "markdown"] = "json") -> str:
+    async def export_thread(self, id: str, format: Literal["json", "markdown"] = "json") -> str:
         """All of a thread: its log as JSON, or what was said as Markdown."""
         head, thread = await self.store.head(LOCAL, id), await self.sessions.load(id)
         return json.dumps(thread.to_json()) if format == "json" else as_markdown(head.title or id, thread)
 
-    async def delete(self, id: str) -> None:
+    async def delete_thread(self, id: str) -> None:
         """Delete a thread, with those of its subagents."""
         if (await self.store.head(LOCAL, id)).leased:
             raise StoreError(f"a run of thread {id} is going on; stop it first", "conflict")
-        for head in [head async for head in self._heads() if "parent" in head.meta and head.id.startswith(f"{id}.")]:
+        for head in [
+            head async for head in self._iter_heads() if "parent" in head.meta and head.id.startswith(f"{id}.")
+        ]:
             with suppress(StoreError):
                 await self.store.delete(LOCAL, head.id)
         await self.store.delete(LOCAL, id)
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
-    async def approvals(self, thread: str = "") -> list[PendingApproval]:
+    async def list_approvals(self, thread: str = "") -> list[PendingApproval]:
         """What waits for an answer, in one thread or in all."""
-        heads = [await self.store.head(LOCAL, thread)] if thread else [head async for head in self._heads(True)]
+        heads = [await self.store.head(LOCAL, thread)] if thread else [head async for head in self._iter_heads(True)]
         return [
             _pending_approval(head, thaw(asked)) for head in heads for asked in await self.sessions.questions(head.id)
         ]
 
-    async def answer(
+    async def answer_approval(
         self, id: str, choice: Choice, *, words: str = "", args: Mapping[str, Any] | None = None, thread: str = ""
     ) -> str:
-        asked = await self.asked(id, thread)
+        asked = await self.find_approval(id, thread)
         await self.sessions.answer(asked.thread, id, choice, words=words, args=args, by=LOCAL)
         return asked.thread
 
-    async def asked(self, id: str, thread: str = "") -> PendingApproval:
+    async def find_approval(self, id: str, thread: str = "") -> PendingApproval:
         """A question that waits for its answer."""
-        for found in await self.approvals(thread):
+        for found in await self.list_approvals(thread):
             if found.id == id:
                 return found
         raise StoreError(f"there is no open question {id!r}; see them with: wick approvals", "not_found")

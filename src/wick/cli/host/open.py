@@ -25,7 +25,7 @@ MAX_TOKEN_CHARS = 16_000  # characters
 
 @dataclass(frozen=True, slots=True)
 class HostOptions:
-    """What a command was told about where to look."""
+    """What a command was wrapper about where to look."""
 
     server: str = ""
     token_file: str = ""
@@ -33,7 +33,7 @@ class HostOptions:
     folder: str = "."
 
     @property
-    def here(self) -> str:
+    def absolute_folder(self) -> str:
         """The folder, in full."""
         return str(Path(self.folder).absolute())
 
@@ -55,13 +55,13 @@ _HOST_OPTIONS = (
 
 
 def with_host_options(command: Callable[..., Any]) -> Any:
-    """The options that say where a command looks; it is given them as `place`."""
+    """The options that say where a command looks; it is given them as `options`."""
 
     @wraps(command)
-    def told(server: str, token_file: str, agent: str, folder: str, **others: Any) -> Any:
-        return command(place=HostOptions(server, token_file, agent, folder), **others)
+    def wrapper(server: str, token_file: str, agent: str, folder: str, **others: Any) -> Any:
+        return command(options=HostOptions(server, token_file, agent, folder), **others)
 
-    return _apply_options(told, _HOST_OPTIONS)
+    return _apply_options(wrapper, _HOST_OPTIONS)
 
 
 def _apply_options(command: Any, options: Sequence[Callable[[Any], Any]]) -> Any:
@@ -83,10 +83,10 @@ _OVERRIDE_OPTIONS = (
 
 
 def with_agent_overrides(command: Callable[..., Any]) -> Any:
-    """The options that say what is to be different about an agent; the command is given them as `wishes`."""
+    """The options that say what is to be different about an agent; the command is given them as `overrides`."""
 
     @wraps(command)
-    def told(
+    def wrapper(
         model: str,
         allow: Sequence[str],
         deny: Sequence[str],
@@ -95,51 +95,55 @@ def with_agent_overrides(command: Callable[..., Any]) -> Any:
         no_hooks: bool,
         **others: Any,
     ) -> Any:
-        return command(wishes=AgentOverrides(model, max_steps, budget, allow, deny, not no_hooks), **others)
+        return command(overrides=AgentOverrides(model, max_steps, budget, allow, deny, not no_hooks), **others)
 
-    return _apply_options(told, _OVERRIDE_OPTIONS)
+    return _apply_options(wrapper, _OVERRIDE_OPTIONS)
 
 
 @asynccontextmanager
 async def open_host(
-    place: HostOptions, wishes: AgentOverrides | None = None, *, waits: bool = False
+    options: HostOptions, overrides: AgentOverrides | None = None, *, interactive: bool = False
 ) -> AsyncIterator[AgentHost]:
-    """The desk at a place. `waits` says that somebody is there to answer what an agent asks."""
-    desk = _create_remote_host(place, wishes) if place.server else _create_local_host(place, wishes, waits)
+    """The desk at a options. `interactive` says that somebody is there to answer what an agent asks."""
+    host = (
+        _create_remote_host(options, overrides)
+        if options.server
+        else _create_local_host(options, overrides, interactive)
+    )
     try:
-        await desk.open()
-        yield desk
+        await host.open()
+        yield host
     finally:
-        await desk.close()
+        await host.close()
 
 
-def _create_local_host(place: HostOptions, wishes: AgentOverrides | None, waits: bool) -> AgentHost:
+def _create_local_host(options: HostOptions, overrides: AgentOverrides | None, interactive: bool) -> AgentHost:
     from wick.cli.host.local import LocalHost
 
-    if place.token_file:
+    if options.token_file:
         raise ConfigError("--token-file is for a server; say which, with --server URL")
-    return LocalHost(data_folder(), Path(place.folder), place.agent or None, wishes, waits=waits)
+    return LocalHost(data_folder(), Path(options.folder), options.agent or None, overrides, interactive=interactive)
 
 
-def _create_remote_host(place: HostOptions, wishes: AgentOverrides | None) -> AgentHost:
+def _create_remote_host(options: HostOptions, overrides: AgentOverrides | None) -> AgentHost:
     from wick.cli.host.remote import RemoteHost
 
-    if wishes is not None and wishes != AgentOverrides():
+    if overrides is not None and overrides != AgentOverrides():
         raise ConfigError(
             "a server's agent has its model, rules, hooks and limits from the server; "
             "leave out --model, --allow, --deny, --max-steps, --budget and --no-hooks"
         )
-    return RemoteHost(place.server, find_token(place), place.agent, place.here)
+    return RemoteHost(options.server, find_token(options), options.agent, options.absolute_folder)
 
 
-def find_token(place: HostOptions) -> str:
+def find_token(options: HostOptions) -> str:
     """The token of the file that was named, of the environment, or of the server that this machine's data is of."""
-    if place.token_file:
-        return _read_token(Path(place.token_file))
+    if options.token_file:
+        return _read_token(Path(options.token_file))
     if said := os.environ.get("WICK_TOKEN", ""):
         return said
     kept = data_folder() / "token"
-    return _read_token(kept) if _is_loopback(place.server) and kept.is_file() else ""
+    return _read_token(kept) if _is_loopback(options.server) and kept.is_file() else ""
 
 
 def _read_token(path: Path) -> str:

@@ -1,9 +1,9 @@
 """Where a command finds agents and threads: in this process (`Embedded`), or at a server (`Remote`).
 
-    async with opened(place) as desk:
-        async for event in (talk := desk.talk("What is in this folder?")):
+    async with opened(place) as host:
+        async for event in (talk := host.start_run("What is in this folder?")):
             ...
-        came_to = await talk.came_to()
+        outcome = await run.get_outcome()
 
 Commands know this protocol alone, so each of them works with both. What cannot be done is a WickError, a sentence.
 """
@@ -183,7 +183,7 @@ class RunHandle(Protocol):
     async def stop(self) -> None:
         """End the run; its last event comes yet. The thread stays, and can be gone on with."""
 
-    async def came_to(self) -> RunOutcome:
+    async def get_outcome(self) -> RunOutcome:
         """What it came to, once its events were read."""
 
 
@@ -206,15 +206,15 @@ class AgentHost(Protocol):
 
     # agents: that which was chosen, if none is named
 
-    async def agents(self) -> list[AgentRow]: ...
+    async def list_agents(self) -> list[AgentRow]: ...
 
-    async def agent(self, id: str = "") -> AgentProfile: ...
+    async def get_agent(self, id: str = "") -> AgentProfile: ...
 
-    async def onion(self, id: str = "") -> list[RingRow]: ...
+    async def list_rings(self, id: str = "") -> list[RingRow]: ...
 
-    async def skills(self, id: str = "") -> list[SkillRow]: ...
+    async def list_skills(self, id: str = "") -> list[SkillRow]: ...
 
-    async def warnings(self, thread: str = "") -> list[str]:
+    async def list_warnings(self, thread: str = "") -> list[str]:
         """Return a sentence for each thing that the user should know before the first run (of this thread)."""
 
     async def use_model(self, model: str) -> str:
@@ -222,10 +222,10 @@ class AgentHost(Protocol):
 
     # talking
 
-    def talk(self, words: str, *, thread: str = "", recipe: str = "") -> RunHandle:
+    def start_run(self, words: str, *, thread: str = "", recipe: str = "") -> RunHandle:
         """Say something, in a new thread or in that one."""
 
-    def take_up(self, thread: str) -> RunHandle:
+    def resume_run(self, thread: str) -> RunHandle:
         """Go on with the run of a thread that was interrupted, or see the one that goes on."""
 
     async def steer(self, thread: str, words: str) -> None:
@@ -233,28 +233,30 @@ class AgentHost(Protocol):
 
     # threads, the latest first
 
-    async def threads(self, *, limit: int = 50, folder: str = "", asking: bool | None = None) -> list[ThreadRow]: ...
+    async def list_threads(
+        self, *, limit: int = 50, folder: str = "", asking: bool | None = None
+    ) -> list[ThreadRow]: ...
 
-    async def thread(self, id: str) -> ThreadTranscript: ...
+    async def get_thread(self, id: str) -> ThreadTranscript: ...
 
-    async def fork(self, id: str, at: int | None = None, *, title: str = "") -> ThreadRow: ...
+    async def fork_thread(self, id: str, at: int | None = None, *, title: str = "") -> ThreadRow: ...
 
-    async def rename(self, id: str, title: str) -> ThreadRow: ...
+    async def rename_thread(self, id: str, title: str) -> ThreadRow: ...
 
-    async def export(self, id: str, format: Literal["json", "markdown"] = "json") -> str: ...
+    async def export_thread(self, id: str, format: Literal["json", "markdown"] = "json") -> str: ...
 
-    async def delete(self, id: str) -> None: ...
+    async def delete_thread(self, id: str) -> None: ...
 
     # questions
 
-    async def approvals(self, thread: str = "") -> list[PendingApproval]: ...
+    async def list_approvals(self, thread: str = "") -> list[PendingApproval]: ...
 
-    async def answer(
+    async def answer_approval(
         self, id: str, choice: Choice, *, words: str = "", args: Mapping[str, Any] | None = None, thread: str = ""
     ) -> str:
         """Answer a question; says the thread. At a server its run goes on; here, that of whoever holds the thread."""
 
-    async def allow(self, rule: str) -> None:
+    async def add_allow_rule(self, rule: str) -> None:
         """Allow what a permission rule is for, such as `Bash(git *)`, from the next run on."""
 
     # what other guards would have said

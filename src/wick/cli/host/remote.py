@@ -61,16 +61,16 @@ class RemoteHost:
 
     # -- agents -------------------------------------------------------------------------------------------------------
 
-    async def agents(self) -> list[AgentRow]:
+    async def list_agents(self) -> list[AgentRow]:
         return [AgentRow(one.agent_id, one.name, one.model, one.hooks) for one in await self.client.agents()]
 
-    async def agent(self, id: str = "") -> AgentProfile:
-        one = await self.client.agent(id or await self.id())
+    async def get_agent(self, id: str = "") -> AgentProfile:
+        one = await self.client.agent(id or await self.resolve_agent_id())
         tools = [ToolRow(tool.name, tool.description, tool.kind, tool.read_only) for tool in one.tools]
         protection = str(((one.backend or {}).get("protection") or {}).get("says", ""))
         return AgentProfile(one.agent_id, one.name, one.model, one.hooks, one.system_prompt, tools, protection)
 
-    async def id(self) -> str:
+    async def resolve_agent_id(self) -> str:
         """The agent that was named; else the one named `default`, or the only one."""
         if not self._named and not self._default:
             ids = [one.agent_id for one in await self.client.agents()]
@@ -79,20 +79,20 @@ class RemoteHost:
             self._default = DEFAULT if DEFAULT in ids else ids[0]
         return self._named or self._default
 
-    async def onion(self, id: str = "") -> list[RingRow]:
-        found = await self.client.request("GET", f"/agents/{id or await self.id()}/onion")
+    async def list_rings(self, id: str = "") -> list[RingRow]:
+        found = await self.client.request("GET", f"/agents/{id or await self.resolve_agent_id()}/onion")
         return [
             RingRow(one["operation"], hook["position"], hook["hook"], hook["source"], hook["fail"])
             for one in found["operations"]
             for hook in (*one["rings"], *one["guards"])
         ]
 
-    async def warnings(self, thread: str = "") -> list[str]:
+    async def list_warnings(self, thread: str = "") -> list[str]:
         return []  # a server's hooks are its operator's
 
-    async def skills(self, id: str = "") -> list[SkillRow]:
+    async def list_skills(self, id: str = "") -> list[SkillRow]:
         try:
-            found = await self.client.request("GET", f"/agents/{id or await self.id()}/skills")
+            found = await self.client.request("GET", f"/agents/{id or await self.resolve_agent_id()}/skills")
         except ServerError as error:
             if error.status == 409:  # it has none
                 return []
@@ -107,19 +107,19 @@ class RemoteHost:
 
     # -- talking ------------------------------------------------------------------------------------------------------
 
-    def talk(self, words: str, *, thread: str = "", recipe: str = "") -> _RemoteRun:
+    def start_run(self, words: str, *, thread: str = "", recipe: str = "") -> _RemoteRun:
         return _RemoteRun(self, words, thread, recipe)
 
-    def take_up(self, thread: str) -> _RemoteRun:
+    def resume_run(self, thread: str) -> _RemoteRun:
         return _RemoteRun(self, "", thread, "")
 
     async def steer(self, thread: str, words: str) -> None:
         await self.client.send(thread, words)
 
-    async def begun(self, words: str, thread: str, recipe: str) -> RunStream:
+    async def open_stream(self, words: str, thread: str, recipe: str) -> RunStream:
         if words or recipe:
             its = (await self.client.thread(thread)).agent_id if thread else ""  # also sees whether the server is there
-            agent = self._named or its or await self.id()
+            agent = self._named or its or await self.resolve_agent_id()
             return self.client.stream(agent, words or "…", thread_id=thread or None, recipe=recipe)
         info = await self.client.thread(thread)
         for _ in range(LOOKS):
@@ -131,14 +131,14 @@ class RemoteHost:
             raise ServerError(f"nothing of thread {thread} is left to go on with; say something to it", "conflict")
         return self.client.follow(info.run_id)
 
-    async def note_folder(self, thread: str) -> None:
+    async def record_folder(self, thread: str) -> None:
         """Note where a thread was begun; that it cannot be noted keeps nobody from talking."""
         with suppress(ServerError):
             await self.client.describe_thread(thread, meta={"folder": self.folder})
 
     # -- threads ------------------------------------------------------------------------------------------------------
 
-    async def threads(self, *, limit: int = 50, folder: str = "", asking: bool | None = None) -> list[ThreadRow]:
+    async def list_threads(self, *, limit: int = 50, folder: str = "", asking: bool | None = None) -> list[ThreadRow]:
         found, cursor = list[ThreadRow](), ""
         while len(found) < limit:
             page = await self.client.threads(cursor=cursor, limit=PAGE if folder else min(limit, PAGE), asking=asking)
@@ -148,43 +148,43 @@ class RemoteHost:
                 break
         return found[:limit]
 
-    async def thread(self, id: str) -> ThreadTranscript:
+    async def get_thread(self, id: str) -> ThreadTranscript:
         one = await self.client.thread(id)
         messages = [message.model_dump() for message in one.messages]
         return ThreadTranscript(
             **_thread_fields(one), messages=messages, todos=one.todos, files=one.files, usage=_token_counts(one.usage)
         )
 
-    async def fork(self, id: str, at: int | None = None, *, title: str = "") -> ThreadRow:
+    async def fork_thread(self, id: str, at: int | None = None, *, title: str = "") -> ThreadRow:
         return _thread_row(await self.client.fork(id, at, title=title))
 
-    async def rename(self, id: str, title: str) -> ThreadRow:
+    async def rename_thread(self, id: str, title: str) -> ThreadRow:
         return _thread_row(await self.client.describe_thread(id, title=title))
 
-    async def export(self, id: str, format: Literal["json", "markdown"] = "json") -> str:
+    async def export_thread(self, id: str, format: Literal["json", "markdown"] = "json") -> str:
         return await self.client.export(id, format)
 
-    async def delete(self, id: str) -> None:
+    async def delete_thread(self, id: str) -> None:
         await self.client.delete_thread(id)
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
-    async def approvals(self, thread: str = "") -> list[PendingApproval]:
+    async def list_approvals(self, thread: str = "") -> list[PendingApproval]:
         return [_pending_approval(one) for one in await self.client.approvals(thread)]
 
-    async def answer(
+    async def answer_approval(
         self, id: str, choice: Choice, *, words: str = "", args: Mapping[str, Any] | None = None, thread: str = ""
     ) -> str:
         found = thread or next((one.thread_id for one in await self.client.approvals() if one.id == id), "")
         await self.client.answer(id, choice, words=words, args=args, thread_id=found)
         return found
 
-    async def allow(self, rule: str) -> None:
-        path = f"/agents/{await self.id()}/hooks"
+    async def add_allow_rule(self, rule: str) -> None:
+        path = f"/agents/{await self.resolve_agent_id()}/hooks"
         found = (await self.client.request("GET", path))["hooks"]
         said = next((hook["options"] for hook in found if hook["name"] == "permissions" and hook["on"]), None)
         if said is None:
-            raise ConfigError(f"the agent {await self.id()!r} of {self.name} has no permission rules")
+            raise ConfigError(f"the agent {await self.resolve_agent_id()!r} of {self.name} has no permission rules")
         rules = said if isinstance(said, dict) else {}
         changed = {**rules, "allow": [*rules.get("allow", ()), rule]}
         await self.client.request("PATCH", path, json={"hooks": {"permissions": changed}})
@@ -200,7 +200,7 @@ class RemoteHost:
     ) -> ReplayResult:
         if guards:
             raise ConfigError("a server is sent no code: guards of Python are put before the threads of this machine")
-        asked = {"agent_id": await self.id(), "thread_ids": None if threads is None else [*threads]}
+        asked = {"agent_id": await self.resolve_agent_id(), "thread_ids": None if threads is None else [*threads]}
         more = {type: [*given] for type, given in (rules or {}).items()}
         found = await self.client.request("POST", "/replay", json={**asked, "rules": more})
         changes = [ReplayChange(thread=row.pop("thread_id"), **row) for row in found["changes"]]
@@ -210,8 +210,8 @@ class RemoteHost:
 class _RemoteRun:
     """A run of a server, while it is read."""
 
-    def __init__(self, desk: RemoteHost, words: str, thread: str, recipe: str) -> None:
-        self._desk, self._said, self._new = desk, (words, thread, recipe), not thread
+    def __init__(self, host: RemoteHost, words: str, thread: str, recipe: str) -> None:
+        self._host, self._request, self._new = host, (words, thread, recipe), not thread
         self._stream: RunStream | None = None
         self._last: Event | None = None
 
@@ -221,24 +221,24 @@ class _RemoteRun:
 
     @property
     def thread_id(self) -> str:
-        return self._said[1] or (self._stream.thread_id if self._stream is not None else "")
+        return self._request[1] or (self._stream.thread_id if self._stream is not None else "")
 
     async def __aiter__(self) -> AsyncIterator[Event]:
-        self._stream = await self._desk.begun(*self._said)
-        self._stream.on_break = self._desk.on_break
+        self._stream = await self._host.open_stream(*self._request)
+        self._stream.on_break = self._host.on_break
         async for event in self._stream:
             if self._new and self.thread_id:
                 self._new = False
-                await self._desk.note_folder(self.thread_id)
+                await self._host.record_folder(self.thread_id)
             self._last = event
             yield event
 
     async def stop(self) -> None:
         if self.run_id:
-            await self._desk.client.cancel(self.run_id)
+            await self._host.client.cancel(self.run_id)
 
-    async def came_to(self) -> RunOutcome:
-        state, last = await self._desk.client.run(self.run_id), self._last
+    async def get_outcome(self) -> RunOutcome:
+        state, last = await self._host.client.run(self.run_id), self._last
         told_of = {"text": last.text} if isinstance(last, Done) else {}
         problem = state.error or {}
         error = last.message if isinstance(last, Failed) else str(problem.get("message", ""))

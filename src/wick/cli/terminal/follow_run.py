@@ -31,26 +31,26 @@ Asker = Callable[[ApprovalRequest], Awaitable[ApprovalReply]]
 Show = Callable[[Event], None]
 
 
-async def follow_run(desk: AgentHost, talk: RunHandle, show: Show, ask: Asker | None = None) -> bool:
+async def follow_run(host: AgentHost, run: RunHandle, show: Show, ask: Asker | None = None) -> bool:
     """Read a run to its end; False if it waits for an answer, and nobody is here to give one.
 
     Who is interrupted stops the run. The thread stays.
     """
-    questions = _QuestionQueue(desk, talk, ask)
+    questions = _QuestionQueue(host, run, ask)
     try:
-        async for event in talk:
+        async for event in run:
             show(event)
             if isinstance(event, ApprovalRequest):
-                if ask is None and desk.remote:
+                if ask is None and host.remote:
                     return False  # it waits there; whoever answers lets it go on
                 questions.put(event)
             elif isinstance(event, ApprovalResponse):
-                questions.forget(event.id)
-        if questions.problem is not None:
-            raise questions.problem
+                questions.discard(event.id)
+        if questions.error is not None:
+            raise questions.error
         return True
     except asyncio.CancelledError:
-        await talk.stop()
+        await run.stop()
         raise
     finally:
         await questions.close()
@@ -59,49 +59,49 @@ async def follow_run(desk: AgentHost, talk: RunHandle, show: Show, ask: Asker | 
 class _QuestionQueue:
     """The questions of a run, put one after the other; one that is answered elsewhere is put no more."""
 
-    def __init__(self, desk: AgentHost, talk: RunHandle, ask: Asker | None) -> None:
-        self._desk, self._talk, self._ask = desk, talk, ask
+    def __init__(self, host: AgentHost, run: RunHandle, ask: Asker | None) -> None:
+        self._host, self._run, self._ask = host, run, ask
         self._waiting: dict[str, ApprovalRequest] = {}
         self._asking: asyncio.Task[None] | None = None
         self._current = ""
-        self.problem: Exception | None = None  # why a question could not be put
+        self.error: Exception | None = None  # why a question could not be put
 
     def put(self, asked: ApprovalRequest) -> None:
         if self._ask is None:
             return
         self._waiting[asked.id] = asked
-        self._next()
+        self._ask_next()
 
-    def forget(self, id: str) -> None:
+    def discard(self, id: str) -> None:
         self._waiting.pop(id, None)
         if id == self._current and self._asking is not None:
             self._asking.cancel()
 
-    def _next(self, *_: object) -> None:
+    def _ask_next(self, *_: object) -> None:
         if self._waiting and (self._asking is None or self._asking.done()):
             self._current = next(iter(self._waiting))
             asked = self._waiting.pop(self._current)
-            self._asking = asyncio.create_task(self._put(asked), name=f"asking {asked.id}")
-            self._asking.add_done_callback(self._next)
+            self._asking = asyncio.create_task(self._answer_or_stop(asked), name=f"asking {asked.id}")
+            self._asking.add_done_callback(self._ask_next)
 
-    async def _put(self, asked: ApprovalRequest) -> None:
+    async def _answer_or_stop(self, asked: ApprovalRequest) -> None:
         try:
-            await self._answer(asked)
+            await self._ask_and_answer(asked)
         except Interrupted:
-            await self._talk.stop()
+            await self._run.stop()
         except Exception as error:
-            self.problem = error
-            await self._talk.stop()
+            self.error = error
+            await self._run.stop()
 
-    async def _answer(self, asked: ApprovalRequest) -> None:
+    async def _ask_and_answer(self, asked: ApprovalRequest) -> None:
         assert self._ask is not None
         reply = await self._ask(asked)
         self._current = ""  # from here on it is answered, here or elsewhere
         if reply.rule:
-            await self._desk.allow(reply.rule)
+            await self._host.add_allow_rule(reply.rule)
         try:
-            await self._desk.answer(
-                asked.id, reply.choice, words=reply.words, args=reply.args, thread=self._talk.thread_id
+            await self._host.answer_approval(
+                asked.id, reply.choice, words=reply.words, args=reply.args, thread=self._run.thread_id
             )
         except WickError as error:
             if getattr(error, "code", "") not in ("conflict", "not_found"):  # somebody else was faster

@@ -40,7 +40,7 @@ class LineReader:
         return await self._session.prompt_async(PROMPT, handle_sigint=False)
 
     @property
-    def typed(self) -> str:
+    def typed_text(self) -> str:
         """What stood there when it was interrupted."""
         return self._session.default_buffer.text
 

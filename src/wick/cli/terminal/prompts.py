@@ -49,15 +49,15 @@ class ApprovalPrompt:
 
     async def ask(self, asked: ApprovalRequest) -> ApprovalReply:
         """The answer to a question. Who ends the input says no; who interrupts it ends the run."""
-        self._forget_what_was_typed()
+        self._flush_input()
         try:
-            return await (self._inquire(asked) if _is_inquiry(asked) else self._permit(asked))
+            return await (self._ask_question(asked) if _is_inquiry(asked) else self._ask_permission(asked))
         except EOFError:
             return ApprovalReply("deny")
         except KeyboardInterrupt:
             raise Interrupted from None
 
-    def _forget_what_was_typed(self) -> None:
+    def _flush_input(self) -> None:
         """Nobody answers a question that they have not seen."""
         clear_typeahead(self._session.input)
         with suppress(termios.error, OSError, ValueError):
@@ -65,7 +65,7 @@ class ApprovalPrompt:
 
     # -- may it do this ---------------------------------------------------------------------------------------------
 
-    async def _permit(self, asked: ApprovalRequest) -> ApprovalReply:
+    async def _ask_permission(self, asked: ApprovalRequest) -> ApprovalReply:
         args = asked.about.get("args")
         first, *rest = make_visible(asked.question, mark_breaks=False).split("\n")
         self._console.print(Text(f"? {first}", style="bold yellow"))
@@ -77,9 +77,9 @@ class ApprovalPrompt:
         offered = KEYS_LASTING if lasting else KEYS_EDITABLE if isinstance(args, dict) else KEYS_ONCE
         self._console.print(Text(f"  {offered}", style="dim"))
         while True:
-            said = (await self._line("  > ")).strip()
+            said = (await self._read_line("  > ")).strip()
             if said.lower() in ("e", "edit") and isinstance(args, dict):
-                if (changed := await self._edited(args)) is not None:
+                if (changed := await self._edit_args(args)) is not None:
                     return ApprovalReply("allow", args=changed)
             elif said.lower() in ("v", "view"):
                 for line in format_args(args, cut=False):
@@ -89,12 +89,12 @@ class ApprovalPrompt:
                     return ApprovalReply(choice)
                 self._console.print(Text("  this is asked each time; say y or n", style="red"))
             elif (found := RULE.fullmatch(said)) is not None:
-                if self._is_rule(found[1]):
+                if self._is_valid_rule(found[1]):
                     return ApprovalReply("allow", rule=found[1])
             elif said:
                 return ApprovalReply("deny", words=said)
 
-    def _is_rule(self, text: str) -> bool:
+    def _is_valid_rule(self, text: str) -> bool:
         try:
             rule("allow", text)
         except WickError as error:
@@ -102,11 +102,11 @@ class ApprovalPrompt:
             return False
         return True
 
-    async def _edited(self, args: dict[str, Any]) -> dict[str, Any] | None:
+    async def _edit_args(self, args: dict[str, Any]) -> dict[str, Any] | None:
         """The arguments as the user wants them: the command alone, or all of them as JSON."""
         if isinstance(args.get("command"), str):
-            return {**args, "command": await self._line("  command: ", args["command"])}
-        said = await self._line("  arguments: ", json.dumps(args, ensure_ascii=False))
+            return {**args, "command": await self._read_line("  command: ", args["command"])}
+        said = await self._read_line("  arguments: ", json.dumps(args, ensure_ascii=False))
         try:
             changed = json.loads(said)
         except ValueError as error:
@@ -119,20 +119,20 @@ class ApprovalPrompt:
 
     # -- what only the user can know --------------------------------------------------------------------------------
 
-    async def _inquire(self, asked: ApprovalRequest) -> ApprovalReply:
+    async def _ask_question(self, asked: ApprovalRequest) -> ApprovalReply:
         about = asked.about
         inquiry = Inquiry(about["kind"], asked.question, tuple(about.get("options") or ()), about.get("default"))
         while True:
             *above, last = strip_controls(shown(inquiry)).rstrip().split("\n")
             for line in above:
                 self._console.print(Text(line, style="bold cyan"))
-            said = (await self._line(f"{last} ")).strip()
+            said = (await self._read_line(f"{last} ")).strip()
             try:
                 return ApprovalReply("allow", args={"answer": inquiry.read(typed(inquiry, said))})
             except ValueError as problem:
                 self._console.print(Text(strip_controls(str(problem)), style="red"))
 
-    async def _line(self, words: str, default: str = "") -> str:
+    async def _read_line(self, words: str, default: str = "") -> str:
         """A line; what is printed meanwhile stands above it."""
         beside: AbstractContextManager[Any] = patch_stdout(raw=True) if sys.stdout.isatty() else nullcontext()
         with beside:

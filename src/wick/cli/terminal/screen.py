@@ -47,170 +47,172 @@ class Screen:
         self.console = console
         self._live: Live | None = None
         self._text = ""  # of the answer, as far as it is not printed for good
-        self._begun: dict[str, float] = {}
+        self._started: dict[str, float] = {}
         self._todos: Any = None
 
-    def show(self, event: Event, *, mine: bool = True) -> None:
+    def show(self, event: Event, *, is_main_run: bool = True) -> None:
         """Show an event; of what subagents say, which tools they use is enough."""
-        if not mine and not isinstance(event, ToolStart | SubagentStart | SubagentEnd | ApprovalRequest):
+        if not is_main_run and not isinstance(event, ToolStart | SubagentStart | SubagentEnd | ApprovalRequest):
             return
         for kind, shown in _HANDLERS.items():
             if isinstance(event, kind):
                 shown(self, event)
                 return
 
-    def begin(self) -> None:
+    def show_thinking(self) -> None:
         """Something is being done, and nothing can be told of it yet."""
-        self._waiting("thinking")
+        self._show_status("thinking")
 
-    def lost(self, error: Exception) -> None:
+    def show_disconnect(self, error: Exception) -> None:
         """The server is away for the moment."""
-        self._waiting(f"the connection is lost, trying again: {error}")
+        self._show_status(f"the connection is lost, trying again: {error}")
 
-    def end(self, came_to: RunOutcome | None = None) -> None:
-        self._settle()
-        self._quiet()
-        if came_to is None:
+    def finish(self, outcome: RunOutcome | None = None) -> None:
+        self._flush_text()
+        self._stop_live()
+        if outcome is None:
             return
-        if came_to.outcome != "completed":
-            said = came_to.error or came_to.reason
-            self._line(f"{came_to.outcome}: {strip_controls(said)}", "red" if came_to.outcome == "failed" else "yellow")
-        self._line(format_usage(came_to.usage, came_to.cost), "dim")
+        if outcome.outcome != "completed":
+            said = outcome.error or outcome.reason
+            self._print_line(
+                f"{outcome.outcome}: {strip_controls(said)}", "red" if outcome.outcome == "failed" else "yellow"
+            )
+        self._print_line(format_usage(outcome.usage, outcome.cost), "dim")
 
-    def said(self, messages: Sequence[Mapping[str, Any]]) -> None:
+    def print_messages(self, messages: Sequence[Mapping[str, Any]]) -> None:
         """What was said before, as far as people said it."""
         for message in messages:
             text = _message_text(message)
             if message.get("role") == "user" and text:
-                self._line(f"› {strip_controls(text)}", "bold")
+                self._print_line(f"› {strip_controls(text)}", "bold")
             elif message.get("role") == "assistant" and text:
                 self.console.print(Markdown(strip_controls(text)))
 
-    def todos(self, todos: Sequence[Mapping[str, Any]]) -> None:
+    def print_todos(self, todos: Sequence[Mapping[str, Any]]) -> None:
         for todo in todos:
             mark = MARKS.get(str(todo.get("status")), "○")
             style = "dim" if todo.get("status") == "done" else ""
-            self._line(f"  {mark} {strip_controls(str(todo.get('title', '')))}", style)
+            self._print_line(f"  {mark} {strip_controls(str(todo.get('title', '')))}", style)
 
     # -- what is below everything that is printed ---------------------------------------------------------------------
 
-    def _below(self, shown: RenderableType) -> None:
+    def _update_live(self, shown: RenderableType) -> None:
         if self._live is None:
             self._live = Live(shown, console=self.console, refresh_per_second=8, transient=True)
             self._live.start()
         else:
             self._live.update(shown)
 
-    def _waiting(self, words: str) -> None:
-        self._below(Spinner("dots", Text(one_line(strip_controls(words), CHARS), style="dim")))
+    def _show_status(self, words: str) -> None:
+        self._update_live(Spinner("dots", Text(one_line(strip_controls(words), CHARS), style="dim")))
 
-    def _quiet(self) -> None:
+    def _stop_live(self) -> None:
         if self._live is not None:
             self._live.stop()
             self._live = None
 
-    def _line(self, words: str, style: str = "") -> None:
+    def _print_line(self, words: str, style: str = "") -> None:
         self.console.print(Text(words, style=style))
 
     # -- the answer ---------------------------------------------------------------------------------------------------
 
-    def _asked(self, event: ChatModelStart) -> None:
-        self._waiting("thinking")
+    def _on_model_start(self, event: ChatModelStart) -> None:
+        self._show_status("thinking")
 
-    def _piece(self, event: ChatModelStream) -> None:
+    def _on_model_stream(self, event: ChatModelStream) -> None:
         if event.kind == "reasoning":
             last = event.delta.strip().rpartition("\n")[2]
-            return self._waiting(f"thinking: {last}") if last and not self._text else None
+            return self._show_status(f"thinking: {last}") if last and not self._text else None
         if event.kind != "text":
             return None
         self._text += strip_controls(event.delta)
         done, self._text = split_settled(self._text)
         if done.strip():
             self.console.print(Markdown(done))
-        self._below(Markdown(_last_lines(self._text) or "…"))
+        self._update_live(Markdown(_last_lines(self._text) or "…"))
         return None
 
-    def _settle(self) -> None:
+    def _flush_text(self) -> None:
         """Print for good what is left of the answer."""
         text, self._text = self._text, ""
         if text.strip():
-            self._quiet()
+            self._stop_live()
             self.console.print(Markdown(text))
 
-    def _restart(self, event: ChatModelRestart) -> None:
+    def _on_model_restart(self, event: ChatModelRestart) -> None:
         self._text = ""
-        self._quiet()
-        self._line("(the answer begins anew)", "dim")
-        self._piece(ChatModelStream(delta=event.content))
+        self._stop_live()
+        self._print_line("(the answer begins anew)", "dim")
+        self._on_model_stream(ChatModelStream(delta=event.content))
 
-    def _answered(self, event: ChatModelEnd) -> None:
-        self._settle()
-        self._quiet()
+    def _on_model_end(self, event: ChatModelEnd) -> None:
+        self._flush_text()
+        self._stop_live()
 
     # -- tools --------------------------------------------------------------------------------------------------------
 
-    def _tool(self, event: ToolStart) -> None:
-        self._begun[event.call_id] = monotonic()
-        self._line(f"● {strip_controls(event.name)} {summarize_args(event.args)}", "cyan")
-        self._waiting(event.name)
+    def _on_tool_start(self, event: ToolStart) -> None:
+        self._started[event.call_id] = monotonic()
+        self._print_line(f"● {strip_controls(event.name)} {summarize_args(event.args)}", "cyan")
+        self._show_status(event.name)
 
-    def _output(self, event: ToolStream) -> None:
+    def _on_tool_stream(self, event: ToolStream) -> None:
         if last := event.delta.strip().rpartition("\n")[2]:
-            self._waiting(f"{event.name}: {last}")
+            self._show_status(f"{event.name}: {last}")
 
-    def _done(self, event: ToolEnd) -> None:
-        self._quiet()
-        took = monotonic() - self._begun.pop(event.call_id, monotonic())
+    def _on_tool_end(self, event: ToolEnd) -> None:
+        self._stop_live()
+        took = monotonic() - self._started.pop(event.call_id, monotonic())
         lines = [
             line for line in strip_controls(event.error or format_output(event.output)).split("\n") if line.strip()
         ]
         for number, line in enumerate(lines[:OUTPUT_LINES]):
-            self._line(f"  {'└' if number == 0 else ' '} {line[:CHARS]}", "red" if event.error else "dim")
+            self._print_line(f"  {'└' if number == 0 else ' '} {line[:CHARS]}", "red" if event.error else "dim")
         left = len(lines) - OUTPUT_LINES
         more = [f"{left} lines more"] if left > 0 else []
         if more or took >= 1:
-            self._line(f"    … {', '.join([*more, f'{took:.1f} s'])}", "dim")
+            self._print_line(f"    … {', '.join([*more, f'{took:.1f} s'])}", "dim")
 
-    def _child(self, event: SubagentStart) -> None:
-        self._line(f"▸ {strip_controls(event.name)}: {one_line(strip_controls(event.prompt), CHARS)}", "magenta")
+    def _on_subagent_start(self, event: SubagentStart) -> None:
+        self._print_line(f"▸ {strip_controls(event.name)}: {one_line(strip_controls(event.prompt), CHARS)}", "magenta")
 
-    def _child_done(self, event: SubagentEnd) -> None:
-        self._line(f"◂ {strip_controls(event.name)} {event.outcome}", "magenta")
+    def _on_subagent_end(self, event: SubagentEnd) -> None:
+        self._print_line(f"◂ {strip_controls(event.name)} {event.outcome}", "magenta")
 
     # -- the rest -----------------------------------------------------------------------------------------------------
 
-    def _state(self, event: StateChange) -> None:
+    def _on_state_change(self, event: StateChange) -> None:
         todos = event.values.get("todos")
         if isinstance(todos, list) and todos != self._todos:
             self._todos = todos
-            self.todos(todos)
+            self.print_todos(todos)
 
-    def _question(self, event: ApprovalRequest) -> None:
-        self._settle()
-        self._quiet()  # the line where the answer is typed is the last one
+    def _on_approval_request(self, event: ApprovalRequest) -> None:
+        self._flush_text()
+        self._stop_live()  # the line where the answer is typed is the last one
 
-    def _replied(self, event: ApprovalResponse) -> None:
+    def _on_approval_response(self, event: ApprovalResponse) -> None:
         words = "allowed" if event.allowed else f"denied: {strip_controls(event.reason)}"
-        self._line(f"  {words}", "green" if event.allowed else "yellow")
+        self._print_line(f"  {words}", "green" if event.allowed else "yellow")
 
-    def _heard(self, event: UserMessage) -> None:
-        self._line(f"› {strip_controls(_message_text(event.message))}", "bold")
+    def _on_user_message(self, event: UserMessage) -> None:
+        self._print_line(f"› {strip_controls(_message_text(event.message))}", "bold")
 
 
 _HANDLERS: dict[type[Event], Any] = {
-    ChatModelStart: Screen._asked,
-    ChatModelStream: Screen._piece,
-    ChatModelRestart: Screen._restart,
-    ChatModelEnd: Screen._answered,
-    ToolStart: Screen._tool,
-    ToolStream: Screen._output,
-    ToolEnd: Screen._done,
-    StateChange: Screen._state,
-    ApprovalRequest: Screen._question,
-    ApprovalResponse: Screen._replied,
-    SubagentStart: Screen._child,
-    SubagentEnd: Screen._child_done,
-    UserMessage: Screen._heard,
+    ChatModelStart: Screen._on_model_start,
+    ChatModelStream: Screen._on_model_stream,
+    ChatModelRestart: Screen._on_model_restart,
+    ChatModelEnd: Screen._on_model_end,
+    ToolStart: Screen._on_tool_start,
+    ToolStream: Screen._on_tool_stream,
+    ToolEnd: Screen._on_tool_end,
+    StateChange: Screen._on_state_change,
+    ApprovalRequest: Screen._on_approval_request,
+    ApprovalResponse: Screen._on_approval_response,
+    SubagentStart: Screen._on_subagent_start,
+    SubagentEnd: Screen._on_subagent_end,
+    UserMessage: Screen._on_user_message,
 }
 
 

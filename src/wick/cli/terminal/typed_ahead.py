@@ -20,38 +20,38 @@ SHOW_CURSOR = "\x1b[?25h"
 class TypeAheadReader:
     """Hears each line that is sent at the terminal; what was typed and not sent is there at the next prompt."""
 
-    def __init__(self, heard: Callable[[str], None]) -> None:
-        self._heard, self._handle = heard, sys.stdin.fileno()
+    def __init__(self, on_text: Callable[[str], None]) -> None:
+        self._on_text, self._handle = on_text, sys.stdin.fileno()
 
     @contextmanager
-    def unseen(self) -> Iterator[None]:
+    def capture(self) -> Iterator[None]:
         """Hear, and do not show what is typed."""
         before = termios.tcgetattr(self._handle)
         now = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
         termios.tcsetattr(self._handle, termios.TCSADRAIN, now)
-        self._listen()
+        self._start_reading()
         try:
             yield
         finally:
-            self._stop()
+            self._stop_reading()
             termios.tcsetattr(self._handle, termios.TCSADRAIN, before)
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
+    def pause(self) -> Iterator[None]:
         """Leave the terminal to somebody who asks something there."""
-        self._stop()
+        self._stop_reading()
         try:
             yield
         finally:
-            self._listen()
+            self._start_reading()
 
-    def _listen(self) -> None:
-        asyncio.get_running_loop().add_reader(self._handle, self._read)
+    def _start_reading(self) -> None:
+        asyncio.get_running_loop().add_reader(self._handle, self._read_lines)
 
-    def _stop(self) -> None:
+    def _stop_reading(self) -> None:
         asyncio.get_running_loop().remove_reader(self._handle)
 
-    def _read(self) -> None:
+    def _read_lines(self) -> None:
         """Lines that were sent at once, as those of a paste are, are one thing that was said."""
         said = b""
         while select.select([self._handle], [], [], 0)[0]:
@@ -60,11 +60,11 @@ class TypeAheadReader:
             except OSError:
                 more = b""
             if not more:  # Ctrl-D, or the terminal is gone; nothing more is heard until the next run
-                self._stop()
+                self._stop_reading()
                 break
             said += more
         if words := said.decode(errors="replace").strip():
-            self._heard(words)
+            self._on_text(words)
 
 
 @contextmanager

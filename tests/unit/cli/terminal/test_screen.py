@@ -23,13 +23,13 @@ from wick.events import ChatModelEnd, ChatModelRestart, ChatModelStream, Event, 
 ANSWER = "# Title\n\nOne *word*.\n\n```python\na = 1\n\nb = 2\n```\n\n- x\n- y\n"
 
 
-def shown(*events: Event, mine: bool = True) -> str:
+def shown(*events: Event, is_main_run: bool = True) -> str:
     """What is left on a screen after these events."""
     file = StringIO()
     screen = Screen(Console(file=file, width=80, force_terminal=False))
     for event in events:
-        screen.show(event, mine=mine)
-    screen.end(RunOutcome("r", "t", "completed", "completed"))
+        screen.show(event, is_main_run=is_main_run)
+    screen.finish(RunOutcome("r", "t", "completed", "completed"))
     return file.getvalue()
 
 
@@ -77,7 +77,7 @@ def test_a_tool_is_a_card() -> None:
 
 
 def test_of_subagents_the_tools_are_shown() -> None:
-    text = shown(ToolStart(name="ls", args={"path": "src"}), ChatModelStream(delta="secret"), mine=False)
+    text = shown(ToolStart(name="ls", args={"path": "src"}), ChatModelStream(delta="secret"), is_main_run=False)
     assert "● ls src" in text and "secret" not in text
 
 
