@@ -1,4 +1,4 @@
-"""Which agent a command is about: one of a file, or the one that a folder has without any."""
+"""Selection of an agent: one from an agents.yaml, or the default agent of a folder, with overrides."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HARMLESS_TOOLS = (
     *("Read", "LS", "Glob", "Grep", "calculate", "datetime"),
     *("write_todos", "update_todo", "ask_user", "load_skill"),
 )
-ALLOW_ALL_MODE = "bypassPermissions"  # where no rule decides, nothing is said
+ALLOW_ALL_MODE = "bypassPermissions"  # without a matching rule, a tool use is allowed
 PROMPT = """\
 You are wick, an assistant in a terminal. You work in the user's folder, with its files and a shell.
 Do what is asked, check what you did, and say plainly and briefly what you found. Answer in Markdown. When something
@@ -48,17 +48,17 @@ FOLDER = click.option(
 
 @dataclass(frozen=True, slots=True)
 class AgentOverrides:
-    """What a command wants to be different about its agent; what is empty stays as it is."""
+    """Changes of an agent's options from the command line; empty values change nothing."""
 
     model: str = ""
     steps: int | None = None
     dollars: float | None = None
     allow: Sequence[str] = ()
     deny: Sequence[str] = ()
-    hooks: bool = True  # False: neither hook programs nor recipes are loaded
+    hooks: bool = True  # False: load no hook programs and no recipes
 
     def apply_to(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """The options of an agent with these wishes."""
+        """Return the options of an agent with these changes."""
         found = dict(options)
         if self.model:
             found["model"] = self.model
@@ -67,18 +67,18 @@ class AgentOverrides:
         if self.dollars is not None:
             found["budget"] = {**_as_dict(options.get("budget")), "dollars": self.dollars}
         for given in (*self.allow, *self.deny):
-            rule("allow", given)  # says what is wrong with it, before it is one of many
+            rule("allow", given)  # validate each rule by itself, for a precise error message
         if self.allow or self.deny:
             found["permissions"] = add_rules(options.get("permissions"), allow=self.allow, deny=self.deny)
         if not self.hooks:
             found |= {"executables": False, "recipes": False}
-            if isinstance(found.get("hooks"), Mapping):  # programs by their events; a list has Python's own hooks
+            if isinstance(found.get("hooks"), Mapping):  # a mapping has programs by event; a list has Python hooks
                 del found["hooks"]
         return found
 
 
 class SelectedAgent:
-    """An agent that a command was given, and the file it is of, which ends what the agent has begun."""
+    """The agent selected by a command, with the config that owns its resources."""
 
     def __init__(self, agent: str | None, folder: str, overrides: AgentOverrides | None = None) -> None:
         path, id = split_agent_spec(agent) if agent else (Path(), "")
@@ -87,11 +87,11 @@ class SelectedAgent:
         self.part.options = (overrides or AgentOverrides()).apply_to(self.part.options)
 
     def build(self) -> Agent:
-        """The agent, the same each time."""
+        """Return the agent; later calls return the same one."""
         return self.part.agent()
 
     def rebuild(self, *, model: str = "", backend: Backend | None = None) -> Agent:
-        """The agent anew, as its options are now: with another model, and in the same place as before."""
+        """Build the agent again from its current options, with this model and backend."""
         wanted = model or self.part.options.get("model", "auto")
         made = self.part.agent(model=resolve(wanted), backend=backend)
         self.part.options = {**self.part.options, "model": wanted}
@@ -99,7 +99,7 @@ class SelectedAgent:
 
     @property
     def executables(self) -> list[Executables]:
-        """The programs among its hooks, once it is built."""
+        """Return its hook programs; build the agent first."""
         return [part for part in self.part.begun if isinstance(part, Executables)]
 
     async def close(self) -> None:
@@ -107,9 +107,10 @@ class SelectedAgent:
 
 
 def build_default_config(folder: Path) -> Config:
-    """The agent of a folder: its files and commands, its hooks, recipes and skills, what its AGENTS.md says.
+    """Return the config of a folder's default agent.
 
-    It asks before it changes anything.
+    It has the files, commands, hooks, recipes and skills of the folder, and its AGENTS.md. It asks before it changes
+    anything.
     """
     homes = [folder.absolute() / ".wick", *filter(None, [at_home(HOME)])]
     options = {
@@ -118,24 +119,24 @@ def build_default_config(folder: Path) -> Config:
         "backend": {"type": "local", "workdir": str(folder.absolute())},
         "executables": {"folder": str(folder.absolute()), "claude": True},
         "recipes": {"dirs": [str(home / "recipes") for home in homes]},
-        "skills": {"paths": [".wick/skills"]},  # those of elsewhere would be copied into the folder
+        "skills": {"paths": [".wick/skills"]},  # skills from elsewhere would be copied into the folder
         "memory": {"paths": ["AGENTS.md"]},
         "builtins": ["calculate", "datetime"],
         "ask_user": True,
         "permissions": {"allow": [*HARMLESS_TOOLS]},
     }
-    text = json.dumps(options).replace("${", "$${")  # a folder's name is not a variable
+    text = json.dumps(options).replace("${", "$${")  # the name of a folder may contain ${
     return Config(folder.absolute() / "the plain agent", parse(text, "the plain agent", os.environ))
 
 
 def split_agent_spec(given: str) -> tuple[Path, str]:
-    """`agents.yaml:coder` is the agent `coder` of the file `agents.yaml`."""
+    """Split `agents.yaml:coder` into the path of the file and the id of the agent."""
     path, colon, id = given.rpartition(":")
     return (Path(path), id) if colon and path and not Path(given).exists() else (Path(given), "")
 
 
 def add_rules(permissions: Any, **more: Sequence[Any]) -> dict[str, Any]:
-    """Permissions with more rules, or grants; an agent that had none is not asked about the rest."""
+    """Return permissions with added rules or grants. If there were none, everything else stays allowed."""
     if permissions is None or permissions is False:
         permissions = {"mode": ALLOW_ALL_MODE}
     found = _as_dict(permissions)

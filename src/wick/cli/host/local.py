@@ -1,7 +1,7 @@
-"""A desk in this process: agents of a file or of a folder, and the threads of this machine's data folder.
+"""The host that runs agents in this process, with the threads of this machine's data folder.
 
-The threads are those that `wick serve` has, of its local owner, so that each sees what the other wrote. One that a
-command made has no `agent` noted about it: a server shows it, and leaves it to commands to go on with it.
+It shares the threads of the local owner with `wick serve`. Threads created by a command have no `agent` in their
+metadata: a server shows them, but does not resume them.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ from wick.replay import replay
 from wick.stores.sqlite import Sqlite
 from wick.threads import Thread
 
-NAMED_HOOKS = 3  # of those that are off
+NAMED_HOOKS = 3  # shown in the warning about untrusted hooks
 DENIED_BY_MESSAGE = "the user went on"
 
 
 class LocalHost(LocalThreads):
-    """Agents in this process, in a folder. `waits` says whether somebody is there to answer questions."""
+    """Agents in this process, in a folder. With `interactive`, runs wait for answers to questions."""
 
     remote = False
     on_break: Callable[[Exception], None] | None = None  # there is no connection
@@ -80,7 +80,7 @@ class LocalHost(LocalThreads):
         return str(self.folder)
 
     async def open(self) -> None:
-        """Nothing is opened before it is needed."""
+        """Do nothing: files are opened on first use."""
 
     async def close(self) -> None:
         if self._selected is not None:
@@ -91,24 +91,24 @@ class LocalHost(LocalThreads):
 
     @property
     def selected(self) -> SelectedAgent:
-        """The agent's part of its file, read when it is first needed."""
+        """Return the selected agent; its file is read on first use."""
         if self._selected is None:
             self._selected = SelectedAgent(self._spec, str(self.folder), self._overrides)
             part = self._selected.part
-            whose = str(self.folder), self._agent_key(part)
+            key = str(self.folder), self._agent_key(part)
             part.options = {**part.options, "sessions": False}
             for one in self._selected.config.agents.values():
                 one.private = ProcessFiles({str(self._data): "the data folder of wick"})
             if part.options.get("permissions"):
                 granted: dict[str, Sequence[Any]] = {
-                    "grants": self._grants.list_tool_uses(*whose),
-                    "allow": self._grants.list_rules(*whose),
+                    "grants": self._grants.list_tool_uses(*key),
+                    "allow": self._grants.list_rules(*key),
                 }
                 part.options["permissions"] = add_rules(part.options["permissions"], **granted)
         return self._selected
 
     def _agent_key(self, part: AgentConfig) -> str:
-        """For whom something is granted: an agent of a file, or the plain one."""
+        """Return the key of an agent in the grants: `FILE:ID`, or empty for the default agent."""
         return f"{split_agent_spec(self._spec)[0].absolute()}:{part.id}" if self._spec else ""
 
     def _current_agent(self) -> Agent:
@@ -117,7 +117,7 @@ class LocalHost(LocalThreads):
         return self._agent
 
     def _rebuild_agent(self, model: str = "") -> Agent:
-        """The agent anew, in the same place."""
+        """Build the agent again, with the same backend."""
         self._agent = self.selected.rebuild(model=model, backend=_find_backend(self._current_agent())).with_hooks(
             self.sessions
         )
@@ -129,10 +129,10 @@ class LocalHost(LocalThreads):
     async def get_agent(self, id: str = "") -> AgentProfile:
         part, made = self._find_config(id), self._find_agent(id)
         backend = _find_backend(made)
-        told = {name: getattr(_agent_row(part), name) for name in ("id", "name", "hooks")}
+        fields = {name: getattr(_agent_row(part), name) for name in ("id", "name", "hooks")}
         model = await in_thread(lambda: made.model, "finding a model")
         return AgentProfile(
-            **told,
+            **fields,
             model=str(getattr(model, "name", "")),
             system_prompt=made.system,
             tools=[ToolRow(tool.name, tool.description, tool.kind, tool.read_only) for tool in made.tools],
@@ -178,7 +178,7 @@ class LocalHost(LocalThreads):
         made = self._rebuild_agent(model)
         return str(getattr(await in_thread(lambda: made.model, "finding a model"), "name", model))
 
-    # -- talking ------------------------------------------------------------------------------------------------------
+    # -- runs ---------------------------------------------------------------------------------------------------------
 
     def start_run(self, words: str, *, thread: str = "", recipe: str = "") -> _LocalRun:
         return _LocalRun(self, words, thread, recipe)
@@ -187,7 +187,7 @@ class LocalHost(LocalThreads):
         return _LocalRun(self, "", thread, "")
 
     async def open_stream(self, words: str, thread: str, recipe: str, emit: Callable[[Event], None]) -> Stream:
-        """A run of a thread, ready to go. One that interactive hears what is said as its next words."""
+        """Return the stream of a new or resumed run. If a run waits, `words` are queued as its next message."""
         head = await self.store.head(LOCAL, thread) if thread else None
         if head is not None:
             self._check_available(head)
@@ -202,7 +202,7 @@ class LocalHost(LocalThreads):
             words = ""
         try:
             return made.stream(words, thread=head.id, user=LOCAL, emit=emit, recipe=recipe)
-        except WickError:  # such as that there is no such model
+        except WickError:  # such as an unknown model
             await self.delete_if_empty(head.id)
             raise
 
@@ -212,13 +212,13 @@ class LocalHost(LocalThreads):
             self._spec = str(head.meta.get("agent_file") or "") or None
 
     def _check_available(self, head: Summary) -> None:
-        """What is under way elsewhere is not done here."""
+        """Raise if the open run of a thread belongs to a server, another process or another folder."""
         if head.run and "agent" in head.meta:
             raise ConfigError(f"thread {head.id} has something under way at a server; say --server URL")
         if head.leased:
             raise StoreError(f"another program works on thread {head.id} now; wait until it is done", "conflict")
         where = str(head.meta.get("folder", self.folder))
-        if head.run and where != str(self.folder):  # what was allowed there would be done here
+        if head.run and where != str(self.folder):  # its approvals would be applied in this folder
             raise ConfigError(f"thread {head.id} has something under way in {where}; say --folder {where}")
 
     async def _create_thread(self) -> Summary:
@@ -227,16 +227,16 @@ class LocalHost(LocalThreads):
         return await self.store.create(LOCAL, Thread().id, meta=meta)
 
     async def delete_if_empty(self, thread: str) -> None:
-        """A thread that was made for a run which could not begin is none."""
+        """Delete a thread without entries, left by a run that could not start."""
         with suppress(StoreError):
             head = await self.store.head(LOCAL, thread)
             if not head.last and not head.queued:
                 await self.store.delete(LOCAL, thread)
 
     async def _deny_pending(self, thread: str) -> None:
-        """Who says something else instead of answering has not agreed."""
+        """Deny the open questions of a thread: a new message does not approve them."""
         for question in await self.sessions.questions(thread):
-            with suppress(StoreError):  # somebody answers it at this moment, or it has lapsed
+            with suppress(StoreError):  # answered elsewhere at this moment, or expired
                 await self.sessions.answer(thread, question["id"], "deny", words=DENIED_BY_MESSAGE, by=LOCAL)
 
     async def steer(self, thread: str, words: str) -> None:
@@ -258,16 +258,16 @@ class LocalHost(LocalThreads):
         self._grant(rule)
 
     async def _grant_for_thread(self, thread: str, rule: dict[str, Any]) -> None:
-        """Remember it where a thread was begun, for its agent: it may be answered from any folder."""
+        """Store a grant for the folder and the agent of the thread, which may differ from those of this command."""
         meta = (await self.store.head(LOCAL, thread)).meta
         folder, agent = str(meta.get("folder", "")), str(meta.get("agent_file", ""))
         if (folder, agent) == (str(self.folder), self._agent_key(self.selected.part)):
             self._grant(rule)
-        elif folder:  # one of a server's threads has none, and the server's agents ask the server
+        elif folder:  # threads of a server have no folder; the server stores their grants
             self._grants.add(folder, agent, rule)
 
     def _grant(self, rule: dict[str, Any] | str) -> None:
-        """Remember it for this folder; the agent knows of it from its next run on."""
+        """Store a grant for this folder, and apply it from the next run on."""
         part = self.selected.part
         more = {"allow": [rule]} if isinstance(rule, str) else {"grants": [rule]}
         if part.options.get("permissions"):
@@ -275,7 +275,7 @@ class LocalHost(LocalThreads):
             self._agent = self._rebuild_agent() if self._agent is not None else None
         self._grants.add(str(self.folder), self._agent_key(part), rule)
 
-    # -- replaying ----------------------------------------------------------------------------------------------------
+    # -- replay -------------------------------------------------------------------------------------------------------
 
     async def replay(
         self,
@@ -305,7 +305,7 @@ class LocalHost(LocalThreads):
 
 
 class _LocalRun:
-    """A run of an embedded agent, performed while it is read."""
+    """A run in this process; it runs while its events are read."""
 
     def __init__(self, host: LocalHost, words: str, thread: str, recipe: str) -> None:
         self._host, self._request, self._is_new = host, (words, thread, recipe), not thread
@@ -320,7 +320,7 @@ class _LocalRun:
         self._task = asyncio.create_task(self._run_to_end(self._stream), name=self.run_id)
         try:
             while (event := await self._events.get()) is not None:
-                self.run_id = self._stream.run.id  # one that is taken up goes on under its own
+                self.run_id = self._stream.run.id  # a resumed run keeps its id
                 yield event
         finally:
             await self.stop()
@@ -331,7 +331,7 @@ class _LocalRun:
         try:
             await stream.finish()
         except Exception:
-            """What it came to says so."""
+            """The result has the error."""
         finally:
             self._events.put_nowait(None)
 
@@ -379,12 +379,12 @@ def _find_backend(agent: Agent) -> Backend | None:
 
 
 def describe_rings(agent: Agent) -> list[RingRow]:
-    """The rings of an agent, operation by operation."""
+    """Return the hooks of an agent, operation by operation."""
     return [_ring_row(agent, hook, one.name) for one in OPERATIONS for hook in _order_rings(rings(agent.hooks, one))]
 
 
 def _order_rings(found: Sequence[Hook]) -> list[Hook]:
-    """The rings, and then the guards, who stand innermost."""
+    """Return the hooks with guards last: they are innermost."""
     return sorted(found, key=lambda hook: hook.position == "guard")
 
 

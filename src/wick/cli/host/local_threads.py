@@ -1,4 +1,4 @@
-"""The threads of this machine's data folder, as commands see them: those of the local owner, a server's among them."""
+"""The threads of this machine's data folder: those of the local owner, including threads of a server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ QUESTION_KEYS = ("id", "question", "run", "operation", "tool", "call_id", "args"
 
 
 class LocalThreads:
-    """Threads in a store, and the questions that wait in them."""
+    """Threads in a store, and their pending questions."""
 
     def __init__(self, sessions: Sessions) -> None:
         self.sessions = sessions
@@ -34,7 +34,7 @@ class LocalThreads:
     # -- threads ------------------------------------------------------------------------------------------------------
 
     async def list_threads(self, *, limit: int = 50, folder: str = "", asking: bool | None = None) -> list[ThreadRow]:
-        """The latest ones, of all folders or of one; those of subagents are parts of others."""
+        """Return the latest threads, of all folders or of one, without those of subagents."""
         found = list[ThreadRow]()
         async for head in self._iter_heads(asking):
             if "parent" not in head.meta and folder in ("", head.meta.get("folder")):
@@ -64,16 +64,16 @@ class LocalThreads:
         )
 
     async def fork_thread(self, id: str, at: int | None = None, *, title: str = "") -> ThreadRow:
-        """Another thread that begins as this one was; a run that was open there is not taken along."""
+        """Copy a thread up to the entry `at`. A run that is open there ends as cancelled in the copy."""
         head = await self.store.head(LOCAL, id)
         place = head.last if at is None else at
-        about = {key: value for key, value in head.meta.items() if key != "agent"}  # a server would take up its run
+        about = {key: value for key, value in head.meta.items() if key != "agent"}  # else a server would resume its run
         about |= {"forked_from": id, "forked_at": place}
         made = await self.store.fork(LOCAL, id, place, Thread().id, title=title, meta=about)
         if made.run:
             await self._end_open_run(made)
-        whose = {"agent": head.meta["agent"]} if "agent" in head.meta else {}
-        return thread_row(await self.store.describe(LOCAL, made.id, meta={**made.meta, **whose}))
+        owner = {"agent": head.meta["agent"]} if "agent" in head.meta else {}
+        return thread_row(await self.store.describe(LOCAL, made.id, meta={**made.meta, **owner}))
 
     async def _end_open_run(self, made: Summary) -> None:
         thread = Thread(made.id)
@@ -85,12 +85,12 @@ class LocalThreads:
         return thread_row(await self.store.describe(LOCAL, id, title=title))
 
     async def export_thread(self, id: str, format: Literal["json", "markdown"] = "json") -> str:
-        """All of a thread: its log as JSON, or what was said as Markdown."""
+        """Return the log of a thread as JSON, or its messages as Markdown."""
         head, thread = await self.store.head(LOCAL, id), await self.sessions.load(id)
         return json.dumps(thread.to_json()) if format == "json" else as_markdown(head.title or id, thread)
 
     async def delete_thread(self, id: str) -> None:
-        """Delete a thread, with those of its subagents."""
+        """Delete a thread and those of its subagents."""
         if (await self.store.head(LOCAL, id)).leased:
             raise StoreError(f"a run of thread {id} is going on; stop it first", "conflict")
         for head in [
@@ -103,7 +103,7 @@ class LocalThreads:
     # -- questions ----------------------------------------------------------------------------------------------------
 
     async def list_approvals(self, thread: str = "") -> list[PendingApproval]:
-        """What waits for an answer, in one thread or in all."""
+        """Return the pending questions of one thread or of all."""
         heads = [await self.store.head(LOCAL, thread)] if thread else [head async for head in self._iter_heads(True)]
         return [
             _pending_approval(head, thaw(asked)) for head in heads for asked in await self.sessions.questions(head.id)
@@ -117,7 +117,7 @@ class LocalThreads:
         return asked.thread
 
     async def find_approval(self, id: str, thread: str = "") -> PendingApproval:
-        """A question that waits for its answer."""
+        """Return a pending question."""
         for found in await self.list_approvals(thread):
             if found.id == id:
                 return found
@@ -130,9 +130,9 @@ def thread_row(head: Summary) -> ThreadRow:
 
 def _thread_fields(head: Summary) -> dict[str, Any]:
     agent = str(head.meta.get("agent") or head.meta.get("agent_name", ""))
-    told = {name: getattr(head, name) for name in ("id", "title", "created", "updated", "last", "run")}
+    fields = {name: getattr(head, name) for name in ("id", "title", "created", "updated", "last", "run")}
     state = {"running": head.leased, "asking": head.asking, "queued": head.queued}
-    return {**told, **state, "agent": agent, "folder": str(head.meta.get("folder", ""))}
+    return {**fields, **state, "agent": agent, "folder": str(head.meta.get("folder", ""))}
 
 
 def _pending_approval(head: Summary, asked: Mapping[str, Any]) -> PendingApproval:
@@ -143,4 +143,4 @@ def _pending_approval(head: Summary, asked: Mapping[str, Any]) -> PendingApprova
     return PendingApproval(**known, thread=head.id, agent=info.agent, title=head.title, run=run, about=about)
 
 
-object_id = id  # here `id` is the name of a thread
+object_id = id  # in this module `id` is a parameter

@@ -1,4 +1,4 @@
-"""Where a command looks for agents and threads, by its options: here, or at a server."""
+"""The shared command-line options, and the host that they select: this process, or a server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_TOKEN_CHARS = 16_000  # characters
 
 @dataclass(frozen=True, slots=True)
 class HostOptions:
-    """What a command was wrapper about where to look."""
+    """The values of --server, --token-file, --agent and --folder."""
 
     server: str = ""
     token_file: str = ""
@@ -34,7 +34,7 @@ class HostOptions:
 
     @property
     def absolute_folder(self) -> str:
-        """The folder, in full."""
+        """Return the absolute path of the folder."""
         return str(Path(self.folder).absolute())
 
 
@@ -55,7 +55,7 @@ _HOST_OPTIONS = (
 
 
 def with_host_options(command: Callable[..., Any]) -> Any:
-    """The options that say where a command looks; it is given them as `options`."""
+    """Add the options that select a host to a command, which receives them as `options`."""
 
     @wraps(command)
     def wrapper(server: str, token_file: str, agent: str, folder: str, **others: Any) -> Any:
@@ -83,7 +83,7 @@ _OVERRIDE_OPTIONS = (
 
 
 def with_agent_overrides(command: Callable[..., Any]) -> Any:
-    """The options that say what is to be different about an agent; the command is given them as `overrides`."""
+    """Add the options that change an agent to a command, which receives them as `overrides`."""
 
     @wraps(command)
     def wrapper(
@@ -104,7 +104,10 @@ def with_agent_overrides(command: Callable[..., Any]) -> Any:
 async def open_host(
     options: HostOptions, overrides: AgentOverrides | None = None, *, interactive: bool = False
 ) -> AsyncIterator[AgentHost]:
-    """The desk at a options. `interactive` says that somebody is there to answer what an agent asks."""
+    """Open the selected host, and close it at the end.
+
+    With `interactive`, runs wait for the user's answer to a question. Otherwise they end as interrupted.
+    """
     host = (
         _create_remote_host(options, overrides)
         if options.server
@@ -137,13 +140,13 @@ def _create_remote_host(options: HostOptions, overrides: AgentOverrides | None) 
 
 
 def find_token(options: HostOptions) -> str:
-    """The token of the file that was named, of the environment, or of the server that this machine's data is of."""
+    """Return the token of --token-file, of WICK_TOKEN or, for a local server, of the data folder."""
     if options.token_file:
         return _read_token(Path(options.token_file))
-    if said := os.environ.get("WICK_TOKEN", ""):
-        return said
-    kept = data_folder() / "token"
-    return _read_token(kept) if _is_loopback(options.server) and kept.is_file() else ""
+    if token := os.environ.get("WICK_TOKEN", ""):
+        return token
+    stored = data_folder() / "token"
+    return _read_token(stored) if _is_loopback(options.server) and stored.is_file() else ""
 
 
 def _read_token(path: Path) -> str:

@@ -1,11 +1,12 @@
-"""Where a command finds agents and threads: in this process (`Embedded`), or at a server (`Remote`).
+"""The protocol between commands and agents, with its data classes.
 
-    async with opened(place) as host:
-        async for event in (talk := host.start_run("What is in this folder?")):
+    async with open_host(options) as host:
+        async for event in (run := host.start_run("What is in this folder?")):
             ...
         outcome = await run.get_outcome()
 
-Commands know this protocol alone, so each of them works with both. What cannot be done is a WickError, a sentence.
+`LocalHost` runs agents in this process, `RemoteHost` uses a server. Commands use only this protocol, so each of them
+works with both. Failures are raised as WickError with a message for the user.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ Choice = Literal["allow", "deny", "allow_session", "allow_always"]
 Verdict = Literal["allow", "ask", "block"]
 
 
-# -- what it tells --------------------------------------------------------------------------------------------------
+# -- data classes ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class AgentRow:
-    """An agent: `hooks` are its capabilities."""
+    """A row in a list of agents; `hooks` are its capabilities."""
 
     id: str
     name: str
@@ -36,7 +37,7 @@ class AgentRow:
 
 @dataclass(frozen=True, slots=True)
 class ToolRow:
-    """A tool of an agent."""
+    """A row in a list of tools."""
 
     name: str
     description: str
@@ -46,7 +47,7 @@ class ToolRow:
 
 @dataclass(frozen=True, slots=True)
 class AgentProfile(AgentRow):
-    """All about an agent; `protection` says what confines its commands."""
+    """An agent with its prompt and tools; `protection` describes the sandbox of its commands."""
 
     system_prompt: str = ""
     tools: list[ToolRow] = field(default_factory=list)
@@ -55,7 +56,7 @@ class AgentProfile(AgentRow):
 
 @dataclass(frozen=True, slots=True)
 class RingRow:
-    """A hook where it stands, the outermost first; guards stand innermost. `source` is where it is from."""
+    """A row in a list of hooks, outermost first and guards last. `source` names the module or program of the hook."""
 
     operation: str
     position: str
@@ -66,7 +67,7 @@ class RingRow:
 
 @dataclass(frozen=True, slots=True)
 class SkillRow:
-    """Instructions for a particular task; what looks like such, and is none, has a `problem` and is not enabled."""
+    """A row in a list of skills. An invalid skill has a `problem` and is not enabled."""
 
     name: str
     description: str
@@ -76,13 +77,13 @@ class SkillRow:
 
 
 def make_broken_skill(path: str, problem: str) -> SkillRow:
-    """What should be a skill, by the name of its folder."""
+    """Return the row of an invalid skill, named after its folder."""
     return SkillRow(path.rpartition("/")[0].rpartition("/")[2] or path, "", path, False, problem)
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadRow:
-    """A thread. `agent` is whose it is, `folder` the folder that a command was called in, where one made it."""
+    """A row in a list of threads. `folder` is the working folder of the command that created the thread, if any."""
 
     id: str
     title: str
@@ -99,7 +100,7 @@ class ThreadRow:
 
 @dataclass(frozen=True, slots=True)
 class ThreadTranscript(ThreadRow):
-    """A thread, and what was said in it; messages are as `Message.to_json` has them, with their `seq`."""
+    """A thread with its messages: the output of `Message.to_json`, and the `seq` of each entry."""
 
     messages: list[dict[str, Any]] = field(default_factory=list)
     todos: list[dict[str, Any]] = field(default_factory=list)
@@ -109,7 +110,7 @@ class ThreadTranscript(ThreadRow):
 
 @dataclass(frozen=True, slots=True)
 class PendingApproval:
-    """A question that waits for an answer. One of `ask_user` has its `kind`, `options` and `default` in `about`."""
+    """A pending question. For the tool `ask_user`, `about` has its `kind`, `options` and `default`."""
 
     id: str
     thread: str
@@ -127,7 +128,7 @@ class PendingApproval:
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """What a run came to: `outcome` as in `Result`; `cost` is in dollars, where that is known."""
+    """The result of a run: `outcome` as in `Result`; `cost` is in dollars, or None if prices are unknown."""
 
     run: str
     thread: str
@@ -142,7 +143,7 @@ class RunOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ReplayChange:
-    """A tool use about which other guards say something else: the first one of its thread."""
+    """The first tool use of a thread for which the verdict of the guards changes."""
 
     thread: str
     title: str
@@ -157,7 +158,7 @@ class ReplayChange:
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """What came of a replay; `more` says that there are threads which were not looked at."""
+    """The result of a replay; `more` is True if some threads were not replayed."""
 
     threads: int
     uses: int
@@ -166,11 +167,11 @@ class ReplayResult:
     more: bool = False
 
 
-# -- what can be done there -----------------------------------------------------------------------------------------
+# -- the protocol ------------------------------------------------------------------------------------------------
 
 
 class RunHandle(Protocol):
-    """A run that is being read: its events, once, to its end. `run_id` and `thread_id` are known from the first on."""
+    """A run as an iterator of its events. `run_id` and `thread_id` are set once the first event is read."""
 
     @property
     def run_id(self) -> str: ...
@@ -181,30 +182,30 @@ class RunHandle(Protocol):
     def __aiter__(self) -> AsyncIterator[Event]: ...
 
     async def stop(self) -> None:
-        """End the run; its last event comes yet. The thread stays, and can be gone on with."""
+        """Cancel the run. The iterator still yields its last event, and the thread can be continued."""
 
     async def get_outcome(self) -> RunOutcome:
-        """What it came to, once its events were read."""
+        """Return the result of the run; call it after the last event."""
 
 
 class AgentHost(Protocol):
-    """A place where agents live, for one user, with the agent that was chosen."""
+    """The agents and threads that one user can reach, with one agent selected."""
 
     @property
     def name(self) -> str:
-        """What this place is called: the folder, or the server's address."""
+        """Return the folder, or the URL of the server."""
 
     @property
     def remote(self) -> bool: ...
 
-    on_break: Callable[[Exception], None] | None  # told when the connection to a server is lost, and is tried again
+    on_break: Callable[[Exception], None] | None  # called before each attempt to reconnect to a server
 
     async def open(self) -> None:
-        """See whether this place can be used."""
+        """Check that the host can be used."""
 
     async def close(self) -> None: ...
 
-    # agents: that which was chosen, if none is named
+    # agents; the selected one by default
 
     async def list_agents(self) -> list[AgentRow]: ...
 
@@ -215,21 +216,21 @@ class AgentHost(Protocol):
     async def list_skills(self, id: str = "") -> list[SkillRow]: ...
 
     async def list_warnings(self, thread: str = "") -> list[str]:
-        """Return a sentence for each thing that the user should know before the first run (of this thread)."""
+        """Return the warnings to print before the first run (of this thread)."""
 
     async def use_model(self, model: str) -> str:
-        """Ask another model from the next run on; says its name."""
+        """Use another model from the next run on, and return its name."""
 
-    # talking
+    # runs
 
     def start_run(self, words: str, *, thread: str = "", recipe: str = "") -> RunHandle:
-        """Say something, in a new thread or in that one."""
+        """Send a prompt to a new or an existing thread. The run starts with the first iteration."""
 
     def resume_run(self, thread: str) -> RunHandle:
-        """Go on with the run of a thread that was interrupted, or see the one that goes on."""
+        """Resume the interrupted run of a thread, or follow the current one."""
 
     async def steer(self, thread: str, words: str) -> None:
-        """Say something to a run that goes on; it hears it at its next step."""
+        """Queue a message for the current run, which reads it before its next step."""
 
     # threads, the latest first
 
@@ -254,12 +255,12 @@ class AgentHost(Protocol):
     async def answer_approval(
         self, id: str, choice: Choice, *, words: str = "", args: Mapping[str, Any] | None = None, thread: str = ""
     ) -> str:
-        """Answer a question; says the thread. At a server its run goes on; here, that of whoever holds the thread."""
+        """Answer a question and return its thread. The run continues in the process that holds the thread's lease."""
 
     async def add_allow_rule(self, rule: str) -> None:
-        """Allow what a permission rule is for, such as `Bash(git *)`, from the next run on."""
+        """Add a permission rule such as `Bash(git *)` to `allow`, from the next run on."""
 
-    # what other guards would have said
+    # replay
 
     async def replay(
         self,
@@ -268,4 +269,4 @@ class AgentHost(Protocol):
         rules: Mapping[Literal["deny", "ask", "allow"], Sequence[str]] | None = None,
         guards: Sequence[Hook] = (),
     ) -> ReplayResult:
-        """Put recorded tool uses before the agent's guards, with more rules and more guards."""
+        """Pass recorded tool uses to the agent's guards, with additional rules and guards."""

@@ -1,4 +1,4 @@
-"""A desk at a wick server, reached over HTTP: everything goes on there, and goes on when this command ends."""
+"""The host that uses a wick server over HTTP; runs continue there after the command ends."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from wick.cli.host.protocol import (
     ToolRow,
     make_broken_skill,
 )
-from wick.client import Client, RunStream, ServerError
-from wick.client import types as told
+from wick.client import Client, RunStream, ServerError, types
 from wick.errors import ConfigError
 from wick.events import Done, Event, Failed
 from wick.hooks import Hook
@@ -35,7 +34,7 @@ LOOKS, LOOK_SECONDS = 50, 0.1
 
 
 class RemoteHost:
-    """A server, as one of its users; `agent` is the id of one of its agents, `folder` where the command was called."""
+    """A server, used with one user's token; `agent` is an agent id, `folder` the working folder of the command."""
 
     remote = True
 
@@ -45,7 +44,7 @@ class RemoteHost:
         self.on_break: Callable[[Exception], None] | None = None
 
     async def open(self) -> None:
-        """See whether the server is there, knows who asks, and has the agent."""
+        """Check that the server is reachable and accepts the token."""
         try:
             await self.client.me()
         except ServerError as error:
@@ -71,7 +70,7 @@ class RemoteHost:
         return AgentProfile(one.agent_id, one.name, one.model, one.hooks, one.system_prompt, tools, protection)
 
     async def resolve_agent_id(self) -> str:
-        """The agent that was named; else the one named `default`, or the only one."""
+        """Return the id of --agent; else `default`, or the only agent."""
         if not self._named and not self._default:
             ids = [one.agent_id for one in await self.client.agents()]
             if DEFAULT not in ids and len(ids) != 1:
@@ -88,13 +87,13 @@ class RemoteHost:
         ]
 
     async def list_warnings(self, thread: str = "") -> list[str]:
-        return []  # a server's hooks are its operator's
+        return []  # the operator of the server decides about its hooks
 
     async def list_skills(self, id: str = "") -> list[SkillRow]:
         try:
             found = await self.client.request("GET", f"/agents/{id or await self.resolve_agent_id()}/skills")
         except ServerError as error:
-            if error.status == 409:  # it has none
+            if error.status == 409:  # the agent has no skills
                 return []
             raise
         listed = [SkillRow(one["name"], one["description"], one["path"], one["enabled"]) for one in found["skills"]]
@@ -105,7 +104,7 @@ class RemoteHost:
     async def use_model(self, model: str) -> str:
         raise ConfigError(f"which model an agent of {self.name} asks is said in the agents.yaml of that server")
 
-    # -- talking ------------------------------------------------------------------------------------------------------
+    # -- runs ---------------------------------------------------------------------------------------------------------
 
     def start_run(self, words: str, *, thread: str = "", recipe: str = "") -> _RemoteRun:
         return _RemoteRun(self, words, thread, recipe)
@@ -118,21 +117,21 @@ class RemoteHost:
 
     async def open_stream(self, words: str, thread: str, recipe: str) -> RunStream:
         if words or recipe:
-            its = (await self.client.thread(thread)).agent_id if thread else ""  # also sees whether the server is there
+            its = (await self.client.thread(thread)).agent_id if thread else ""  # raises if the server is unreachable
             agent = self._named or its or await self.resolve_agent_id()
             return self.client.stream(agent, words or "…", thread_id=thread or None, recipe=recipe)
         info = await self.client.thread(thread)
         for _ in range(LOOKS):
             if info.run_id or not info.queued:
                 break
-            await asyncio.sleep(LOOK_SECONDS)  # the server is about to begin a run that answers it
+            await asyncio.sleep(LOOK_SECONDS)  # the server is about to start a run for the queued message
             info = await self.client.thread(thread)
         if not info.run_id:
             raise ServerError(f"nothing of thread {thread} is left to go on with; say something to it", "conflict")
         return self.client.follow(info.run_id)
 
     async def record_folder(self, thread: str) -> None:
-        """Note where a thread was begun; that it cannot be noted keeps nobody from talking."""
+        """Store the folder in the metadata of a thread; ignore failures, as the run does not depend on it."""
         with suppress(ServerError):
             await self.client.describe_thread(thread, meta={"folder": self.folder})
 
@@ -182,14 +181,14 @@ class RemoteHost:
     async def add_allow_rule(self, rule: str) -> None:
         path = f"/agents/{await self.resolve_agent_id()}/hooks"
         found = (await self.client.request("GET", path))["hooks"]
-        said = next((hook["options"] for hook in found if hook["name"] == "permissions" and hook["on"]), None)
-        if said is None:
+        current = next((hook["options"] for hook in found if hook["name"] == "permissions" and hook["on"]), None)
+        if current is None:
             raise ConfigError(f"the agent {await self.resolve_agent_id()!r} of {self.name} has no permission rules")
-        rules = said if isinstance(said, dict) else {}
+        rules = current if isinstance(current, dict) else {}
         changed = {**rules, "allow": [*rules.get("allow", ()), rule]}
         await self.client.request("PATCH", path, json={"hooks": {"permissions": changed}})
 
-    # -- replaying ----------------------------------------------------------------------------------------------------
+    # -- replay -------------------------------------------------------------------------------------------------------
 
     async def replay(
         self,
@@ -208,7 +207,7 @@ class RemoteHost:
 
 
 class _RemoteRun:
-    """A run of a server, while it is read."""
+    """A run on a server, followed through its event stream."""
 
     def __init__(self, host: RemoteHost, words: str, thread: str, recipe: str) -> None:
         self._host, self._request, self._new = host, (words, thread, recipe), not thread
@@ -239,7 +238,7 @@ class _RemoteRun:
 
     async def get_outcome(self) -> RunOutcome:
         state, last = await self._host.client.run(self.run_id), self._last
-        told_of = {"text": last.text} if isinstance(last, Done) else {}
+        text = {"text": last.text} if isinstance(last, Done) else {}
         problem = state.error or {}
         error = last.message if isinstance(last, Failed) else str(problem.get("message", ""))
         code = last.code if isinstance(last, Failed) else str(problem.get("code", ""))
@@ -254,27 +253,27 @@ class _RemoteRun:
             cost=state.cost,
             error=error,
             code=code,
-            **told_of,
+            **text,
         )
 
 
-def _thread_fields(one: told.ThreadInfo) -> dict[str, Any]:
+def _thread_fields(one: types.ThreadInfo) -> dict[str, Any]:
     same = {name: getattr(one, name) for name in ("id", "title", "created", "updated", "last", "running")}
     state = {"run": one.run_id, "asking": one.asking, "queued": one.queued}
     agent = one.agent_id or str(one.meta.get("agent_name", ""))
     return {**same, **state, "agent": agent, "folder": str(one.meta.get("folder", ""))}
 
 
-def _thread_row(one: told.ThreadInfo) -> ThreadRow:
+def _thread_row(one: types.ThreadInfo) -> ThreadRow:
     return ThreadRow(**_thread_fields(one))
 
 
-def _pending_approval(one: told.Approval) -> PendingApproval:
+def _pending_approval(one: types.Approval) -> PendingApproval:
     same = {name: getattr(one, name) for name in ("id", "title", "question", "operation", "tool", "call_id", "args")}
     return PendingApproval(
         **same, thread=one.thread_id, agent=one.agent_id, run=one.run_id, about=one.about, expires=one.expires
     )
 
 
-def _token_counts(tokens: told.TokenUsage) -> dict[str, int]:
+def _token_counts(tokens: types.TokenUsage) -> dict[str, int]:
     return tokens.model_dump()

@@ -1,4 +1,4 @@
-"""A conversation at a terminal: one thread at a time, and a run of it while the agent answers."""
+"""The interactive session of `wick chat`: one thread at a time, and its current run."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ from wick.cli.terminal.typed_ahead import TypeAheadReader
 from wick.errors import WickError
 from wick.events import ApprovalRequest
 
-HISTORY_MESSAGES = 4  # messages of a thread that is gone on with
-RELEASE_SECONDS = 5.0  # for a program that has a thread and is about to end
-SHOWN_CHARS = 60  # of what was said while the agent answers
+HISTORY_MESSAGES = 4  # shown when a thread is resumed
+RELEASE_SECONDS = 5.0  # for another process to release the lease of a thread
+SHOWN_CHARS = 60  # of a message sent while the agent answers
 
 
 class Chat:
-    """A conversation with the agent of a host. `thread` is empty until something was said."""
+    """A conversation with the agent of a host. `thread` is empty until the first message."""
 
     def __init__(self, host: AgentHost) -> None:
         self.host, self.thread, self.is_over = host, "", False
         self.console = Console(highlight=False)
         self.screen = Screen(self.console)
         host.on_break = self.screen.show_disconnect
-        self.skills: Mapping[str, str] = {}  # their names, by the word that calls them
+        self.skills: Mapping[str, str] = {}  # name by slash command
         self.agent = AgentProfile("", "", "", [])
         self.warnings: list[str] = []
-        self.queued_lines: list[str] = []  # commands that were typed while the agent answered
+        self.queued_lines: list[str] = []  # slash commands typed while the agent answered
         self._prompt = ApprovalPrompt(sys.stdout)
         self._sending: list[asyncio.Task[None]] = []
 
     def print_notice(self, words: str, style: str = "dim") -> None:
-        """Say something that the agent does not hear."""
+        """Print a line that is not part of the conversation."""
         self.console.print(Text(strip_controls(words), style=style))
 
     async def prepare(self) -> None:
-        """Find out what there is to talk to."""
+        """Load the agent, its warnings and its skills."""
         self.agent = await self.host.get_agent()
         self.warnings = await self.host.list_warnings()
         self.skills = {slug(skill.name).lower(): skill.name for skill in await self.host.list_skills() if skill.enabled}
 
     async def open(self, thread: str) -> None:
-        """Say what this is, and go on with a thread if one is named."""
+        """Print the header, and resume a thread if one is given."""
         self.print_notice(f"{self.agent.name} · {self.agent.model} · {self.host.name}", "bold")
         if self.agent.protection:
             self.print_notice(self.agent.protection)
@@ -64,7 +64,7 @@ class Chat:
             await self.resume_thread(thread)
 
     async def resume_thread(self, thread: str) -> None:
-        """Go on with a thread: with what was said in it last, and with a run that was interrupted."""
+        """Switch to a thread: print its last messages, and resume an interrupted run."""
         detail = await self.host.get_thread(thread)
         self.thread = detail.id
         self.print_notice(f"going on with {detail.id}: {detail.title or '(untitled)'}")
@@ -73,7 +73,10 @@ class Chat:
             await self._follow(self.host.resume_run(detail.id))
 
     async def _wait_for_release(self, detail: ThreadTranscript) -> bool:
-        """Whether no other program works on a thread; one whose terminal was just closed takes a moment to end."""
+        """Wait until another process releases a thread; return True if its run can be resumed here.
+
+        A process whose terminal was just closed needs a moment to end.
+        """
         if detail.running:
             self.print_notice("another program works on this thread; waiting a moment, as it may be about to end")
         until = asyncio.get_running_loop().time() + RELEASE_SECONDS
@@ -85,33 +88,33 @@ class Chat:
         return bool(detail.run) and not detail.running
 
     async def send_prompt(self, words: str) -> None:
-        """Say something to the agent, and see its answer."""
+        """Send a prompt to the agent, and show the run."""
         await self._follow(self.host.start_run(words, thread=self.thread))
 
     async def _follow(self, run: RunHandle) -> None:
         self.screen.show_thinking()
-        overhearing = TypeAheadReader(lambda words: self._steer(run, words))
+        type_ahead = TypeAheadReader(lambda words: self._steer(run, words))
 
         async def ask(asked: ApprovalRequest) -> ApprovalReply:
-            with overhearing.pause():
+            with type_ahead.pause():
                 return await self._prompt.ask(asked)
 
-        seeing = asyncio.create_task(
+        following = asyncio.create_task(
             follow_run(
                 self.host, run, lambda event: self.screen.show(event, is_main_run=event.run_id == run.run_id), ask
             ),
             name="a run",
         )
-        with _cancel_on_sigint(seeing), overhearing.capture():
-            await asyncio.wait((seeing,))
+        with _cancel_on_sigint(following), type_ahead.capture():
+            await asyncio.wait((following,))
         self.thread = run.thread_id or self.thread
-        await self._print_end(run, seeing)
+        await self._print_end(run, following)
         await self._run_queued(run)
 
-    # -- what is said while the agent answers -------------------------------------------------------------------------
+    # -- messages during a run ----------------------------------------------------------------------------------------
 
     def _steer(self, run: RunHandle, words: str) -> None:
-        """Say something to a run that goes on; a command is for the time after it."""
+        """Send a message to the current run; queue a slash command until it ends."""
         if words.startswith("/") or not run.thread_id:
             self.queued_lines.append(words)
             return self.print_notice(f"{one_line(words, SHOWN_CHARS)}: when the agent is done")
@@ -126,7 +129,7 @@ class Chat:
             self.print_notice(f"this was not heard: {words}\n{error}", "red")
 
     async def _run_queued(self, run: RunHandle) -> None:
-        """What was said too late for a run is answered by the next one."""
+        """Start another run if messages arrived too late for this one."""
         sending, self._sending = self._sending, []
         if not sending:
             return
@@ -138,21 +141,21 @@ class Chat:
         if found.queued or (self.host.remote and found.run not in ("", run.run_id)):
             await self._follow(self.host.resume_run(self.thread))
 
-    async def _print_end(self, run: RunHandle, seeing: asyncio.Task[bool]) -> None:
+    async def _print_end(self, run: RunHandle, following: asyncio.Task[bool]) -> None:
         try:
-            if not seeing.cancelled():
-                seeing.result()
+            if not following.cancelled():
+                following.result()
             self.screen.finish(await run.get_outcome() if run.run_id else None)
         except (WickError, OSError) as error:
             self.screen.finish()
             self.print_notice(str(error), "red")
-        if seeing.cancelled():
+        if following.cancelled():
             self.print_notice("stopped; the thread stays, go on when you like", "yellow")
 
 
 @contextmanager
 def _cancel_on_sigint(task: asyncio.Task[bool]) -> Iterator[None]:
-    """Ctrl-C ends a task, and nothing else."""
+    """Cancel a task on Ctrl-C, instead of interrupting the process."""
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, task.cancel)
     try:

@@ -1,4 +1,4 @@
-"""Sees a run through: shows each event, and puts what the agent asks to who sits at the terminal, one by one."""
+"""Following a run in the terminal: show its events, and ask the user its questions one by one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wick.events import ApprovalRequest, ApprovalResponse, Event
 
 @dataclass(frozen=True, slots=True)
 class ApprovalReply:
-    """What somebody answers to a question; `rule` is to be allowed from now on."""
+    """The user's answer to a question; `rule` is a permission rule to add to `allow`."""
 
     choice: Choice
     words: str = ""
@@ -24,7 +24,7 @@ class ApprovalReply:
 
 
 class Interrupted(Exception):
-    """Who was asked interrupts the run in place of an answer."""
+    """Raised when the user presses Ctrl-C at a question; it stops the run."""
 
 
 Asker = Callable[[ApprovalRequest], Awaitable[ApprovalReply]]
@@ -32,9 +32,9 @@ Show = Callable[[Event], None]
 
 
 async def follow_run(host: AgentHost, run: RunHandle, show: Show, ask: Asker | None = None) -> bool:
-    """Read a run to its end; False if it waits for an answer, and nobody is here to give one.
+    """Read a run to its end; return False if it waits for an answer and `ask` is None.
 
-    Who is interrupted stops the run. The thread stays.
+    Cancellation stops the run. The thread can be continued.
     """
     questions = _QuestionQueue(host, run, ask)
     try:
@@ -42,7 +42,7 @@ async def follow_run(host: AgentHost, run: RunHandle, show: Show, ask: Asker | N
             show(event)
             if isinstance(event, ApprovalRequest):
                 if ask is None and host.remote:
-                    return False  # it waits there; whoever answers lets it go on
+                    return False  # the run waits on the server, and continues once answered
                 questions.put(event)
             elif isinstance(event, ApprovalResponse):
                 questions.discard(event.id)
@@ -57,14 +57,14 @@ async def follow_run(host: AgentHost, run: RunHandle, show: Show, ask: Asker | N
 
 
 class _QuestionQueue:
-    """The questions of a run, put one after the other; one that is answered elsewhere is put no more."""
+    """A queue of the questions of a run, asked one at a time. Answers given elsewhere remove a question."""
 
     def __init__(self, host: AgentHost, run: RunHandle, ask: Asker | None) -> None:
         self._host, self._run, self._ask = host, run, ask
         self._waiting: dict[str, ApprovalRequest] = {}
         self._asking: asyncio.Task[None] | None = None
         self._current = ""
-        self.error: Exception | None = None  # why a question could not be put
+        self.error: Exception | None = None  # raised while asking
 
     def put(self, asked: ApprovalRequest) -> None:
         if self._ask is None:
@@ -96,7 +96,7 @@ class _QuestionQueue:
     async def _ask_and_answer(self, asked: ApprovalRequest) -> None:
         assert self._ask is not None
         reply = await self._ask(asked)
-        self._current = ""  # from here on it is answered, here or elsewhere
+        self._current = ""  # answered: a response event must not cancel this task
         if reply.rule:
             await self._host.add_allow_rule(reply.rule)
         try:
@@ -104,7 +104,7 @@ class _QuestionQueue:
                 asked.id, reply.choice, words=reply.words, args=reply.args, thread=self._run.thread_id
             )
         except WickError as error:
-            if getattr(error, "code", "") not in ("conflict", "not_found"):  # somebody else was faster
+            if getattr(error, "code", "") not in ("conflict", "not_found"):  # answered elsewhere first
                 raise
 
     async def close(self) -> None:

@@ -1,6 +1,6 @@
-"""Where a user types: with a history, several lines, and words that are completed after a slash.
+"""The input line of `wick chat`, with a history, multi-line editing and completion of slash commands.
 
-Enter sends. Alt-Enter, or Enter after a backslash, begins another line; a text that is pasted keeps its lines.
+Enter sends. Alt-Enter, or Enter after a backslash, inserts a newline. Pasted text keeps its newlines.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CONTINUATION = FormattedText([("", "… ")])
 
 
 class LineReader:
-    """Reads what a user says; `words` are what can stand after a slash, each with what it does."""
+    """A reader of prompts; `words` returns the slash commands with their help texts."""
 
     def __init__(self, history: Path, words: Callable[[], Mapping[str, str]]) -> None:
         self._session: PromptSession[str] = PromptSession(
@@ -36,12 +36,12 @@ class LineReader:
         )
 
     async def read(self) -> str:
-        """What was typed. KeyboardInterrupt is Ctrl-C, EOFError Ctrl-D."""
+        """Return the next input. Raise KeyboardInterrupt on Ctrl-C and EOFError on Ctrl-D."""
         return await self._session.prompt_async(PROMPT, handle_sigint=False)
 
     @property
     def typed_text(self) -> str:
-        """What stood there when it was interrupted."""
+        """Return the text of the input line when it was interrupted."""
         return self._session.default_buffer.text
 
 
@@ -59,7 +59,7 @@ class _SlashCompleter(Completer):
 
 
 def _open_history(path: Path) -> History:
-    """The history in a file that only its owner reads; where none can be written, for as long as this goes on."""
+    """Return a history file with mode 0600, or a history in memory if the file cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600))

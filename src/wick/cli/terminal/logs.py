@@ -12,7 +12,7 @@ _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class BriefFormatter(logging.Formatter):
-    """A formatter that leaves out where an error was raised."""
+    """A log formatter without tracebacks."""
 
     def format(self, record: logging.LogRecord) -> str:
         brief = copy(record)

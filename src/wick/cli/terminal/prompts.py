@@ -1,4 +1,4 @@
-"""Puts what an agent asks to who sits at the terminal: may it do this, and what only the user can know."""
+"""Questions of an agent at the terminal: approvals of tool uses, and questions of the tool `ask_user`."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ RULE = re.compile(r"a(?:lways)?\s+(\w+\(.*)", re.DOTALL)  # as in: a Bash(git *)
 
 
 class ApprovalPrompt:
-    """Who sits at the terminal that this file is."""
+    """A prompt for approvals and questions on a terminal, given as a file."""
 
     def __init__(self, file: TextIO) -> None:
         self._session: PromptSession[str] = PromptSession(output=create_output(stdout=file))
         self._console = Console(file=file, highlight=False)
 
     async def ask(self, asked: ApprovalRequest) -> ApprovalReply:
-        """The answer to a question. Who ends the input says no; who interrupts it ends the run."""
+        """Ask a question and return the answer. Ctrl-D denies; Ctrl-C raises Interrupted, which stops the run."""
         self._flush_input()
         try:
             return await (self._ask_question(asked) if _is_inquiry(asked) else self._ask_permission(asked))
@@ -58,12 +58,12 @@ class ApprovalPrompt:
             raise Interrupted from None
 
     def _flush_input(self) -> None:
-        """Nobody answers a question that they have not seen."""
+        """Discard type-ahead: keys pressed before the question was shown must not answer it."""
         clear_typeahead(self._session.input)
         with suppress(termios.error, OSError, ValueError):
             termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
-    # -- may it do this ---------------------------------------------------------------------------------------------
+    # -- approvals --------------------------------------------------------------------------------------------------
 
     async def _ask_permission(self, asked: ApprovalRequest) -> ApprovalReply:
         args = asked.about.get("args")
@@ -73,26 +73,26 @@ class ApprovalPrompt:
             self._console.print(Text(f"    {line}", style="bold yellow"))
         for line in format_args(args):
             self._console.print(Text(f"  {line}", style="dim"))
-        lasting = bool(asked.about.get("lasting"))  # a yes that holds for longer would silence this question
+        lasting = bool(asked.about.get("lasting"))  # whether a lasting grant is offered
         offered = KEYS_LASTING if lasting else KEYS_EDITABLE if isinstance(args, dict) else KEYS_ONCE
         self._console.print(Text(f"  {offered}", style="dim"))
         while True:
-            said = (await self._read_line("  > ")).strip()
-            if said.lower() in ("e", "edit") and isinstance(args, dict):
+            line = (await self._read_line("  > ")).strip()
+            if line.lower() in ("e", "edit") and isinstance(args, dict):
                 if (changed := await self._edit_args(args)) is not None:
                     return ApprovalReply("allow", args=changed)
-            elif said.lower() in ("v", "view"):
-                for line in format_args(args, cut=False):
-                    self._console.print(Text(f"  {line}", style="dim"))
-            elif (choice := CHOICES.get(said.lower())) is not None:
+            elif line.lower() in ("v", "view"):
+                for detail in format_args(args, cut=False):
+                    self._console.print(Text(f"  {detail}", style="dim"))
+            elif (choice := CHOICES.get(line.lower())) is not None:
                 if lasting or choice in ("allow", "deny"):
                     return ApprovalReply(choice)
                 self._console.print(Text("  this is asked each time; say y or n", style="red"))
-            elif (found := RULE.fullmatch(said)) is not None:
+            elif (found := RULE.fullmatch(line)) is not None:
                 if self._is_valid_rule(found[1]):
                     return ApprovalReply("allow", rule=found[1])
-            elif said:
-                return ApprovalReply("deny", words=said)
+            elif line:
+                return ApprovalReply("deny", words=line)
 
     def _is_valid_rule(self, text: str) -> bool:
         try:
@@ -103,12 +103,12 @@ class ApprovalPrompt:
         return True
 
     async def _edit_args(self, args: dict[str, Any]) -> dict[str, Any] | None:
-        """The arguments as the user wants them: the command alone, or all of them as JSON."""
+        """Let the user edit the command, or all arguments as JSON. Return None if the JSON is invalid."""
         if isinstance(args.get("command"), str):
             return {**args, "command": await self._read_line("  command: ", args["command"])}
-        said = await self._read_line("  arguments: ", json.dumps(args, ensure_ascii=False))
+        text = await self._read_line("  arguments: ", json.dumps(args, ensure_ascii=False))
         try:
-            changed = json.loads(said)
+            changed = json.loads(text)
         except ValueError as error:
             self._console.print(Text(f"  that is no JSON: {error}", style="red"))
             return None
@@ -117,7 +117,7 @@ class ApprovalPrompt:
         self._console.print(Text("  the arguments are a JSON object, as in {…}", style="red"))
         return None
 
-    # -- what only the user can know --------------------------------------------------------------------------------
+    # -- questions of ask_user --------------------------------------------------------------------------------------
 
     async def _ask_question(self, asked: ApprovalRequest) -> ApprovalReply:
         about = asked.about
@@ -126,23 +126,24 @@ class ApprovalPrompt:
             *above, last = strip_controls(shown(inquiry)).rstrip().split("\n")
             for line in above:
                 self._console.print(Text(line, style="bold cyan"))
-            said = (await self._read_line(f"{last} ")).strip()
+            line = (await self._read_line(f"{last} ")).strip()
             try:
-                return ApprovalReply("allow", args={"answer": inquiry.read(typed(inquiry, said))})
+                return ApprovalReply("allow", args={"answer": inquiry.read(typed(inquiry, line))})
             except ValueError as problem:
                 self._console.print(Text(strip_controls(str(problem)), style="red"))
 
     async def _read_line(self, words: str, default: str = "") -> str:
-        """A line; what is printed meanwhile stands above it."""
+        """Read a line; output printed meanwhile appears above it."""
         beside: AbstractContextManager[Any] = patch_stdout(raw=True) if sys.stdout.isatty() else nullcontext()
         with beside:
             return await self._session.prompt_async(words, default=default, handle_sigint=False)
 
 
 def format_args(args: Any, *, cut: bool = True) -> list[str]:
-    """Return the lines that show what a tool would be given.
+    """Return the lines that show the arguments of a tool.
 
-    A command is complete. Of other long values the rest is counted, unless `cut` is False.
+    A command is shown completely. Other long values are cut, with the number of omitted characters, unless `cut` is
+    False.
     """
     lines = list[str]()
     given = {name: value for name, value in args.items() if value not in (None, "")} if isinstance(args, dict) else {}

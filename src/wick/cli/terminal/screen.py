@@ -1,4 +1,4 @@
-"""A run on a terminal: the answer as Markdown while it comes, a card for each tool, what is to do, how it ended."""
+"""Display of a run in a terminal: streamed Markdown, tool uses, todos and the result."""
 
 from __future__ import annotations
 
@@ -33,38 +33,46 @@ from wick.events import (
     UserMessage,
 )
 
-OUTPUT_LINES = 6  # of a tool that are shown
-TAIL_LINES = 12  # of a paragraph that still grows
+OUTPUT_LINES = 6  # shown of a tool's output
+TAIL_LINES = 12  # shown of a paragraph that is still streaming
 CHARS = 200
 MARKS = {"done": "✔", "in_progress": "▸", "pending": "○"}
-MAIN_ARGS = ("command", "path", "pattern", "query", "url", "question", "name")  # what tells most about a tool use
+MAIN_ARGS = (
+    "command",
+    "path",
+    "pattern",
+    "query",
+    "url",
+    "question",
+    "name",
+)  # shown of a tool use; the first wins
 
 
 class Screen:
-    """Shows what a run says."""
+    """The display of one run after another on a console."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
         self._live: Live | None = None
-        self._text = ""  # of the answer, as far as it is not printed for good
+        self._text = ""  # streamed text that is not final yet
         self._started: dict[str, float] = {}
         self._todos: Any = None
 
     def show(self, event: Event, *, is_main_run: bool = True) -> None:
-        """Show an event; of what subagents say, which tools they use is enough."""
+        """Show an event; of subagents, only tool uses, questions, start and end."""
         if not is_main_run and not isinstance(event, ToolStart | SubagentStart | SubagentEnd | ApprovalRequest):
             return
-        for kind, shown in _HANDLERS.items():
+        for kind, handler in _HANDLERS.items():
             if isinstance(event, kind):
-                shown(self, event)
+                handler(self, event)
                 return
 
     def show_thinking(self) -> None:
-        """Something is being done, and nothing can be told of it yet."""
+        """Show a spinner until the first event."""
         self._show_status("thinking")
 
     def show_disconnect(self, error: Exception) -> None:
-        """The server is away for the moment."""
+        """Show that the connection is lost and is being retried."""
         self._show_status(f"the connection is lost, trying again: {error}")
 
     def finish(self, outcome: RunOutcome | None = None) -> None:
@@ -73,14 +81,14 @@ class Screen:
         if outcome is None:
             return
         if outcome.outcome != "completed":
-            said = outcome.error or outcome.reason
+            reason = outcome.error or outcome.reason
             self._print_line(
-                f"{outcome.outcome}: {strip_controls(said)}", "red" if outcome.outcome == "failed" else "yellow"
+                f"{outcome.outcome}: {strip_controls(reason)}", "red" if outcome.outcome == "failed" else "yellow"
             )
         self._print_line(format_usage(outcome.usage, outcome.cost), "dim")
 
     def print_messages(self, messages: Sequence[Mapping[str, Any]]) -> None:
-        """What was said before, as far as people said it."""
+        """Print the text of user and assistant messages."""
         for message in messages:
             text = _message_text(message)
             if message.get("role") == "user" and text:
@@ -94,7 +102,7 @@ class Screen:
             style = "dim" if todo.get("status") == "done" else ""
             self._print_line(f"  {mark} {strip_controls(str(todo.get('title', '')))}", style)
 
-    # -- what is below everything that is printed ---------------------------------------------------------------------
+    # -- the live line at the bottom ----------------------------------------------------------------------------------
 
     def _update_live(self, shown: RenderableType) -> None:
         if self._live is None:
@@ -133,7 +141,7 @@ class Screen:
         return None
 
     def _flush_text(self) -> None:
-        """Print for good what is left of the answer."""
+        """Print the rest of the streamed text as final."""
         text, self._text = self._text, ""
         if text.strip():
             self._stop_live()
@@ -189,7 +197,7 @@ class Screen:
 
     def _on_approval_request(self, event: ApprovalRequest) -> None:
         self._flush_text()
-        self._stop_live()  # the line where the answer is typed is the last one
+        self._stop_live()  # the prompt must be the last line
 
     def _on_approval_response(self, event: ApprovalResponse) -> None:
         words = "allowed" if event.allowed else f"denied: {strip_controls(event.reason)}"
@@ -217,29 +225,29 @@ _HANDLERS: dict[type[Event], Any] = {
 
 
 def split_settled(text: str) -> tuple[str, str]:
-    """A Markdown text in two: what does not change any more whatever follows, and the rest."""
-    cut, fence, place = 0, "", 0
+    """Split streamed Markdown into blocks that no later text can change, and the rest."""
+    cut, fence, end = 0, "", 0
     for line in text.splitlines(keepends=True):
-        place += len(line)
+        end += len(line)
         bare = line.strip()
         if fence:
             fence = "" if bare.startswith(fence) and not bare.strip(fence[0]) else fence
         elif bare.startswith(("```", "~~~")):
             fence = bare[: len(bare) - len(bare.lstrip(bare[0]))]
         elif not bare and line.endswith("\n"):
-            cut = place
+            cut = end
     return text[:cut], text[cut:]
 
 
 def _last_lines(text: str) -> str:
-    """The end of what still grows; of a block of code, with the line that begins it."""
+    """Return the last lines of streaming text, with the opening fence of a code block."""
     lines = text.strip("\n").split("\n")
     first = lines[:1] if lines[0].lstrip().startswith(("```", "~~~")) else []
     return text if len(lines) <= TAIL_LINES else "\n".join([*first, *lines[-TAIL_LINES:]])
 
 
 def summarize_args(args: Mapping[str, Any]) -> str:
-    """What a tool is given, on a line."""
+    """Return the arguments of a tool use on one line."""
     if isinstance(args.get("todos"), list):
         return ""  # the list is shown
     main = next((args[name] for name in MAIN_ARGS if isinstance(args.get(name), str)), None)
@@ -249,15 +257,15 @@ def summarize_args(args: Mapping[str, Any]) -> str:
 
 
 def format_output(output: str) -> str:
-    """What a tool said; of a command, what it printed."""
+    """Return the output of a tool; of a command, its stdout, stderr and exit code."""
     try:
-        said = json.loads(output) if output.startswith('{"stdout"') else None
+        result = json.loads(output) if output.startswith('{"stdout"') else None
     except ValueError:
-        said = None
-    if not isinstance(said, dict):
+        result = None
+    if not isinstance(result, dict):
         return output
-    ended = f"exit code {said['exit_code']}" if said.get("exit_code") else ""
-    return "\n".join(filter(None, (str(said.get("stdout", "")), str(said.get("stderr", "")), ended)))
+    ended = f"exit code {result['exit_code']}" if result.get("exit_code") else ""
+    return "\n".join(filter(None, (str(result.get("stdout", "")), str(result.get("stderr", "")), ended)))
 
 
 def format_usage(usage: Mapping[str, int], cost: float | None) -> str:

@@ -1,4 +1,4 @@
-"""What can be said to `wick chat` beside what the agent hears: `/help` shows it. Skills are commands, too."""
+"""The slash commands of `wick chat`; each skill of the agent is a command, too."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ COMMAND_PATTERN = re.compile(r"/([A-Za-z][\w.-]*)(?:\s+(.*))?", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class SlashCommand:
-    """A word after a slash: what it takes, what it does."""
+    """A slash command: its arguments, help text and function."""
 
     arguments: str
     help: str
     run: Callable[[Chat, str], Awaitable[None]]
 
 
-async def run_slash_command(chat: Chat, said: str) -> bool:
-    """Do what a command says; False if this is none, but something for the agent."""
-    found = COMMAND_PATTERN.fullmatch(said.strip())
+async def run_slash_command(chat: Chat, text: str) -> bool:
+    """Run a slash command; return False if the text is not one, but a prompt."""
+    found = COMMAND_PATTERN.fullmatch(text.strip())
     if found is None:
         return False
     word, rest = found[1].lower(), (found[2] or "").strip()
@@ -51,7 +51,7 @@ async def _dispatch(chat: Chat, word: str, rest: str) -> None:
 
 
 def describe_commands(chat: Chat) -> Mapping[str, str]:
-    """What can stand after a slash, and what it does."""
+    """Return all slash commands with their help texts."""
     return {**{word: one.help for word, one in COMMANDS.items()}, **dict.fromkeys(chat.skills, "a skill")}
 
 
@@ -72,7 +72,7 @@ async def _switch_model(chat: Chat, rest: str) -> None:
 
 async def _compact_thread(chat: Chat, rest: str) -> None:
     if _has_thread(chat):
-        await chat.send_prompt(f"/compact {rest}".strip())  # the agent's own command, which sums up
+        await chat.send_prompt(f"/compact {rest}".strip())  # handled by the capability Summarization
 
 
 async def _show_todos(chat: Chat, rest: str) -> None:
@@ -81,9 +81,9 @@ async def _show_todos(chat: Chat, rest: str) -> None:
 
 
 async def _show_hooks(chat: Chat, rest: str) -> None:
-    for operation, there in groupby(await chat.host.list_rings(), lambda ring: ring.operation):
+    for operation, hooks in groupby(await chat.host.list_rings(), lambda ring: ring.operation):
         chat.print_notice(operation, "bold")
-        for ring in there:
+        for ring in hooks:
             open = "  (fail: open)" if ring.fail == "open" else ""
             chat.print_notice(f"  {ring.position:<7}{ring.hook}  [{ring.source}]{open}", "")
 

@@ -110,13 +110,13 @@ def test_other_things_of_a_tool() -> None:
 
 def test_grants_are_of_one_agent_in_one_folder(tmp_path: Path) -> None:
     grants, rule = Grants(tmp_path / "data"), {"operation": "tool_use", "tool": "execute", "args": {"command": "ls"}}
-    assert grants.of("/a", "") == []
+    assert grants.list_tool_uses("/a", "") == []
     grants.add("/a", "", rule)
     grants.add("/a", "", "Bash(git *)")
     with grants.path.open("a") as file:
         file.write('nonsense\n[]\n{"rule": 1}\n{"folder": "/a", "agent": "", "rule": {"tool": 1}}\n{"fold')
-    assert (grants.of("/a", ""), grants.rules("/a", "")) == ([rule], ["Bash(git *)"])
-    assert grants.of("/b", "") == grants.of("/a", "other") == grants.rules("/b", "") == []
+    assert (grants.list_tool_uses("/a", ""), grants.list_rules("/a", "")) == ([rule], ["Bash(git *)"])
+    assert grants.list_tool_uses("/b", "") == grants.list_tool_uses("/a", "other") == grants.list_rules("/b", "") == []
     assert grants.path.stat().st_mode & 0o077 == 0
 
 
