@@ -1,6 +1,6 @@
-"""What a shell can complete beside the words of the command itself: threads, and agents of a file.
+"""Shell completion of thread ids, and of agents in a file.
 
-Only what is quick to find is offered, and what cannot be found is not: a shell that waits is worse than none.
+Completion must be fast and silent: it reads only local files, and offers nothing after an error.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TITLE_CHARS = 60
 
 
 def complete_thread_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The latest threads of this machine, with their titles."""
+    """Complete the ids of the latest local threads, with their titles."""
     try:
         return [
             CompletionItem(head.id, help=one_line(head.title, TITLE_CHARS))
@@ -47,7 +47,7 @@ async def _latest_threads() -> list[Any]:
 
 
 def complete_agent_specs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The agents of a file that is named, as FILE:ID; before that, the files."""
+    """Complete FILE:ID with the agents of the file; without a colon, complete files."""
     path, colon, id = incomplete.rpartition(":")
     if not colon:
         return [CompletionItem(incomplete, type="file")]

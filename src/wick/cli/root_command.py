@@ -1,11 +1,11 @@
-"""What all commands have in common: how they are found, what their exit codes mean, how they tell what went wrong.
+"""The root command `wick`: lazy loading of commands, exit codes and error messages.
 
-0    it was done
-1    it failed
-2    it was called wrongly, or a file that it was given is wrong
-3    it was stopped or refused: by a hook, a limit, a budget
-4    it waits for somebody's answer
-130  it was interrupted
+0    success
+1    failure
+2    invalid arguments, or an invalid input file
+3    stopped or refused by a hook, a limit or a budget
+4    waiting for an answer
+130  interrupted by Ctrl-C
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ COMMANDS = {
 
 
 class CommandGroup(click.Group):
-    """Loads the file of a command when it is named, so that what is not asked for costs nothing."""
+    """A click group that imports the module of a command when it is called, to start quickly."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*COMMANDS]
@@ -55,16 +55,16 @@ class CommandGroup(click.Group):
             formatter.write_dl([*COMMANDS.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Commands and options, without loading a command."""
-        found = [CompletionItem(name, help=told) for name, told in COMMANDS.items() if name.startswith(incomplete)]
+        """Complete commands and options without importing a command."""
+        found = [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def invoke(self, ctx: click.Context) -> Any:
-        """A user's mistake is a sentence, not a traceback."""
+        """Print errors as a sentence, without a traceback."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            raise  # who read has read enough
+            raise  # the reader closed the pipe
         except (KeyboardInterrupt, click.Abort):
             sys.exit(INTERRUPTED)
         except ModuleNotFoundError as error:
@@ -81,11 +81,11 @@ class _InvalidCall(click.ClickException):
 
 
 def _format_error(error: Exception) -> str:
-    """What went wrong; of the system's errors without their number."""
-    said = str(error)
+    """Return the message of an error; of an OSError, without its number."""
+    message = str(error)
     if isinstance(error, OSError) and error.strerror:
-        said = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
-    return strip_controls(said)
+        message = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+    return strip_controls(message)
 
 
 @click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})

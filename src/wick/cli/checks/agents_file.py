@@ -1,7 +1,7 @@
-"""Everything that is wrong with an agents.yaml, not only the first thing.
+"""Validation of an agents.yaml that reports all errors, not only the first.
 
-What is wrong is noted and taken out, and the rest is looked at again, until nothing is wrong any more. Agents are
-really built, so what is found is what would be in somebody's way; no model is asked and no command is run.
+Each invalid part is recorded and removed, and the rest is validated again until it is valid. Agents are really
+built, so the same errors are found as at runtime. No model is called and no command is run.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from wick.errors import ConfigError, WickError
 from wick.models import resolve
 from wick.permissions.rules import Type, rule
 
-MAX_PROBLEMS = 100  # problems of one file
+MAX_PROBLEMS = 100  # reported for one file
 
 
 @dataclass(frozen=True, slots=True)
 class FileProblem:
-    """What is wrong, and on which line; the line is None where it is about the whole file."""
+    """An error in a file; `line` is None if it concerns the whole file."""
 
     line: int | None
     says: str
 
 
 def check_agents_file(path: Path) -> tuple[Config | None, list[FileProblem]]:
-    """What is left of a file, and all that is wrong with it."""
+    """Return the config of the valid parts of a file (or None), and all problems by line."""
     found: list[FileProblem] = []
     source = _read_source(path, found)
     taken: list[At] = []
@@ -56,7 +56,7 @@ def check_agents_file(path: Path) -> tuple[Config | None, list[FileProblem]]:
 
 
 class _Environment(dict[str, str]):
-    """The environment, with something for each variable that is not set; `asked` is the last one that was."""
+    """The environment, with placeholders for unset variables; `last_name` is the variable read last."""
 
     last_name = ""
 
@@ -66,7 +66,7 @@ class _Environment(dict[str, str]):
 
 
 def _read_source(path: Path, found: list[FileProblem]) -> Source | None:
-    """What a file says; of variables that are not set, each is noted."""
+    """Parse a file, and record each unset variable as a problem."""
     environment = _Environment(os.environ)
     while len(found) < MAX_PROBLEMS:
         try:
@@ -74,7 +74,7 @@ def _read_source(path: Path, found: list[FileProblem]) -> Source | None:
         except WrongAt as error:
             found.append(FileProblem(error.line, error.what))
             if environment.last_name in ("", *environment):
-                return None  # something else is wrong, and nobody knows what the rest means
+                return None  # not an unset variable: the rest cannot be parsed
             environment[environment.last_name] = "1"
         except ConfigError as error:
             found.append(_parse_location(str(error), path))
@@ -83,9 +83,9 @@ def _read_source(path: Path, found: list[FileProblem]) -> Source | None:
 
 
 def _parse_location(text: str, path: Path) -> FileProblem:
-    """What a file that cannot be read at all is told about, with the line in its sentence."""
-    if (place := re.match(rf"{re.escape(str(path))}, line (\d+): ", text)) is not None:
-        return FileProblem(int(place[1]), text[place.end() :])
+    """Return the problem of an unreadable file, with the line number taken from the message."""
+    if (match := re.match(rf"{re.escape(str(path))}, line (\d+): ", text)) is not None:
+        return FileProblem(int(match[1]), text[match.end() :])
     return FileProblem(None, text)
 
 
@@ -93,14 +93,14 @@ def _parse_location(text: str, path: Path) -> FileProblem:
 
 
 def _build_agents(path: Path, source: Source) -> Config:
-    """The agents of a file, each of them built; the first thing that is wrong is raised."""
+    """Build all agents of a file; raise the first error."""
     config = Config(path, source)
     for at, options in _iter_options(source):
         _check_options(source, at, options)
     for part in config.agents.values():
         model = part.options.get("model", "auto")
         try:
-            if model != "auto":  # which says by itself what it chose, to those who run it
+            if model != "auto":  # resolving `auto` would log the chosen model
                 resolve(model)
         except WickError as error:
             raise part.wrong("model", error) from None
@@ -109,7 +109,7 @@ def _build_agents(path: Path, source: Source) -> Config:
 
 
 def _iter_options(source: Source) -> Iterator[tuple[At, Mapping[str, Any]]]:
-    """Where options stand: those of the one agent, or of each, and the defaults."""
+    """Yield the options of the only agent, or the defaults and those of each agent, with their paths."""
     data = source.data
     if not {"agents", "defaults"} & data.keys():
         yield (), data
@@ -119,12 +119,12 @@ def _iter_options(source: Source) -> Iterator[tuple[At, Mapping[str, Any]]]:
 
 
 def _check_options(source: Source, at: At, options: Mapping[str, Any]) -> None:
-    """Each rule and each MCP server by itself, so that each that is wrong is named with its line."""
-    for key, place, check in _iter_checks(options):
+    """Validate each rule and MCP server by itself, so that each error has its line."""
+    for key, path, check in _iter_checks(options):
         try:
             check()
         except ConfigError as error:
-            raise source.wrong((*at, key, *place), f"{key}: {error}") from None
+            raise source.wrong((*at, key, *path), f"{key}: {error}") from None
 
 
 def _iter_checks(options: Mapping[str, Any]) -> Iterator[tuple[str, At, Callable[[], object]]]:
@@ -140,11 +140,11 @@ def _as_mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-# -- taking out -----------------------------------------------------------------------------------------------------
+# -- removing -------------------------------------------------------------------------------------------------------
 
 
 def _is_consequence(error: WrongAt, taken: list[At]) -> bool:
-    """Whether something is wrong with what something was taken out of, which may be why."""
+    """Return True if an error may only result from the removal of a part below it."""
     if error.what.startswith("the agent "):
         return any(one[: len(error.at)] == error.at or one[:1] == ("defaults",) for one in taken)
     return any(one != error.at and one[: len(error.at)] == error.at for one in taken)
@@ -160,7 +160,7 @@ def _get_value(data: Any, at: At) -> Any:
 
 
 def _remove_at(source: Source, at: At) -> Source | None:
-    """A file without something of it; None if that is not there, or all that there is."""
+    """Return a copy of a file without the value at a path; None if there is no such value, or nothing is left."""
     data = deepcopy(source.data)
     above: Any = _get_value(data, at[:-1]) if at else None
     try:
@@ -172,13 +172,13 @@ def _remove_at(source: Source, at: At) -> Source | None:
 
 
 def _shift_lines(lines: Mapping[At, int], at: At) -> dict[At, int]:
-    """The lines after an item of a list is gone: those behind it have moved up."""
-    place, gone = len(at) - 1, int(at[-1])
+    """Return the line numbers after the removal of a list item: later items move up by one index."""
+    depth, gone = len(at) - 1, int(at[-1])
     found: dict[At, int] = {}
     for one, line in lines.items():
-        behind = len(one) > place and one[:place] == at[:place]
-        number = int(one[place]) if behind else -1
+        behind = len(one) > depth and one[:depth] == at[:depth]
+        number = int(one[depth]) if behind else -1
         if behind and number == gone:
             continue
-        found[(*one[:place], number - 1, *one[place + 1 :]) if behind and number > gone else one] = line
+        found[(*one[:depth], number - 1, *one[depth + 1 :]) if behind and number > gone else one] = line
     return found

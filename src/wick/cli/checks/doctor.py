@@ -1,7 +1,7 @@
-"""What `wick doctor` looks at: what is installed, what confines commands, which models answer, where threads are kept.
+"""The checks of `wick doctor`: packages, programs, sandboxes, models, data folder and port.
 
-Each look is a `Check` with a sentence, and another one that says what to do. Nothing is changed, nothing is installed,
-no key is shown, and a model is asked only by those who want that.
+Each check has a description and, if needed, a remedy. Checks change and install nothing, and print no keys. Models are
+called only on request.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ASK_SECONDS = 60.0
 PROGRAM_SECONDS = 10.0
 QUESTION = "Answer with the one word: ready."
 
-# What each extra is made of, as it is installed and as it is imported.
+# The packages of each extra: name on PyPI to module.
 CORE = {"pydantic": "pydantic", "aiohttp": "aiohttp", "orjson": "orjson", "pyyaml": "yaml",
         "opentelemetry-api": "opentelemetry.trace"}  # fmt: skip
 EXTRAS: dict[str, dict[str, str]] = {
@@ -75,7 +75,7 @@ EXTRA_PURPOSES = {
     "schema": "checking foreign JSON Schemas",
     "otel": "exporting traces",
 }
-PROGRAMS = {  # what each is for, and the package that has it
+PROGRAMS = {  # purpose, and Debian package
     "git": ("agents that work in repositories", "git"),
     "rg": ("searching large workspaces faster", "ripgrep"),
     "node": ("hook programs in JavaScript, and building the web interface", "nodejs"),
@@ -90,7 +90,7 @@ SANDBOXES_BY_PLATFORM = {"linux": ("bubblewrap", "landlock"), "darwin": ("sandbo
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One look: `missing` is something to do without, with `wrong` wick cannot work."""
+    """The result of a check: `missing` is optional, `wrong` prevents wick from working."""
 
     group: str
     name: str
@@ -102,7 +102,7 @@ class Check:
 def iter_checks(
     *, ask: bool, model: str, data: str | None, port: int | None
 ) -> Iterator[tuple[str, Callable[[], Iterable[Check]]]]:
-    """What is looked at: in words, and a function that looks. Without its core there is nothing more to see."""
+    """Yield a description and a function for each group of checks; only two if the core is not installed."""
     yield "the packages", check_packages
     yield "the programs", check_programs
     if not _missing_packages(CORE):
@@ -112,15 +112,15 @@ def iter_checks(
         yield "where threads are kept", lambda: check_server(data, port)
 
 
-# -- what is installed ----------------------------------------------------------------------------------------------
+# -- packages and programs ------------------------------------------------------------------------------------------
 
 
 def check_packages() -> Iterator[Check]:
-    """Python, what wick cannot do without, and each extra."""
+    """Check the Python version, the core packages and each extra."""
     here = sys.version_info[:2]
-    told = f"{sys.version.split()[0]} at {sys.executable}"
+    described = f"{sys.version.split()[0]} at {sys.executable}"
     fits: State = "ok" if here >= MIN_PYTHON else "wrong"
-    yield Check("installed", "Python", fits, told, "" if fits == "ok" else "use Python 3.11 or newer")
+    yield Check("installed", "Python", fits, described, "" if fits == "ok" else "use Python 3.11 or newer")
     yield Check("installed", "wick-agent", "ok", _package_version("wick-agent"))
     if lost := _missing_packages(CORE):
         yield Check("installed", "the core", "wrong", f"not there: {', '.join(lost)}", "pip install wick-agent")
@@ -138,7 +138,7 @@ def _missing_packages(parts: dict[str, str]) -> list[str]:
 def _is_importable(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except (ImportError, ValueError):  # what it is in cannot be imported
+    except (ImportError, ValueError):  # its parent package cannot be imported
         return False
 
 
@@ -150,7 +150,7 @@ def _package_version(package: str) -> str:
 
 
 def check_programs() -> Iterator[Check]:
-    """Programs that wick, or what it is used for, runs."""
+    """Check the external programs that wick or its agents run."""
     for name, (why, package) in PROGRAMS.items():
         path = shutil.which(name)
         if path is None:
@@ -160,7 +160,7 @@ def check_programs() -> Iterator[Check]:
 
 
 def _program_version(path: str) -> str:
-    """What a program says of itself, if it says something quickly."""
+    """Return the first line of `PROGRAM --version`."""
     try:
         done = subprocess.run([path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, check=False,
                               timeout=PROGRAM_SECONDS)  # fmt: skip
@@ -170,12 +170,12 @@ def _program_version(path: str) -> str:
     return one_line(lines[0], 80) if lines and done.returncode == 0 else "(it does not answer)"
 
 
-# -- what confines --------------------------------------------------------------------------------------------------
+# -- sandboxes ------------------------------------------------------------------------------------------------------
 
 
 def check_sandboxes() -> Iterator[Check]:
-    """Each sandbox, and what really confines the commands of an agent in a folder."""
-    from wick.backends.local import Local  # which needs the core, and that may be what is missing
+    """Check each sandbox, and the protection that the backend Local selects."""
+    from wick.backends.local import Local  # needs the core packages, which may be missing
     from wick.backends.sandbox.base import NotThere
     from wick.backends.sandbox.selection import SANDBOXES
 
@@ -194,7 +194,7 @@ def check_sandboxes() -> Iterator[Check]:
 
 
 def check_engine() -> Iterator[Check]:
-    """Whether an engine of containers answers."""
+    """Check that a container engine responds."""
     yield asyncio.run(_ask_engine())
 
 
@@ -206,10 +206,10 @@ async def _ask_engine() -> Check:
     except WickError as error:
         return Check("sandbox", "docker engine", "missing", str(error), "set DOCKER_HOST to where an engine is")
     try:
-        said = await found.ask("GET", "/version")
-        names = [str(part.get("Name", "")) for part in said.get("Components", ())]
+        reply = await found.ask("GET", "/version")
+        names = [str(part.get("Name", "")) for part in reply.get("Components", ())]
         kind = "Podman" if any("podman" in name.lower() for name in names) else "Docker"
-        return Check("sandbox", "docker engine", "ok", f"{kind} {said.get('Version', '')} at {found.address.url}")
+        return Check("sandbox", "docker engine", "ok", f"{kind} {reply.get('Version', '')} at {found.address.url}")
     except WickError as error:
         do = "start one (dockerd, or podman system service), or set DOCKER_HOST; it is for backend: {type: docker}"
         return Check("sandbox", "docker engine", "missing", one_line(str(error), 300), do)
@@ -221,7 +221,7 @@ async def _ask_engine() -> Check:
 
 
 def check_models(ask: bool, model: str) -> Iterator[Check]:
-    """Which models there are; with `ask`, each is really asked."""
+    """Check which models are available; with `ask`, call each of them."""
     names = [model] if model else [*_available_models()]
     if not model:
         yield from _check_keys()
@@ -268,7 +268,7 @@ def _check_local() -> Check:
 
 
 def _available_models() -> Iterator[str]:
-    """The models that could answer here."""
+    """Yield the names of the available models."""
     yield from (name for key, name in DEFAULTS.items() if os.environ.get(key, "").strip())
     with suppress(WickError):
         yield from (f"ollama:{name}" for name in installed()[:1])
@@ -278,7 +278,7 @@ def _available_models() -> Iterator[str]:
 
 
 async def _ask_model(name: str) -> Check:
-    """Ask a model something short."""
+    """Call a model with a short prompt."""
     start = time.perf_counter()
     try:
         async with asyncio.timeout(ASK_SECONDS):
@@ -297,21 +297,21 @@ async def _ask_model(name: str) -> Check:
 
 
 def check_server(data: str | None, port: int | None) -> Iterator[Check]:
-    """The data folder, the settings and the port."""
+    """Check the data folder, the settings and the port of the server."""
     folder = Path(data) if data else data_folder()
     yield _check_data_folder(folder)
     try:
-        host, said = _listen_address(folder, data, port)
+        host, number = _listen_address(folder, data, port)
     except WickError as error:
         yield Check("server", "settings", "wrong", str(error), "mend that: `wick serve` does not start with it")
         return
-    yield _check_port(host, said)
+    yield _check_port(host, number)
 
 
 def _listen_address(folder: Path, data: str | None, port: int | None) -> tuple[str, int]:
-    """Where a server would listen. Its settings are loaded only if somebody has said something: that takes a while."""
-    said = (folder / "server.yaml").is_file() or {"WICK_HOST", "WICK_PORT"} & os.environ.keys()
-    if not said or _missing_packages(EXTRAS["server"]):
+    """Return the address of the server. Its settings are imported only if some are set, as that is slow."""
+    configured = (folder / "server.yaml").is_file() or {"WICK_HOST", "WICK_PORT"} & os.environ.keys()
+    if not configured or _missing_packages(EXTRAS["server"]):
         return "127.0.0.1", 8000 if port is None else port
     from wick.server.settings import load_settings
 
@@ -320,16 +320,16 @@ def _listen_address(folder: Path, data: str | None, port: int | None) -> tuple[s
 
 
 def _check_data_folder(folder: Path) -> Check:
-    """Whether something can be kept in a folder, which need not be there yet."""
-    place = folder
-    while not place.exists() and place != place.parent:
-        place = place.parent
+    """Check that a folder can be written, or created."""
+    existing = folder
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
     do = "mend its rights, or name another: WICK_DATA=/path, or --data /path"
-    if not place.is_dir():
-        return Check("server", "data folder", "wrong", f"{folder}: {place} is no folder", do)
+    if not existing.is_dir():
+        return Check("server", "data folder", "wrong", f"{folder}: {existing} is no folder", do)
     try:
-        with tempfile.TemporaryFile(dir=place):
-            made = "" if place == folder else ", which is made when it is needed"
+        with tempfile.TemporaryFile(dir=existing):
+            made = "" if existing == folder else ", which is made when it is needed"
             return Check("server", "data folder", "ok", f"{folder} can be written{made}")
     except OSError as error:
         return Check("server", "data folder", "wrong", f"{folder} cannot be written: {error.strerror or error}", do)

@@ -1,4 +1,4 @@
-"""One call of a hook program, outside of any run, and what its answer would mean."""
+"""A single call of a hook program outside of a run, with the verdict of its answer."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from wick.hook_programs.failure_policy import Fail, decides
 from wick.hook_programs.registry import Found
 from wick.hook_programs.runner import Ran, Runner, blocking
 
-CALL_ID = "1"  # of the only line that a program is sent
+CALL_ID = "1"  # of the only request line
 
 
 @dataclass(frozen=True, slots=True)
 class TrialVerdict:
-    """What a program said: `word` is agreed, changed, asks, refused, stops, continues or failed."""
+    """The verdict of a program: `word` is agreed, changed, asks, refused, stops, continues or failed."""
 
     word: str
     reason: str
@@ -29,11 +29,11 @@ class TrialVerdict:
     milliseconds: float
 
 
-def try_handler(entry: Entry, runner: Runner, told: dict[str, Any]) -> TrialVerdict:
+def try_handler(entry: Entry, runner: Runner, payload: dict[str, Any]) -> TrialVerdict:
     """Call a handler of Claude Code's settings once with an event."""
-    payload = json.dumps({"hook_event_name": entry.event, **told}).encode()
+    stdin = json.dumps({"hook_event_name": entry.event, **payload}).encode()
     start = perf_counter()
-    said = blocking(lambda: call(entry, payload, runner, None))
+    said = blocking(lambda: call(entry, stdin, runner, None))
     took = (perf_counter() - start) * 1000
     if said.problem:
         return TrialVerdict(
@@ -58,13 +58,13 @@ def _describe_failure(event: str, fail: Fail | None) -> str:
     return "it has not agreed" if decides(event) and fail != "open" else "the run goes on"
 
 
-def try_program(found: Found, runner: Runner, told: dict[str, Any]) -> TrialVerdict:
+def try_program(found: Found, runner: Runner, payload: dict[str, Any]) -> TrialVerdict:
     """Call a program once with an event."""
-    event = str(told.get("event") or (found.points[0] if found.points else ""))
-    told = {"event": event, **told}
+    event = str(payload.get("event") or (found.points[0] if found.points else ""))
+    payload = {"event": event, **payload}
     lines = found.protocol == "lines"
     argv = [str(found.path), "serve" if lines else "run"]
-    stdin = json.dumps({"id": CALL_ID, **told} if lines else told).encode() + b"\n"
+    stdin = json.dumps({"id": CALL_ID, **payload} if lines else payload).encode() + b"\n"
     ran = blocking(lambda: runner.run(argv, stdin=stdin))
     try:
         answer = _parse_line(ran) if lines else answered(ran)
@@ -75,7 +75,7 @@ def try_program(found: Found, runner: Runner, told: dict[str, Any]) -> TrialVerd
 
 
 def _parse_line(ran: Ran) -> dict[str, Any]:
-    """The answer of a program that is kept; it has ended, as there was nothing more to read."""
+    """Return the answer of a program with the protocol `lines`; it ends at the end of its input."""
     if ran.problem:
         raise Unfit(ran.problem)
     answer = parsed(ran.stdout)

@@ -76,7 +76,8 @@ def show(id: str, options: HostOptions, as_json: bool) -> None:
         return print_json(asdict(found))
     click.secho(strip_controls(found.title or found.id), bold=True)
     click.echo(
-        f"{found.id} · {strip_controls(found.agent) or 'no agent'} · {format_time(found.updated)} · {format_state(found)}"
+        f"{found.id} · {strip_controls(found.agent) or 'no agent'} · "
+        f"{format_time(found.updated)} · {format_state(found)}"
     )
     for line in _format_messages(found):
         click.echo(line)
