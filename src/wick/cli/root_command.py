@@ -23,18 +23,18 @@ from wick.errors import ConfigError, MissingExtra, WickError
 DONE, FAILED, WRONG, STOPPED, WAITING, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
 COMMANDS = {
-    "agents": "List agents, and check a file of them.",
-    "approvals": "See the questions that wait for an answer, and answer them.",
+    "agents": "List agents, and validate an agents.yaml.",
+    "approvals": "List pending questions, and answer them.",
     "chat": "Talk to an agent in the terminal.",
-    "doctor": "See what is installed, what confines, which models answer, and what to do.",
-    "hooks": "See, trust, try and make hooks.",
-    "mcp": "See and try the MCP servers of agents, or serve an agent by MCP.",
-    "new": "Make a project: an agent, a hook, a tool and tests.",
-    "replay": "See what other guards or rules would have said about what was done.",
+    "doctor": "Check packages, programs, sandboxes, models, the data folder and the port.",
+    "hooks": "List, trust, test and create hooks.",
+    "mcp": "List and test the MCP servers of agents, or serve an agent over MCP.",
+    "new": "Create a project: an agent, a hook, a tool and tests.",
+    "replay": "Evaluate recorded tool uses with other guards or rules.",
     "run": "Answer one prompt.",
-    "serve": "Serve agents over HTTP, with a page to talk to them.",
-    "skills": "See the skills of an agent, and make one.",
-    "threads": "See, fork, export and delete threads.",
+    "serve": "Serve agents over HTTP, with a web interface.",
+    "skills": "List the skills of an agent, and create one.",
+    "threads": "List, show, fork, export and delete threads.",
 }
 
 

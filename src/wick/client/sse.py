@@ -1,4 +1,4 @@
-"""Server-sent events, from the bytes of a connection to the events of wick."""
+"""Parsing of server-sent events, from bytes to wick's events."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from wick.events import (
 
 @dataclass(frozen=True, slots=True)
 class SseFrame:
-    """One event as it came over the wire; one with an `id` is in the thread's log, and can be resumed after."""
+    """One server-sent event. An event with an `id` is in the thread's log, so a stream can resume after it."""
 
     id: str
     event: str
     data: str
 
     def json(self) -> dict[str, Any]:
-        """What it carries; nothing if it carries no JSON object."""
+        """Return the data as a JSON object; empty if it is another JSON value."""
         try:
             found = from_json(self.data)
         except ValueError:
@@ -52,7 +52,7 @@ class SseFrame:
 
 
 class SseParser:
-    """Takes bytes as they come, cut anywhere, and gives back every frame that is complete."""
+    """An incremental parser that accepts chunks of bytes and returns complete frames."""
 
     __slots__ = ("_data", "_event", "_id", "_rest")
 
@@ -78,17 +78,17 @@ class SseParser:
             self._event = value
         elif name == "id":
             self._id = value
-        return None  # anything else is a comment, such as a heartbeat
+        return None  # ignore comments, such as heartbeats
 
     def _finish_frame(self) -> SseFrame | None:
-        """The frame that an empty line ends. Unlike a browser's, an id is the frame's own and is not kept for later."""
+        """Return the frame that an empty line completes. Unlike in browsers, an id applies to its own frame only."""
         frame = SseFrame(self._id, self._event, "\n".join(self._data)) if self._data or self._event else None
         self._data, self._event, self._id = [], "", ""
         return frame
 
 
 def parse_event(payload: Mapping[str, Any]) -> Event | None:
-    """The event that `Event.to_json` wrote; None for one that this version of wick does not know."""
+    """Return the event of the output of `Event.to_json`; None if this version does not know it."""
     data, read = payload.get("data"), _READERS.get(str(payload.get("event", "")))
     if read is None:
         return None
@@ -100,7 +100,7 @@ def parse_event(payload: Mapping[str, Any]) -> Event | None:
 
 
 def _make_reader(kind: type[Event]) -> Callable[[dict[str, Any]], Event]:
-    """How to read an event whose data are its fields."""
+    """Return a function that reads an event whose data are its fields."""
     own = {name for name in kind.__dataclass_fields__ if name not in ("run_id", "name")}
     return lambda data: kind(**{name: value for name, value in data.items() if name in own})
 

@@ -1,4 +1,4 @@
-"""The same client for programs that are not async: each call waits for its answer."""
+"""The blocking client: the same methods as `Client`, without `await`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class _LoopThread:
-    """An event loop in a thread of its own, and how to wait for what happens there."""
+    """An event loop in a daemon thread, with blocking calls into it."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -30,22 +30,22 @@ class _LoopThread:
         if self._loop.is_closed():
             work.close()
             raise ServerError("this client is closed; make another one", "closed")
-        going = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
-            return going.result()
-        except BaseException:  # also Ctrl-C: what nobody waits for ends
-            going.cancel()
+            return future.result()
+        except BaseException:  # also KeyboardInterrupt: cancel the abandoned coroutine
+            future.cancel()
             raise
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
-        async def following() -> tuple[T, ...]:
+        async def fetch_next() -> tuple[T, ...]:
             try:
                 return (await anext(items),)
             except StopAsyncIteration:
                 return ()
 
         try:
-            while found := self.wait(following()):
+            while found := self.wait(fetch_next()):
                 yield found[0]
         finally:
             if not self._loop.is_closed() and (close := getattr(items, "aclose", None)) is not None:
@@ -69,7 +69,7 @@ def _blocking(
 
 
 class SyncStream:
-    """The events of a run: `for event in …`. `run_id` and `thread_id` are known from the first one on."""
+    """The events of a run: `for event in …`. `run_id` and `thread_id` are set once the first event is read."""
 
     def __init__(self, stream: RunStream, loop_thread: _LoopThread) -> None:
         self._stream, self._loop_thread = stream, loop_thread
@@ -97,15 +97,15 @@ class SyncTerminal:
         self._link, self._loop_thread = link, loop_thread
 
     def read(self) -> bytes:
-        """The next bytes; none at the end."""
+        """Return the next output bytes; empty at the end."""
         return self._loop_thread.wait(self._link.read())
 
     def write(self, data: bytes) -> None:
-        """Type something."""
+        """Send input bytes."""
         self._loop_thread.wait(self._link.write(data))
 
     def resize(self, rows: int, columns: int) -> None:
-        """Say how large it is shown."""
+        """Set the size of the terminal."""
         self._loop_thread.wait(self._link.resize(rows, columns))
 
     def __enter__(self) -> Self:
@@ -117,7 +117,7 @@ class SyncTerminal:
 
 
 class SyncClient:
-    """`Client`, in a program that is not async: the same methods, without `await`."""
+    """A client for programs that are not async: the methods of `Client`, without `await`."""
 
     def __init__(self, url: str, token: str = "", *, timeout: float | None = None, patience: float = 60.0) -> None:
         self._client = Client(url, token, timeout=timeout, patience=patience)
@@ -130,7 +130,7 @@ class SyncClient:
         self.close()
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections and the event loop."""
         try:
             self._loop_thread.wait(self._client.close())
         finally:
@@ -139,20 +139,20 @@ class SyncClient:
     def stream(
         self, agent: str, words: Words, *, thread_id: str | None = None, recipe: str = "", key: str = ""
     ) -> SyncStream:
-        """Ask an agent and see each event of the run: `for event in …`."""
+        """Start a run, and iterate over its events: `for event in …`."""
         stream = self._client.stream(agent, words, thread_id=thread_id, recipe=recipe, key=key)
         return SyncStream(stream, self._loop_thread)
 
     def follow(self, run_id: str, *, after: str = "") -> SyncStream:
-        """See each event of a run that was begun before."""
+        """Iterate over the events of an existing run."""
         return SyncStream(self._client.follow(run_id, after=after), self._loop_thread)
 
     def download(self, agent: str, path: str) -> Iterator[bytes]:
-        """A file of the workspace, piece by piece."""
+        """Yield the content of a workspace file in chunks."""
         return self._loop_thread.iterate(self._client.download(agent, path))
 
     def terminal(self, agent: str, *, rows: int = 24, columns: int = 80) -> SyncTerminal:
-        """A shell in the agent's workspace."""
+        """Return a shell in the agent's workspace."""
         return SyncTerminal(self._client.terminal(agent, rows=rows, columns=columns), self._loop_thread)
 
     invoke = _blocking(Client.invoke)

@@ -1,4 +1,4 @@
-"""A shell in an agent's workspace, from afar."""
+"""A remote shell in an agent's workspace, over a WebSocket."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pydantic_core import to_json
 from wick.client.connection import ServerConnection
 from wick.client.errors import ServerError
 
-CONTROL = b"\x01"  # begins a message that is no typing
+CONTROL = b"\x01"  # prefix of a control message
 
 
 class TerminalLink:
-    """A terminal: bytes go in as they are typed, bytes come out as they are to be shown.
+    """A terminal session that writes input bytes and reads output bytes.
 
         async with client.terminal("default") as shell:
             await shell.write(b"ls\\n")
             print(await shell.read())
 
-    When it is closed, what runs in it ends.
+    Closing it ends the processes in it.
     """
 
     def __init__(self, connection: ServerConnection, path: str, rows: int, columns: int) -> None:
@@ -30,7 +30,7 @@ class TerminalLink:
         self._socket: aiohttp.ClientWebSocketResponse | None = None
 
     async def open(self) -> None:
-        """Begin; `async with` does so by itself."""
+        """Connect; `async with` calls this."""
         rows, columns = self._size
         try:
             self._socket = await self._connection.session().ws_connect(
@@ -43,7 +43,7 @@ class TerminalLink:
             raise ServerError(f"{self._connection.url} cannot be reached: {error}", "unreachable") from error
 
     async def read(self) -> bytes:
-        """The next bytes; none at the end."""
+        """Return the next output bytes; empty at the end."""
         while True:
             message = await self._require_socket().receive()
             if message.type == aiohttp.WSMsgType.BINARY:
@@ -52,11 +52,11 @@ class TerminalLink:
                 return b""
 
     async def write(self, data: bytes) -> None:
-        """Type something."""
+        """Send input bytes."""
         await self._send(data)
 
     async def resize(self, rows: int, columns: int) -> None:
-        """Say how large it is shown."""
+        """Set the size of the terminal."""
         await self._send(CONTROL + to_json({"type": "resize", "rows": rows, "columns": columns}))
 
     async def _send(self, data: bytes) -> None:

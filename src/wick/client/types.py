@@ -1,4 +1,4 @@
-"""What a server answers. Whatever a later server says beside this is left out."""
+"""Typed responses of the server. Unknown fields of later servers are ignored."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class _Response(BaseModel):
 
 
 class TokenUsage(_Response):
-    """What was used of a model."""
+    """Token counts of model calls."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -37,14 +37,14 @@ class ThreadMessage(_Response):
 
     @property
     def text(self) -> str:
-        """The text of it, without pictures and files."""
+        """Return the text, without images and files."""
         if isinstance(self.content, str):
             return self.content
         return "\n".join(part["text"] for part in self.content if part.get("type") == "text")
 
 
 class InvokeResult(_Response):
-    """What a run came to: `response` is its last reply, `cost` is in dollars where prices are known."""
+    """The result of a run: `response` is its last reply, `cost` is in dollars, or None if prices are unknown."""
 
     thread_id: str
     run_id: str
@@ -75,7 +75,7 @@ class RunState(_Response):
 
 
 class ThreadInfo(_Response):
-    """A thread, without what was said in it."""
+    """A thread, without its messages."""
 
     id: str
     title: str
@@ -91,7 +91,7 @@ class ThreadInfo(_Response):
 
 
 class ThreadDetail(ThreadInfo):
-    """A thread, and what was said in it."""
+    """A thread with its messages."""
 
     messages: list[ThreadMessage]
     todos: list[Json] = []
@@ -100,14 +100,14 @@ class ThreadDetail(ThreadInfo):
 
 
 class ThreadPage(_Response):
-    """Some threads; `next` is the cursor of the next ones, empty if these were the last."""
+    """A page of threads; `next` is the cursor of the next page, empty on the last."""
 
     threads: list[ThreadInfo]
     next: str = ""
 
 
 class SearchHit(_Response):
-    """A message that was searched for."""
+    """A message found by a search."""
 
     thread_id: str
     title: str
@@ -117,7 +117,7 @@ class SearchHit(_Response):
 
 
 class QueuedMessage(_Response):
-    """What was said to a thread is kept; `run_id` is the run that answers it."""
+    """A stored message of a thread; `run_id` is the run that answers it."""
 
     thread_id: str
     run_id: str
@@ -125,7 +125,7 @@ class QueuedMessage(_Response):
 
 
 class Approval(_Response):
-    """A question that waits for an answer, about exactly one thing that is to be done."""
+    """A pending question about one operation."""
 
     id: str
     thread_id: str
@@ -142,7 +142,7 @@ class Approval(_Response):
 
 
 class AgentInfo(_Response):
-    """An agent: `hooks` are the capabilities that are on."""
+    """An agent: `hooks` are its enabled capabilities."""
 
     agent_id: str
     name: str
@@ -163,7 +163,7 @@ class ToolInfo(_Response):
 
 
 class AgentDetail(AgentInfo):
-    """All that a user may know of an agent."""
+    """An agent with its prompt, tools and backend."""
 
     system_prompt: str
     context_window: int | None = None
@@ -181,7 +181,7 @@ class FileEntry(_Response):
 
 
 class UsageTotals(_Response):
-    """An amount of use; `cost` is in dollars and leaves out `unpriced` questions."""
+    """Sums of usage; `questions` counts model calls, and `cost` in dollars omits `unpriced` ones."""
 
     runs: int
     questions: int
@@ -195,7 +195,7 @@ class UsageTotals(_Response):
 
 
 class UsageRow(UsageTotals):
-    """What one user used of one model through one agent on one day."""
+    """The usage of one user, model and agent on one day."""
 
     user_id: str
     user: str
@@ -205,14 +205,14 @@ class UsageRow(UsageTotals):
 
 
 class UsageReport(_Response):
-    """The rows, and all of them together."""
+    """Usage by row, with the total."""
 
     rows: list[UsageRow]
     total: UsageTotals
 
 
 class HookVerdict(_Response):
-    """What one hook said."""
+    """The verdict of one hook."""
 
     hook: str
     position: str
@@ -224,7 +224,7 @@ class HookVerdict(_Response):
 
 
 class TraceSpan(_Response):
-    """One operation of a run: how long it took, and what hooks said about it."""
+    """One operation of a run, with its duration and the verdicts of hooks."""
 
     name: str
     start: float
@@ -248,7 +248,7 @@ class RunTrace(_Response):
 
 
 class CallReasons(_Response):
-    """All that decided about one tool call; `result` is None while it waits."""
+    """The verdicts and questions that decided one tool call; `result` is None while it is pending."""
 
     thread_id: str
     run_id: str
@@ -264,7 +264,7 @@ class CallReasons(_Response):
 
 
 class CurrentUser(_Response):
-    """Who asks."""
+    """The user of the token."""
 
     id: str
     username: str
@@ -272,7 +272,7 @@ class CurrentUser(_Response):
 
 
 class ThreadRun(_Response):
-    """A run of a thread: its first entry in the log and its last, which is None while it goes on."""
+    """A run of a thread, with its first and last entry; `last` is None while it is running."""
 
     run_id: str
     first: int
@@ -285,7 +285,7 @@ class ThreadRun(_Response):
 
 
 class HookRing(_Response):
-    """A hook where it stands; `match` are the tools that it is for."""
+    """A hook of an operation; `match` are the tools that it applies to."""
 
     hook: str
     capability: str | None
@@ -330,7 +330,7 @@ class RuleInfo(_Response):
 
 
 class Grant(_Response):
-    """A tool that may be used with exactly these arguments."""
+    """A permanent grant of one tool with exactly these arguments."""
 
     id: str
     tool: str
@@ -338,7 +338,7 @@ class Grant(_Response):
 
 
 class PermissionsInfo(_Response):
-    """What an agent may do; `mode` decides where no rule does."""
+    """The permissions of an agent; `mode` applies if no rule matches."""
 
     agent_id: str
     mode: str | None
@@ -347,7 +347,7 @@ class PermissionsInfo(_Response):
 
 
 class RunLimits(_Response):
-    """What one run may take; None is no limit."""
+    """The limits of one run; None means unlimited."""
 
     steps: int | None
     tokens: int | None
@@ -357,7 +357,7 @@ class RunLimits(_Response):
 
 
 class BudgetInfo(_Response):
-    """A sum for all runs of everyone who shares it, and what is left of it."""
+    """A budget shared by several runs, with the amounts spent and reserved."""
 
     name: str
     tokens: int | None
@@ -369,7 +369,7 @@ class BudgetInfo(_Response):
 
 
 class LimitsInfo(_Response):
-    """What a run of an agent may take; `limits` is None if nothing limits it."""
+    """The limits and budgets of an agent; `limits` is None if it has none."""
 
     agent_id: str
     limits: RunLimits | None
@@ -377,7 +377,7 @@ class LimitsInfo(_Response):
 
 
 class SkillInfo(_Response):
-    """Instructions for a particular task."""
+    """A skill: instructions for a particular task."""
 
     name: str
     description: str
@@ -386,7 +386,7 @@ class SkillInfo(_Response):
 
 
 class ChangedVerdict(_Response):
-    """A tool use about which something else would be said: the first one of its thread."""
+    """The first tool use of a thread for which the verdict changes."""
 
     thread_id: str
     title: str
@@ -400,7 +400,7 @@ class ChangedVerdict(_Response):
 
 
 class ReplayReport(_Response):
-    """What came of a replay; `more` says that there are threads which were not looked at."""
+    """The result of a replay; `more` is True if some threads were not replayed."""
 
     threads: int
     uses: int

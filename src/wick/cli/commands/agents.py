@@ -1,4 +1,4 @@
-"""`wick agents`: which there are, and whether a file of them is right."""
+"""`wick agents`: list agents, and validate an agents.yaml."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FILE = "agents.yaml"
 
 @click.group("agents")
 def command() -> None:
-    """List agents, and check a file of them."""
+    """List agents, and validate an agents.yaml."""
 
 
 @command.command("list")
@@ -59,9 +59,9 @@ async def _fetch_agents(options: HostOptions) -> list[AgentRow]:
 @click.argument("file", type=click.Path(path_type=Path), default=FILE)
 @JSON
 def check(file: Path, as_json: bool) -> None:
-    """Say everything that is wrong with FILE, each with its line, and draw the rings of its agents.
+    """Report all errors of FILE with their lines, and draw the rings of its agents.
 
-    The exit code is 2 if something is wrong. Agents are built for this, so the modules that FILE names are loaded.
+    The exit code is 2 if there are errors. The agents are built, so the modules that FILE names are imported.
     """
     with show_status(f"reading {file}"):
         config, problems = check_agents_file(file)
@@ -74,7 +74,7 @@ def check(file: Path, as_json: bool) -> None:
 
 
 async def _build_rings(config: Config) -> dict[str, list[RingRow]]:
-    """The rings of each agent."""
+    """Return the rings of each agent."""
     try:
         return {id: describe_rings(part.agent()) for id, part in config.agents.items()}
     finally:
@@ -82,8 +82,8 @@ async def _build_rings(config: Config) -> dict[str, list[RingRow]]:
 
 
 def _print_json_report(file: Path, problems: list[FileProblem], onions: dict[str, list[RingRow]]) -> None:
-    told: dict[str, Any] = {"file": str(file), "problems": [asdict(problem) for problem in problems]}
-    print_json({**told, "agents": {id: [asdict(ring) for ring in rings] for id, rings in onions.items()}})
+    report: dict[str, Any] = {"file": str(file), "problems": [asdict(problem) for problem in problems]}
+    print_json({**report, "agents": {id: [asdict(ring) for ring in rings] for id, rings in onions.items()}})
 
 
 def _print_text_report(file: Path, problems: list[FileProblem], onions: dict[str, list[RingRow]]) -> None:

@@ -1,4 +1,4 @@
-"""`wick approvals`: what agents ask, and what they are answered."""
+"""`wick approvals`: list pending questions of agents, and answer them."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from wick.cli.host.protocol import AgentHost, Choice, PendingApproval
 from wick.cli.terminal.output import JSON, dump_json, print_json, print_table, show_status, strip_controls
 from wick.errors import ConfigError
 
-POLL_SECONDS = 1.0  # between two looks at what is asked
+POLL_SECONDS = 1.0  # between two requests with --watch
 SHOWN_CHARS = 2_000  # of the arguments, in a list
 
 
 @click.group("approvals", invoke_without_command=True)
 @with_host_options
 @click.option("--thread", default="", metavar="THREAD", help="Only the questions of this thread.")
-@click.option("--watch", is_flag=True, help="Go on, and show each question when it is asked, until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Print new questions until Ctrl-C.")
 @JSON
 @click.pass_context
 def command(ctx: click.Context, options: HostOptions, thread: str, watch: bool, as_json: bool) -> None:
-    """See the questions that wait for an answer, and answer them.
+    """List pending questions, and answer them.
 
-    With --watch and --json each question is one line.
+    With --watch and --json each question is one line of JSON.
     """
     if ctx.invoked_subcommand is not None:
         ctx.obj = options
@@ -64,18 +64,18 @@ async def _watch_approvals(options: HostOptions, thread: str, as_json: bool) -> 
 
 
 async def _iter_new_approvals(host: AgentHost, thread: str) -> AsyncIterator[PendingApproval]:
-    """Each question once, when it is first seen."""
+    """Yield each question once, as it appears."""
     seen = set[tuple[str, str]]()
     while True:
-        there = {(one.thread, one.id): one for one in await host.list_approvals(thread)}
-        for key in there.keys() - seen:
-            yield there[key]
-        seen = {*there}
+        pending = {(one.thread, one.id): one for one in await host.list_approvals(thread)}
+        for key in pending.keys() - seen:
+            yield pending[key]
+        seen = {*pending}
         await asyncio.sleep(POLL_SECONDS)
 
 
 def _format_question(one: PendingApproval) -> str:
-    """Return the question and the arguments. A command is complete; of other long arguments the rest is counted."""
+    """Return the question and the arguments. A command is shown completely; other long arguments are cut."""
     args = dict(one.args or {})
     command = args.pop("command", None)
     shown = [f"command: {make_visible(command)}"] if isinstance(command, str) else []
@@ -99,11 +99,9 @@ QUESTION = click.argument("id", metavar="QUESTION")
 
 @command.command()
 @QUESTION
-@click.option("--session", is_flag=True, help="Also the same again, in this thread.")
-@click.option("--always", is_flag=True, help="Also the same again, for good.")
-@click.option(
-    "--args", "changed", metavar="JSON", help="Other arguments, which are used in place of those asked about."
-)
+@click.option("--session", is_flag=True, help="Also allow the same tool use later in this thread.")
+@click.option("--always", is_flag=True, help="Also allow the same tool use always.")
+@click.option("--args", "changed", metavar="JSON", help="Arguments to use instead of the requested ones.")
 @click.argument("words", default="")
 @with_host_options
 @click.pass_obj
@@ -116,7 +114,7 @@ def allow(
     changed: str | None,
     words: str,
 ) -> None:
-    """Say yes to QUESTION; where the agent asks for words, WORDS are the answer."""
+    """Allow QUESTION; WORDS answer a question of the tool ask_user."""
     if session and always:
         raise click.UsageError("say --session or --always, not both")
     choice: Choice = "allow_session" if session else "allow_always" if always else "allow"
@@ -133,12 +131,12 @@ def allow(
 @with_host_options
 @click.pass_obj
 def deny(group_options: HostOptions, options: HostOptions, id: str, words: str) -> None:
-    """Say no to QUESTION, and why, in WORDS that the agent reads."""
+    """Deny QUESTION, with WORDS as the reason for the agent."""
     asyncio.run(_send_answer(_merge_options(options, group_options), id, "deny", words, None))
 
 
 def _merge_options(options: HostOptions, group_options: HostOptions) -> HostOptions:
-    """Where it was asked: what stands behind `allow` or `deny` counts, or else what stands before it."""
+    """Return the options given after `allow` or `deny`, or else those given before it."""
     return group_options if options == HostOptions() else options
 
 

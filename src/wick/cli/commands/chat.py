@@ -1,4 +1,4 @@
-"""`wick chat`: talk to an agent in the terminal, in the current folder."""
+"""`wick chat`: an interactive session with an agent in the current folder."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ LEAVE_HINT = "Ctrl-C again leaves; so does Ctrl-D"
 @click.command("chat")
 @with_host_options
 @with_agent_overrides
-@click.option("--continue", "resume", is_flag=True, help="Go on with the last thread of this folder.")
-@click.option("--thread", default="", metavar="ID", shell_complete=complete_thread_ids, help="Go on with this thread.")
+@click.option("--continue", "resume", is_flag=True, help="Continue the last thread of this folder.")
+@click.option("--thread", default="", metavar="ID", shell_complete=complete_thread_ids, help="Continue this thread.")
 @VERBOSE
 def command(options: HostOptions, overrides: AgentOverrides, resume: bool, thread: str, verbose: bool) -> None:
     """Talk to an agent that works in the current folder.
 
-    It asks before it changes anything. Ctrl-C stops what it does and keeps the thread; /help shows what else there is.
+    It asks before it changes anything. Ctrl-C stops the run and keeps the thread; /help lists the commands.
     """
     if sys.stdin is None or not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("this needs a terminal; in pipes, say: wick run 'What is in this folder?'")
@@ -57,10 +57,10 @@ async def _run_chat(options: HostOptions, overrides: AgentOverrides, resume: boo
             chat.print_notice(f"go on with: wick chat --thread {chat.thread}")
 
 
-async def _latest_thread(host: AgentHost, here: str) -> str:
-    found = await host.list_threads(limit=1, folder=here)
+async def _latest_thread(host: AgentHost, folder: str) -> str:
+    found = await host.list_threads(limit=1, folder=folder)
     if not found:
-        raise ConfigError(f"there is no thread of {here} yet; begin one with: wick chat")
+        raise ConfigError(f"there is no thread of {folder} yet; begin one with: wick chat")
     return found[0].id
 
 
@@ -68,7 +68,7 @@ async def _converse(chat: Chat, lines: LineReader) -> None:
     warned = False
     while not chat.is_over:
         try:
-            said = chat.queued_lines.pop(0) if chat.queued_lines else replace_surrogates(await lines.read())
+            text = chat.queued_lines.pop(0) if chat.queued_lines else replace_surrogates(await lines.read())
         except EOFError:
             return
         except KeyboardInterrupt:
@@ -79,5 +79,5 @@ async def _converse(chat: Chat, lines: LineReader) -> None:
                 chat.print_notice(LEAVE_HINT)
             continue
         warned = False
-        if not await run_slash_command(chat, said):
-            await chat.send_prompt(said)
+        if not await run_slash_command(chat, text):
+            await chat.send_prompt(text)

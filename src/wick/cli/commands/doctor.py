@@ -1,4 +1,4 @@
-"""`wick doctor`: what is here, what is not, and what to do about it."""
+"""`wick doctor`: check the installation, and print remedies."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ SIGNS = {"ok": ("✓", "green"), "missing": ("–", "yellow"), "wrong": ("✗", 
 
 
 @click.command("doctor")
-@click.option("--ask", is_flag=True, help="Ask each model that is there a short question; that may cost something.")
-@click.option("--model", default="", metavar="NAME", help="Ask this model, and no other.")
+@click.option("--ask", is_flag=True, help="Call each available model with a short prompt; this may cost money.")
+@click.option("--model", default="", metavar="NAME", help="Call only this model.")
 @click.option("--data", metavar="FOLDER", help="The data folder, in place of the usual one.")
-@click.option("--port", type=click.IntRange(0, 65_535), help="The port that `wick serve` would have.")
+@click.option("--port", type=click.IntRange(0, 65_535), help="The port of `wick serve`.")
 @JSON
 def command(ask: bool, model: str, data: str | None, port: int | None, as_json: bool) -> None:
-    """Look at what is installed, what confines commands, which models answer, and where threads are kept.
+    """Check packages, programs, sandboxes, models, the data folder and the port.
 
-    The exit code is 1 if wick cannot work here. What is merely missing is said, with how to get it.
+    The exit code is 1 if wick cannot work here. Missing optional parts are listed with the command that installs them.
     """
     found: list[Check] = []
-    for what, look in iter_checks(ask=ask, model=model, data=data, port=port):
-        with show_status(f"looking at {what}"):
-            found += look()
+    for group, check in iter_checks(ask=ask, model=model, data=data, port=port):
+        with show_status(f"looking at {group}"):
+            found += check()
     if as_json:
-        print_json({"works": _is_usable(found), "checks": [asdict(check) for check in found]})
+        print_json({"works": _is_usable(found), "checks": [asdict(one) for one in found]})
     else:
         _print_checks(found)
     sys.exit(DONE if _is_usable(found) else FAILED)

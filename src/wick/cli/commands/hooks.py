@@ -1,4 +1,4 @@
-"""`wick hooks`: see every hook of an agent, trust the programs among them, try one, make one."""
+"""`wick hooks`: list the hooks of an agent, trust, test and create hook programs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from wick.operations import OPERATIONS
 
 @click.group("hooks")
 def command() -> None:
-    """See, trust, try and make hooks."""
+    """List, trust, test and create hooks."""
 
 
 # -- list and onion -------------------------------------------------------------------------------------------------
@@ -40,7 +40,7 @@ def command() -> None:
 
 @dataclass(frozen=True, slots=True)
 class HookRow:
-    """A hook in a list. `ring` counts from the outside, at its operation; a program that may not run has none."""
+    """A row in a list of hooks. `ring` counts from the outside; it is None for an untrusted program."""
 
     name: str
     point: str
@@ -56,7 +56,7 @@ class HookRow:
 @with_host_options
 @JSON
 def list_hooks(options: HostOptions, as_json: bool) -> None:
-    """Show every hook: its point and ring, where it comes from, whether it is trusted, what its failure means."""
+    """List every hook with its point, ring, source, trust and failure policy."""
     rows = _rows_from_rings(asyncio.run(_fetch_rings(options))) if options.server else _local_rows(options)
     if as_json:
         return print_json([asdict(row) for row in rows])
@@ -69,7 +69,7 @@ def _local_rows(options: HostOptions) -> list[HookRow]:
 
 
 def _rows_from_rings(found: list[RingRow]) -> list[HookRow]:
-    """The same of an agent elsewhere; what is not trusted there is not among its hooks."""
+    """Return the rows of a server's agent, which has only trusted hooks."""
     counts = Counter[str]()
     rows = []
     for ring in found:
@@ -91,7 +91,7 @@ def _format_cells(row: HookRow) -> tuple[str, ...]:
 
 
 def list_hook_rows(agent: Agent, programs: Sequence[Executables]) -> list[HookRow]:
-    """Every hook of an agent, and every program that is none because it may not run."""
+    """Return the hooks of an agent, and the programs that are not trusted."""
     depths = {id(hook): depth for one in OPERATIONS for depth, hook in enumerate(rings(agent.hooks, one))}
     of_programs = {id(hook): hook for part in programs for hook in part.hooks()}
     own = [_hook_row(hook, depths[id(hook)]) for hook in agent.hooks if id(hook) not in of_programs]
@@ -126,15 +126,15 @@ def onion(options: HostOptions, as_json: bool) -> None:
     """Draw the rings around each operation, the outermost first."""
     found = asyncio.run(_fetch_rings(options))
     if as_json:
-        told = {one.name: [_ring_json(ring) for ring in found if ring.operation == one.name] for one in OPERATIONS}
-        return print_json(told)
+        data = {one.name: [_ring_json(ring) for ring in found if ring.operation == one.name] for one in OPERATIONS}
+        return print_json(data)
     for line in draw_rings(found):
         click.echo(line)
 
 
 def _ring_json(ring: RingRow) -> dict[str, Any]:
-    told = {"position": ring.position, "name": ring.hook, "source": ring.source}
-    return {**told, "fail": "open"} if ring.fail == "open" else told
+    fields = {"position": ring.position, "name": ring.hook, "source": ring.source}
+    return {**fields, "fail": "open"} if ring.fail == "open" else fields
 
 
 # -- trust ----------------------------------------------------------------------------------------------------------
@@ -144,11 +144,11 @@ def _ring_json(ring: RingRow) -> dict[str, Any]:
 @AGENT
 @FOLDER
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--forget", is_flag=True, help="Trust them no more.")
+@click.option("--forget", is_flag=True, help="Revoke the trust.")
 def trust(agent: str | None, folder: str, yes: bool, forget: bool) -> None:
-    """Let the programs that came with a folder run, exactly as they are now.
+    """Trust the hook programs of a folder in their current version.
 
-    A file that is changed after that is not trusted any more.
+    A file that changes later is not trusted any more.
     """
     selected = SelectedAgent(agent, folder)
     selected.build()
@@ -165,9 +165,7 @@ def trust(agent: str | None, folder: str, yes: bool, forget: bool) -> None:
     for store, files in found:
         changed = store.forget(files) if forget else store.trust(files)
         click.echo(f"{len(changed)} {'forgotten' if forget else 'trusted'}")
-    SelectedAgent(
-        agent, folder
-    ).build()  # asks each what it hooks, which is remembered: it denies there once it is changed
+    SelectedAgent(agent, folder).build()  # stores the events of each program: a changed one must deny there
 
 
 def _trusted_files(part: Executables, folder: str) -> list[Path]:
@@ -184,14 +182,14 @@ def _trusted_files(part: Executables, folder: str) -> list[Path]:
 @FOLDER
 @JSON
 def test(name: str, payload: Any, agent: str | None, folder: str, as_json: bool) -> None:
-    """Call one program with an event and show its verdict.
+    """Call one hook program with an event, and print its verdict.
 
     The exit code is 0 if it agrees, asks or has nothing to say, 3 if it refuses, 1 if it fails.
     """
-    told = _parse_payload(payload.read())
+    data = _parse_payload(payload.read())
     selected = SelectedAgent(agent, folder)
     selected.build()
-    verdict = _try_hook(selected.executables, name, told)
+    verdict = _try_hook(selected.executables, name, data)
     if as_json:
         print_json(asdict(verdict))
     else:
@@ -202,8 +200,8 @@ def test(name: str, payload: Any, agent: str | None, folder: str, as_json: bool)
     sys.exit(_exit_code(verdict))
 
 
-def _try_hook(parts: Sequence[Executables], name: str, told: dict[str, Any]) -> TrialVerdict:
-    """Call the program of this name, or the handler of settings that is called so or is for this event."""
+def _try_hook(parts: Sequence[Executables], name: str, payload: dict[str, Any]) -> TrialVerdict:
+    """Call the program of this name, or the settings handler with this name or event."""
     for part in parts:
         found, handlers = part.program(name), part.handlers(name)
         if found is None and len(handlers) > 1:
@@ -211,21 +209,21 @@ def _try_hook(parts: Sequence[Executables], name: str, told: dict[str, Any]) -> 
         if (trust := found.trust if found else handlers[0].trust if handlers else "trusted") != "trusted":
             raise ConfigError(f"{name} is {trust}; look at it, then say: wick hooks trust")
         if found is not None:
-            return try_program(found, part.runner, told)
+            return try_program(found, part.runner, payload)
         if handlers:
-            return try_handler(handlers[0], part.runner, told)
+            return try_handler(handlers[0], part.runner, payload)
     names = [row.name for part in parts for row in part.listed()]
     raise ConfigError(f"there is no hook program {name!r}; there are {', '.join(names) or 'none'}")
 
 
 def _parse_payload(data: bytes) -> dict[str, Any]:
     try:
-        told = json.loads(data)
+        payload = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"the payload is no JSON: {error}") from None
-    if not isinstance(told, dict):
+    if not isinstance(payload, dict):
         raise ConfigError('the payload is a JSON object, such as {"event": "before_tool_call", "tool_name": "bash"}')
-    return told
+    return payload
 
 
 def _exit_code(verdict: TrialVerdict) -> int:
@@ -239,15 +237,15 @@ def _exit_code(verdict: TrialVerdict) -> int:
 @click.argument("name")
 @click.option("--event", type=click.Choice(EVENTS), default="before_tool_call", show_default=True)
 @click.option("--language", type=click.Choice(LANGUAGES), default="python", show_default=True)
-@click.option("--user", is_flag=True, help="For all of your folders: in ~/.wick/hooks.")
+@click.option("--user", is_flag=True, help="Write it to ~/.wick/hooks, for all folders.")
 @FOLDER
 def new(name: str, event: str, language: str, user: bool, folder: str) -> None:
-    """Write a hook program that agrees to everything, to begin with."""
+    """Write a hook program that allows everything, as a template."""
     if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name.startswith("."):
         raise ConfigError(f"a program's name has letters, digits, `_`, `.` and `-`, not {name!r}")
     above = at_home(HOME) if user else Path(folder) / ".wick"
     if above is None:
-        raise ConfigError("nobody knows where your home is; set HOME to its whole path")
+        raise ConfigError("HOME is not set; set it to an absolute path")
     path = above / "hooks" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     try:

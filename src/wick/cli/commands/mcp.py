@@ -1,4 +1,4 @@
-"""`wick mcp`: the MCP servers of agents, and an agent as an MCP server."""
+"""`wick mcp`: list and test the MCP servers of agents, and serve an agent over MCP."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from wick.errors import ConfigError, MissingExtra, WickError
 
 SHOWN_CHARS = 120
 CONFIG = click.option(
-    "--config", metavar="FILE", help="The agents.yaml whose servers are meant; that of the folder if not said."
+    "--config", metavar="FILE", help="The agents.yaml with the servers; by default that of the folder."
 )
 
 
 @click.group("mcp")
 def command() -> None:
-    """See and try the MCP servers of agents, or serve an agent by MCP."""
+    """List and test the MCP servers of agents, or serve an agent over MCP."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerRow:
-    """A server of an agents.yaml: whose it is, where it is, and whether its hints are believed."""
+    """A row in a list of MCP servers: its agents, its address, and whether its tool annotations are trusted."""
 
     server: str
     agents: list[str]
@@ -48,7 +48,7 @@ class ServerRow:
 
 @dataclass(frozen=True, slots=True)
 class ServerTrial:
-    """What a server has, or why it cannot be reached."""
+    """The result of a connection test: counts of what a server offers, or the problem."""
 
     server: str
     works: bool
@@ -67,7 +67,7 @@ class ServerTrial:
 @FOLDER
 @JSON
 def list_servers(config: str | None, folder: str, as_json: bool) -> None:
-    """List the MCP servers that the agents of a file have; nothing is started."""
+    """List the MCP servers of the agents of a file, without connecting."""
     rows = [
         ServerRow(server.name, agents, _format_location(server), server.trust)
         for server, agents in _iter_servers(_load_config(config, folder))
@@ -83,17 +83,17 @@ def _load_config(config: str | None, folder: str) -> Config:
 
 
 def _iter_servers(config: Config) -> Iterator[tuple[Server, list[str]]]:
-    """Each server once, with the agents that have it."""
-    whose: dict[str, tuple[Server, list[str]]] = {}
+    """Yield each server once, with the ids of its agents."""
+    found: dict[str, tuple[Server, list[str]]] = {}
     for id, part in config.agents.items():
         given = part.options.get("mcp")
         for server in read_servers(given["servers"]) if isinstance(given, Mapping) and given.get("servers") else ():
-            whose.setdefault(server.name, (server, []))[1].append(id)
-    yield from whose.values()
+            found.setdefault(server.name, (server, []))[1].append(id)
+    yield from found.values()
 
 
 def _format_location(server: Server) -> str:
-    """The program or the address, without what may be secret."""
+    """Return the command line or URL of a server, without secrets."""
     if server.command:
         return one_line(" ".join((server.command, *server.args)), SHOWN_CHARS)
     parts = urlsplit(server.url)
@@ -123,9 +123,9 @@ def tools(name: str, config: str | None, folder: str, as_json: bool) -> None:
 @FOLDER
 @JSON
 def test(name: str, config: str | None, folder: str, as_json: bool) -> None:
-    """Connect to each server, or to SERVER, and say what it has.
+    """Connect to each server, or to SERVER, and count its tools, resources and prompts.
 
-    The exit code is 1 if one of them cannot be reached.
+    The exit code is 1 if a server cannot be reached.
     """
     rows = asyncio.run(_try_servers(_select_servers(_load_config(config, folder), name)))
     if as_json:
@@ -147,7 +147,7 @@ def _format_trial(row: ServerTrial) -> str:
     if not row.works:
         return row.problem
     has = {"tool": row.tools, "resource": row.resources, "prompt": row.prompts}
-    return f"{', '.join(format_count(number, what) for what, number in has.items())}, within {row.seconds:.1f} s"
+    return f"{', '.join(format_count(number, noun) for noun, number in has.items())}, within {row.seconds:.1f} s"
 
 
 async def _fetch_tools(servers: list[Server]) -> list[dict[str, Any]]:
@@ -199,11 +199,11 @@ async def _try_server(links: Any, server: Server) -> ServerTrial:
 @command.command()
 @with_host_options
 def serve(options: HostOptions) -> None:
-    """Serve an agent by MCP, over the stdin and stdout: other programs ask it with the tool `ask`.
+    """Serve an agent over MCP on stdin and stdout, with the tool `ask`.
 
-    What the agent wants to ask before it goes on waits for `wick approvals`.
+    Questions of the agent wait for `wick approvals`.
     """
-    # A thread waits for the stdin, and nothing wakes it, so Ctrl-C ends the process; what was said is kept already.
+    # A thread blocks on stdin and cannot be cancelled, so Ctrl-C exits the process. Messages are persisted already.
     signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     try:
         asyncio.run(_serve_agent(options))

@@ -1,4 +1,4 @@
-"""An agent as an MCP server: one tool, `ask`, over the stdin and stdout. It needs the extra `mcp`."""
+"""An MCP server over stdin and stdout with one tool, `ask`, that runs an agent. It needs the extra `mcp`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from wick.cli.host.protocol import AgentHost, RunOutcome
 from wick.errors import WickError
@@ -14,7 +14,9 @@ from wick.events import ToolStart
 
 
 class AskResult(BaseModel):
-    """What the agent answered, and the thread to go on in."""
+    """The agent's answer, and the thread to continue in."""
+
+    model_config = ConfigDict(title="Answer")  # the name in the tool's output schema
 
     text: str
     thread: str
@@ -22,7 +24,7 @@ class AskResult(BaseModel):
 
 
 async def serve_agent(host: AgentHost) -> None:
-    """Serve the desk's agent until the stdin ends."""
+    """Serve the agent of a host until stdin is closed."""
     agent = await host.get_agent()
     server = MCPServer(f"wick {agent.id}", instructions=f"Ask {agent.name}, an agent of wick.", log_level="CRITICAL")
 
@@ -55,7 +57,7 @@ async def _ask_agent(host: AgentHost, prompt: str, thread: str, ctx: Context) ->
 
 
 async def _explain_outcome(host: AgentHost, outcome: RunOutcome) -> str:
-    """Why the agent did not come to its end: what it waits for, or what stopped it."""
+    """Return why a run did not complete: its pending questions, or the reason of its outcome."""
     asked = await host.list_approvals(outcome.thread) if outcome.outcome == "interrupted" else []
     if not asked:
         return f"{outcome.outcome}: {outcome.reason}"

@@ -1,4 +1,4 @@
-"""`wick new`: a project to begin with."""
+"""`wick new`: create a project."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 @click.argument("path", metavar="NAME", type=click.Path(path_type=Path))
 @JSON
 def command(path: Path, as_json: bool) -> None:
-    """Make a folder NAME with an agent, a hook, a tool and tests that pass.
+    """Create a folder NAME with an agent, a hook, a tool and tests.
 
-    A folder that has something in it is left alone.
+    A folder that is not empty is not changed.
     """
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise ConfigError(f"{path} is there already, and not empty; choose another name")
@@ -37,12 +37,12 @@ def command(path: Path, as_json: bool) -> None:
 
 
 def _module_name(name: str) -> str:
-    """The name of its Python file, which hides no other."""
+    """Return the name of the project's module, which must not shadow another one."""
     if not NAME.fullmatch(name):
         raise ConfigError(f"a project's name has letters, digits, `-` and `_`, and begins with a letter; not {name!r}")
     module = name.replace("-", "_").lower()
     found = find_spec(module)
-    taken = found is not None and found.origin is not None  # a folder alone is none
+    taken = found is not None and found.origin is not None  # a namespace package has no origin
     if taken or module in sys.stdlib_module_names or module == "tests":
         raise ConfigError(f"there is a Python module {module!r} already; choose another name")
     return module
@@ -51,5 +51,5 @@ def _module_name(name: str) -> str:
 def _write_files(path: Path, files: dict[str, str]) -> None:
     for file, text in files.items():
         (path / file).parent.mkdir(parents=True, exist_ok=True)
-        with (path / file).open("x", encoding="utf-8") as made:
-            made.write(text)
+        with (path / file).open("x", encoding="utf-8") as created:
+            created.write(text)

@@ -1,4 +1,4 @@
-"""The rings around an agent's operations, drawn from the outside in."""
+"""Text drawings of the rings around each operation, from the outside in."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import click
 from wick.cli.host.protocol import RingRow
 from wick.cli.terminal.output import strip_controls
 
-MAX_DEPTH = 20  # where a drawing goes no further to the right
+MAX_DEPTH = 20  # maximum indentation
 
 
 def draw_rings(rings: Iterable[RingRow]) -> Iterator[str]:
-    """The lines of a drawing: each ring one step further in, and the guards side by side at the gate."""
+    """Yield the lines of a drawing: each ring one level deeper, all guards on the last level."""
     for operation, hooks in groupby(rings, lambda ring: ring.operation):
         yield click.style(operation, bold=True)
         depth = 1

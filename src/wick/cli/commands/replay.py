@@ -1,4 +1,4 @@
-"""`wick replay`: what other guards or rules would have said about what was done."""
+"""`wick replay`: evaluate recorded tool uses with other guards or rules."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ SHOWN_CHARS = 100
 def command(
     threads: tuple[str, ...], options: HostOptions, rules: tuple[str, ...], guards: tuple[str, ...], as_json: bool
 ) -> None:
-    """Put what was done in THREADs before the guards of an agent, and say about what they would decide otherwise.
+    """Replay the tool uses of THREADs with the guards of an agent, and list the verdicts that change.
 
-    Without a THREAD it is those of this folder, or with a server those of the agent. Nothing is run, asked or written.
+    Without THREAD, all threads of this folder are replayed; with a server, those of the agent. No tool is run.
     The exit code is 3 if a verdict changes, and 0 if none does.
     """
-    told = asyncio.run(_run_replay(options, threads, _parse_rules(rules), _load_guards(guards, Path(options.folder))))
+    result = asyncio.run(_run_replay(options, threads, _parse_rules(rules), _load_guards(guards, Path(options.folder))))
     if as_json:
-        print_json(asdict(told))
+        print_json(asdict(result))
     else:
-        _print_result(told)
-    sys.exit(STOPPED if told.changes else DONE)
+        _print_result(result)
+    sys.exit(STOPPED if result.changes else DONE)
 
 
 async def _run_replay(
@@ -72,7 +72,7 @@ def _load_guards(given: tuple[str, ...], folder: Path) -> list[Hook]:
 
 
 def _select_guards(name: str, found: Any) -> list[Hook]:
-    """A hook, or those of a capability; only guards say something here."""
+    """Return the guards of a hook or a capability."""
     if isinstance(found, type) and issubclass(found, Capability):
         found = found()
     hooks = found.hooks() if isinstance(found, Capability) else [found]
@@ -82,18 +82,18 @@ def _select_guards(name: str, found: Any) -> list[Hook]:
     return guards
 
 
-def _print_result(told: ReplayResult) -> None:
+def _print_result(result: ReplayResult) -> None:
     rows = [
-        (one.thread, one.seq, one.tool, _format_args(one), one.recorded, one.now, one.reason) for one in told.changes
+        (one.thread, one.seq, one.tool, _format_args(one), one.recorded, one.now, one.reason) for one in result.changes
     ]
     if rows:
         print_table(("thread", "entry", "tool", "arguments", "was", "would be", "because"), rows)
-    for line in told.skipped:
+    for line in result.skipped:
         click.echo(f"nothing can be said of {strip_controls(line)}", err=True)
     changed = f"{len(rows)} would go another way" if rows else "nothing would change"
-    looked_at = f"{format_count(told.threads, 'thread')}, {format_count(told.uses, 'tool use')}"
+    looked_at = f"{format_count(result.threads, 'thread')}, {format_count(result.uses, 'tool use')}"
     click.echo(f"{looked_at}: {changed}", err=bool(rows))
-    if told.more:
+    if result.more:
         click.echo("there are more threads than were looked at; name those that matter", err=True)
 
 

@@ -1,4 +1,4 @@
-"""`wick run`: answer one prompt, and say how it ended by the exit code."""
+"""`wick run`: answer one prompt; the exit code tells the outcome."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ EXIT_CODES = {"completed": DONE, "failed": FAILED, "stopped": STOPPED, "interrup
     default="",
     metavar="ID",
     shell_complete=complete_thread_ids,
-    help="Go on with this thread; without a PROMPT, where it waits.",
+    help="Continue this thread; without PROMPT, resume its interrupted run.",
 )
-@click.option("--recipe", default="", metavar="NAME", help="A recipe that says what is to be done.")
-@click.option("--output", type=click.Choice(["text", "json", "events"]), default="text", help="What is printed.")
+@click.option("--recipe", default="", metavar="NAME", help="A recipe to run.")
+@click.option("--output", type=click.Choice(["text", "json", "events"]), default="text", help="The output format.")
 @VERBOSE
 def command(
     prompt: str, options: HostOptions, overrides: AgentOverrides, thread: str, recipe: str, output: str, verbose: bool
 ) -> None:
-    """Answer PROMPT in the current folder, with what is piped in as its context.
+    """Answer PROMPT in the current folder, with stdin as its context.
 
-    The exit code is 0 if the run completed, 1 if it failed, 2 if the command is wrong, 3 if a hook or a limit stopped
-    it, 4 if it waits for an answer that nobody is there to give, 130 if it was interrupted.
+    The exit code is 0 if the run completed, 1 if it failed, 2 if the command is invalid, 3 if a hook or a limit stopped
+    it, 4 if it waits for an answer, 130 if it was interrupted.
     """
     log_to_stderr(verbose)
     if recipe and not overrides.hooks:
@@ -67,7 +67,7 @@ def command(
 
 
 def replace_surrogates(words: str) -> str:
-    """What somebody typed, whatever its bytes were, as text."""
+    """Replace undecodable bytes of an argument, which Python keeps as surrogates."""
     return words.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -101,7 +101,7 @@ async def _run_prompt(
 
 
 def _find_asker() -> Asker | None:
-    """Who sits at the terminal, if anybody does."""
+    """Return the prompt on the terminal; None if stdin or stderr is not a terminal."""
     if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
     from wick.cli.terminal.prompts import ApprovalPrompt
@@ -109,15 +109,15 @@ def _find_asker() -> Asker | None:
     return ApprovalPrompt(sys.stderr).ask
 
 
-# -- what is printed ------------------------------------------------------------------------------------------------
+# -- output ---------------------------------------------------------------------------------------------------------
 
 
 class TextOutput:
-    """What a run prints: its answer, as it comes."""
+    """Output of the answer as streamed text."""
 
     def __init__(self) -> None:
         self.question = ""
-        self._line_is_open = False  # something stands on this line
+        self._line_is_open = False  # the current line has text
         self._status = ExitStack()
 
     def on_event(self, event: Event, *, is_main_run: bool) -> None:
@@ -163,7 +163,7 @@ class TextOutput:
 
 
 def format_waiting(outcome: RunOutcome, question: str) -> str:
-    """What to do about a run that waits for an answer."""
+    """Return the hint for a run that waits for an answer."""
     return (
         f"waiting for an answer to: {strip_controls(question)}\n"
         f"answer it with: wick approvals, and go on with: wick run --thread {outcome.thread}"
@@ -171,33 +171,33 @@ def format_waiting(outcome: RunOutcome, question: str) -> str:
 
 
 def _status_after(event: Event) -> str:
-    """What is being done after an event, where nothing else shows it."""
+    """Return the status to show after an event, if any."""
     if isinstance(event, ChatModelStart):
         return "thinking"
     return event.name if isinstance(event, ToolStart) else ""
 
 
 class _EventOutput(TextOutput):
-    """Every event, one JSON object a line."""
+    """Output of every event as one JSON object per line."""
 
     def on_event(self, event: Event, *, is_main_run: bool) -> None:
         click.echo(dump_json(event.to_json()))
 
     def finish(self, outcome: RunOutcome) -> None:
-        """The last event has said it."""
+        """Print nothing: the last event has the outcome."""
 
 
 class _JsonOutput(TextOutput):
-    """What the run came to, as one JSON object."""
+    """Output of the result as one JSON object."""
 
     def on_event(self, event: Event, *, is_main_run: bool) -> None:
-        """Nothing before the end."""
+        """Print nothing before the end."""
 
     def finish(self, outcome: RunOutcome) -> None:
         names = ("text", "outcome", "reason", "run", "thread", "usage", "cost", "error")
-        told: dict[str, Any] = {name: getattr(outcome, name) for name in names}
+        fields: dict[str, Any] = {name: getattr(outcome, name) for name in names}
         click.echo(
-            dump_json({name: value for name, value in told.items() if value not in (None, "") or name == "text"})
+            dump_json({name: value for name, value in fields.items() if value not in (None, "") or name == "text"})
         )
 
 

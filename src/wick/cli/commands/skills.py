@@ -1,4 +1,4 @@
-"""`wick skills`: instructions for particular tasks; which an agent has, and one of your own."""
+"""`wick skills`: list the skills of an agent, and create one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wick.cli.host.protocol import SkillRow
 from wick.cli.terminal.output import JSON, print_json, print_table, show_status
 from wick.errors import ConfigError
 
-SKILLS_FOLDER = ".wick/skills"  # in a folder
+SKILLS_FOLDER = ".wick/skills"  # below the working folder
 
 SKILL = """\
 ---
@@ -37,15 +37,15 @@ DESCRIPTION = "Say in one sentence what this is for, and when to use it; the age
 
 @click.group("skills")
 def command() -> None:
-    """See the skills of an agent, and make one."""
+    """List the skills of an agent, and create one."""
 
 
 @command.command("list")
 @with_host_options
-@click.option("--shipped", is_flag=True, help="Those that come with wick, which an agent has with `skills: true`.")
+@click.option("--shipped", is_flag=True, help="The skills shipped with wick, which `skills: true` enables.")
 @JSON
 def list_skills(options: HostOptions, shipped: bool, as_json: bool) -> None:
-    """List the skills of an agent; without one, those of this folder."""
+    """List the skills of an agent; without --agent, those of this folder."""
     found = asyncio.run(_shipped_skills() if shipped else _fetch_skills(options))
     if as_json:
         return print_json([asdict(skill) for skill in found])
@@ -77,12 +77,12 @@ async def _shipped_skills() -> list[SkillRow]:
 @click.option("--description", default=DESCRIPTION, help="What it is for, and when to use it.")
 @FOLDER
 def new(name: str, description: str, folder: str) -> None:
-    """Write a skill to begin with, in .wick/skills of this folder, and print where it is."""
+    """Write a skill template to .wick/skills of this folder, and print its path."""
     if slug(name) != name:
         raise ConfigError(f"a skill's name has letters, digits, `_`, `.` and `-`, not {name!r}")
     title = name.replace("-", " ").replace("_", " ").capitalize()
     text = SKILL.format(name=json.dumps(name), description=json.dumps(description, ensure_ascii=False), title=title)
-    described(text)  # what an agent would refuse is not written
+    described(text)  # raises if the skill would be invalid
     path = Path(folder) / SKILLS_FOLDER / name / FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     try:

@@ -1,4 +1,4 @@
-"""`wick threads`: the conversations that are kept; see one, go another way from it, take it along, delete it."""
+"""`wick threads`: list, show, fork, export and delete threads."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from wick.cli.terminal.output import JSON, format_time, print_json, print_table,
 from wick.errors import ConfigError
 
 ID = click.argument("id", metavar="THREAD", shell_complete=complete_thread_ids)
-SHOWN_CHARS = 2_000  # of what a tool gave back
+SHOWN_CHARS = 2_000  # of the result of a tool
 
 
 @click.group("threads")
 def command() -> None:
-    """See, fork, export and delete threads."""
+    """List, show, fork, export and delete threads."""
 
 
 @command.command("list")
 @with_host_options
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many, at most.")
-@click.option("--here", is_flag=True, help="Only those that were begun in this folder.")
-@click.option("--asking", is_flag=True, help="Only those that wait for an answer.")
+@click.option("--here", is_flag=True, help="Only threads started in this folder.")
+@click.option("--asking", is_flag=True, help="Only threads that wait for an answer.")
 @JSON
 def list_threads(options: HostOptions, limit: int, here: bool, asking: bool, as_json: bool) -> None:
     """List threads, the latest first."""
@@ -56,7 +56,7 @@ async def _fetch_threads(options: HostOptions, limit: int, folder: str, asking: 
 
 
 def format_state(info: ThreadRow) -> str:
-    """How a thread is, in a word."""
+    """Return the state of a thread as one phrase."""
     if info.asking:
         return "asks" if info.asking == 1 else f"asks {info.asking} questions"
     return "runs" if info.running else "interrupted" if info.run else "-"
@@ -70,7 +70,7 @@ def format_state(info: ThreadRow) -> str:
 @with_host_options
 @JSON
 def show(id: str, options: HostOptions, as_json: bool) -> None:
-    """Show what was said in THREAD, with the number of each entry, where `fork` can begin."""
+    """Show the messages of THREAD, with the entry numbers that `fork --at` takes."""
     found = asyncio.run(_fetch_thread(options, id))
     if as_json:
         return print_json(asdict(found))
@@ -105,7 +105,7 @@ def _format_messages(found: ThreadTranscript) -> Iterator[str]:
 
 
 def _message_text(message: Mapping[str, Any]) -> str:
-    """The text of a message; of anything else, that it is there."""
+    """Return the text of a message, with placeholders for other parts."""
     content = message.get("content") or ""
     if isinstance(content, str):
         return content
@@ -118,15 +118,15 @@ def _message_text(message: Mapping[str, Any]) -> str:
 @command.command()
 @ID
 @with_host_options
-@click.option("--at", type=click.IntRange(0), metavar="NUMBER", help="After this entry; at the end, if none is named.")
+@click.option("--at", type=click.IntRange(0), metavar="NUMBER", help="Fork after this entry; the last one by default.")
 @click.option("--title", default="", help="The title of the new thread.")
 @JSON
 def fork(id: str, options: HostOptions, at: int | None, title: str, as_json: bool) -> None:
-    """Make another thread that begins as THREAD was, and print its id."""
-    made = asyncio.run(_fork_thread(options, id, at, title))
+    """Copy THREAD to a new thread, and print its id."""
+    forked = asyncio.run(_fork_thread(options, id, at, title))
     if as_json:
-        return print_json(asdict(made))
-    click.echo(made.id)
+        return print_json(asdict(forked))
+    click.echo(forked.id)
 
 
 async def _fork_thread(options: HostOptions, id: str, at: int | None, title: str) -> ThreadRow:
@@ -140,10 +140,10 @@ async def _fork_thread(options: HostOptions, id: str, at: int | None, title: str
 @with_host_options
 @click.option("--format", type=click.Choice(["json", "markdown"]), default="json", show_default=True)
 @click.option(
-    "--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="A file to make, in place of the stdout."
+    "--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="A new file to write to, instead of stdout."
 )
 def export(id: str, options: HostOptions, format: Literal["json", "markdown"], output: Path | None) -> None:
-    """Print all of THREAD: its log as JSON, or what was said as Markdown."""
+    """Print the log of THREAD as JSON, or its messages as Markdown."""
     text = asyncio.run(_export_thread(options, id, format))
     if output is None:
         return print_text(text, nl=not text.endswith("\n"))
@@ -165,9 +165,9 @@ async def _export_thread(options: HostOptions, id: str, format: Literal["json", 
 @with_host_options
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def delete(ids: tuple[str, ...], options: HostOptions, yes: bool) -> None:
-    """Delete threads, with all that was said in them."""
-    what = f"the thread {ids[0]}" if len(ids) == 1 else f"{len(ids)} threads"
-    if not yes and not click.confirm(f"Delete {strip_controls(what)} for good?"):
+    """Delete threads with all their messages."""
+    described = f"the thread {ids[0]}" if len(ids) == 1 else f"{len(ids)} threads"
+    if not yes and not click.confirm(f"Delete {strip_controls(described)} for good?"):
         sys.exit(FAILED)
     asyncio.run(_delete_threads(options, ids))
 

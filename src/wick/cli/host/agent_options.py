@@ -38,7 +38,7 @@ cannot be done, or the user says no to it, say so."""
 AGENT = click.option(
     "--agent",
     metavar="FILE[:ID]",
-    help="An agent of an agents.yaml; without it, a plain one.",
+    help="An agent of an agents.yaml; by default that of the folder.",
     shell_complete=complete_agent_specs,
 )
 FOLDER = click.option(

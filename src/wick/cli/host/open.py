@@ -40,14 +40,18 @@ class HostOptions:
 
 _HOST_OPTIONS = (
     click.option(
-        "--server", metavar="URL", default="", envvar="WICK_SERVER", help="A wick server, in place of this process."
+        "--server",
+        metavar="URL",
+        default="",
+        envvar="WICK_SERVER",
+        help="A wick server to use instead of this process.",
     ),
-    click.option("--token-file", metavar="FILE", default="", help="A file with the token for that server."),
+    click.option("--token-file", metavar="FILE", default="", help="A file with the token for the server."),
     click.option(
         "--agent",
         metavar="FILE[:ID]",
         default="",
-        help="An agent of an agents.yaml, or of the server its id.",
+        help="An agent of an agents.yaml, or the id of a server's agent.",
         shell_complete=complete_agent_specs,
     ),
     FOLDER,
@@ -72,12 +76,10 @@ def _apply_options(command: Any, options: Sequence[Callable[[Any], Any]]) -> Any
 
 _OVERRIDE_OPTIONS = (
     click.option("--model", default="", help="A model, such as sonnet, ollama:llama3.1:8b or demo."),
-    click.option(
-        "--allow", multiple=True, metavar="RULE", help="Do this without asking, as in 'Bash(git *)'. Repeatable."
-    ),
-    click.option("--deny", multiple=True, metavar="RULE", help="Never do this, as in 'Write(*.env)'. Repeatable."),
-    click.option("--max-steps", type=click.IntRange(1), help="How often the model is asked at most, in a run."),
-    click.option("--budget", type=click.FloatRange(0, min_open=True), metavar="USD", help="What all of it may cost."),
+    click.option("--allow", multiple=True, metavar="RULE", help="Allow tool uses, as in 'Bash(git *)'. Repeatable."),
+    click.option("--deny", multiple=True, metavar="RULE", help="Deny tool uses, as in 'Write(*.env)'. Repeatable."),
+    click.option("--max-steps", type=click.IntRange(1), help="The maximum number of model calls of a run."),
+    click.option("--budget", type=click.FloatRange(0, min_open=True), metavar="USD", help="The maximum cost."),
     click.option("--no-hooks", is_flag=True, help="Load no hook programs and no recipes; guards in Python stay."),
 )
 

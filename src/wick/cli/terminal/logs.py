@@ -7,7 +7,7 @@ from copy import copy
 
 import click
 
-VERBOSE = click.option("--verbose", is_flag=True, help="Log what happens, with the traceback of a tool that crashes.")
+VERBOSE = click.option("--verbose", is_flag=True, help="Log at level INFO, with tracebacks of tools that crash.")
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
