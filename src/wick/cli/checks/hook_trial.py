@@ -33,25 +33,25 @@ def try_handler(entry: Entry, runner: Runner, payload: dict[str, Any]) -> TrialV
     """Call a handler of Claude Code's settings once with an event."""
     stdin = json.dumps({"hook_event_name": entry.event, **payload}).encode()
     start = perf_counter()
-    said = blocking(lambda: call(entry, stdin, runner, None))
+    reply = blocking(lambda: call(entry, stdin, runner, None))
     took = (perf_counter() - start) * 1000
-    if said.problem:
+    if reply.problem:
         return TrialVerdict(
-            "failed", f"it {said.problem}, so {_describe_failure(entry.event, entry.fail)}", {}, 0, took
+            "failed", f"it {reply.problem}, so {_describe_failure(entry.event, entry.fail)}", {}, 0, took
         )
-    answer = said.answer.model_dump(by_alias=True, exclude_none=True, exclude_defaults=True)
-    return TrialVerdict(*_interpret_handler(said), answer, 2 if said.refuses else 0, took)
+    answer = reply.answer.model_dump(by_alias=True, exclude_none=True, exclude_defaults=True)
+    return TrialVerdict(*_interpret_handler(reply), answer, 2 if reply.refuses else 0, took)
 
 
-def _interpret_handler(said: Said) -> tuple[str, str]:
-    if said.answer.goes_on is False:
-        return "stops", said.answer.stopReason or ""
-    if said.permission == "deny" or said.blocks:
-        return ("continues" if said.entry.event in ("Stop", "SubagentStop") else "refused"), said.reason
-    if said.permission in ("ask", "defer"):
-        return "asks", said.specific.permissionDecisionReason or ""
-    changes = said.specific.updatedInput is not None or said.specific.updatedToolOutput is not None
-    return ("changed" if changes else "agreed"), "\n".join(said.context)
+def _interpret_handler(reply: Said) -> tuple[str, str]:
+    if reply.answer.goes_on is False:
+        return "stops", reply.answer.stopReason or ""
+    if reply.permission == "deny" or reply.blocks:
+        return ("continues" if reply.entry.event in ("Stop", "SubagentStop") else "refused"), reply.reason
+    if reply.permission in ("ask", "defer"):
+        return "asks", reply.specific.permissionDecisionReason or ""
+    changes = reply.specific.updatedInput is not None or reply.specific.updatedToolOutput is not None
+    return ("changed" if changes else "agreed"), "\n".join(reply.context)
 
 
 def _describe_failure(event: str, fail: Fail | None) -> str:

@@ -86,8 +86,10 @@ def _iter_servers(config: Config) -> Iterator[tuple[Server, list[str]]]:
     """Yield each server once, with the ids of its agents."""
     found: dict[str, tuple[Server, list[str]]] = {}
     for id, part in config.agents.items():
-        given = part.options.get("mcp")
-        for server in read_servers(given["servers"]) if isinstance(given, Mapping) and given.get("servers") else ():
+        options = part.options.get("mcp")
+        for server in (
+            read_servers(options["servers"]) if isinstance(options, Mapping) and options.get("servers") else ()
+        ):
             found.setdefault(server.name, (server, []))[1].append(id)
     yield from found.values()
 
@@ -158,16 +160,16 @@ async def _fetch_tools(servers: list[Server]) -> list[dict[str, Any]]:
         for server in servers:
             with show_status(f"connecting to {server.name}"):
                 listed = await (await links.to(server)).tools()
-            chosen = [made for made in listed if server.tools is None or made.name in server.tools]
-            rows += [_tool_row(server, made) for made in chosen]
+            chosen = [tool for tool in listed if server.tools is None or tool.name in server.tools]
+            rows += [_tool_row(server, tool) for tool in chosen]
     finally:
         await links.close()
     return rows
 
 
-def _tool_row(server: Server, made: Any) -> dict[str, Any]:
-    about = {"tool": made.name, "description": made.description or ""}
-    return {"server": server.name, **about, "parameters": made.input_schema}
+def _tool_row(server: Server, tool: Any) -> dict[str, Any]:
+    about = {"tool": tool.name, "description": tool.description or ""}
+    return {"server": server.name, **about, "parameters": tool.input_schema}
 
 
 async def _try_servers(servers: list[Server]) -> list[ServerTrial]:

@@ -58,8 +58,8 @@ async def _ask_agent(host: AgentHost, prompt: str, thread: str, ctx: Context) ->
 
 async def _explain_outcome(host: AgentHost, outcome: RunOutcome) -> str:
     """Return why a run did not complete: its pending questions, or the reason of its outcome."""
-    asked = await host.list_approvals(outcome.thread) if outcome.outcome == "interrupted" else []
-    if not asked:
+    pending = await host.list_approvals(outcome.thread) if outcome.outcome == "interrupted" else []
+    if not pending:
         return f"{outcome.outcome}: {outcome.reason}"
-    questions = "; ".join(f"{one.question} ({one.id})" for one in asked)
+    questions = "; ".join(f"{one.question} ({one.id})" for one in pending)
     return f"The agent waits for its user's answer, by `wick approvals`: {questions}"

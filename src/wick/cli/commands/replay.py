@@ -57,9 +57,9 @@ async def _run_replay(
             return await host.replay(threads or None, rules=rules, guards=guards)
 
 
-def _parse_rules(given: tuple[str, ...]) -> dict[Type, list[str]]:
+def _parse_rules(texts: tuple[str, ...]) -> dict[Type, list[str]]:
     found: dict[Type, list[str]] = {}
-    for text in given:
+    for text in texts:
         type, _, rule = text.strip().partition(" ")
         if type not in get_args(Type) or not rule.strip():
             raise ConfigError(f"a rule to replay begins with deny, ask or allow, as in 'deny Bash(rm *)'; not {text!r}")
@@ -67,8 +67,8 @@ def _parse_rules(given: tuple[str, ...]) -> dict[Type, list[str]]:
     return found
 
 
-def _load_guards(given: tuple[str, ...], folder: Path) -> list[Hook]:
-    return [hook for name in given for hook in _select_guards(name, of_python(name, folder))]
+def _load_guards(names: tuple[str, ...], folder: Path) -> list[Hook]:
+    return [hook for name in names for hook in _select_guards(name, of_python(name, folder))]
 
 
 def _select_guards(name: str, found: Any) -> list[Hook]:

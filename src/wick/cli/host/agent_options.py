@@ -66,8 +66,8 @@ class AgentOverrides:
             found["limits"] = {**_as_dict(options.get("limits")), "steps": self.steps}
         if self.dollars is not None:
             found["budget"] = {**_as_dict(options.get("budget")), "dollars": self.dollars}
-        for given in (*self.allow, *self.deny):
-            rule("allow", given)  # validate each rule by itself, for a precise error message
+        for text in (*self.allow, *self.deny):
+            rule("allow", text)  # validate each rule by itself, for a precise error message
         if self.allow or self.deny:
             found["permissions"] = add_rules(options.get("permissions"), allow=self.allow, deny=self.deny)
         if not self.hooks:
@@ -93,9 +93,9 @@ class SelectedAgent:
     def rebuild(self, *, model: str = "", backend: Backend | None = None) -> Agent:
         """Build the agent again from its current options, with this model and backend."""
         wanted = model or self.part.options.get("model", "auto")
-        made = self.part.agent(model=resolve(wanted), backend=backend)
+        agent = self.part.agent(model=resolve(wanted), backend=backend)
         self.part.options = {**self.part.options, "model": wanted}
-        return made
+        return agent
 
     @property
     def executables(self) -> list[Executables]:
@@ -129,10 +129,10 @@ def build_default_config(folder: Path) -> Config:
     return Config(folder.absolute() / "the plain agent", parse(text, "the plain agent", os.environ))
 
 
-def split_agent_spec(given: str) -> tuple[Path, str]:
+def split_agent_spec(spec: str) -> tuple[Path, str]:
     """Split `agents.yaml:coder` into the path of the file and the id of the agent."""
-    path, colon, id = given.rpartition(":")
-    return (Path(path), id) if colon and path and not Path(given).exists() else (Path(given), "")
+    path, colon, id = spec.rpartition(":")
+    return (Path(path), id) if colon and path and not Path(spec).exists() else (Path(spec), "")
 
 
 def add_rules(permissions: Any, **more: Sequence[Any]) -> dict[str, Any]:

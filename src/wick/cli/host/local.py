@@ -127,15 +127,15 @@ class LocalHost(LocalThreads):
         return [_agent_row(part) for part in self.selected.config.agents.values()]
 
     async def get_agent(self, id: str = "") -> AgentProfile:
-        part, made = self._find_config(id), self._find_agent(id)
-        backend = _find_backend(made)
+        part, agent = self._find_config(id), self._find_agent(id)
+        backend = _find_backend(agent)
         fields = {name: getattr(_agent_row(part), name) for name in ("id", "name", "hooks")}
-        model = await in_thread(lambda: made.model, "finding a model")
+        model = await in_thread(lambda: agent.model, "finding a model")
         return AgentProfile(
             **fields,
             model=str(getattr(model, "name", "")),
-            system_prompt=made.system,
-            tools=[ToolRow(tool.name, tool.description, tool.kind, tool.read_only) for tool in made.tools],
+            system_prompt=agent.system,
+            tools=[ToolRow(tool.name, tool.description, tool.kind, tool.read_only) for tool in agent.tools],
             protection=backend.protection.says if backend is not None else "",
         )
 
@@ -175,8 +175,8 @@ class LocalHost(LocalThreads):
         return [SkillRow(one.name, one.description, one.path, one.enabled) for one in listed] + broken
 
     async def use_model(self, model: str) -> str:
-        made = self._rebuild_agent(model)
-        return str(getattr(await in_thread(lambda: made.model, "finding a model"), "name", model))
+        agent = self._rebuild_agent(model)
+        return str(getattr(await in_thread(lambda: agent.model, "finding a model"), "name", model))
 
     # -- runs ---------------------------------------------------------------------------------------------------------
 
@@ -192,7 +192,7 @@ class LocalHost(LocalThreads):
         if head is not None:
             self._check_available(head)
             self._select_agent_of(head)
-        made = self._current_agent()
+        agent = self._current_agent()
         head = await self._create_thread() if head is None else head
         if not words and not recipe and not head.run and not head.queued:
             raise StoreError(f"nothing of thread {head.id} is left to go on with; say something to it", "conflict")
@@ -201,7 +201,7 @@ class LocalHost(LocalThreads):
             await self.steer(head.id, words)
             words = ""
         try:
-            return made.stream(words, thread=head.id, user=LOCAL, emit=emit, recipe=recipe)
+            return agent.stream(words, thread=head.id, user=LOCAL, emit=emit, recipe=recipe)
         except WickError:  # such as an unknown model
             await self.delete_if_empty(head.id)
             raise
@@ -245,11 +245,15 @@ class LocalHost(LocalThreads):
     async def answer_approval(
         self, id: str, choice: Choice, *, words: str = "", args: Mapping[str, Any] | None = None, thread: str = ""
     ) -> str:
-        asked = await self.find_approval(id, thread)
-        found = await super().answer_approval(id, choice, words=words, args=args, thread=asked.thread)
-        if choice == "allow_always" and asked.operation == "tool_use" and asked.args is not None:
-            rule = {"operation": "tool_use", "tool": asked.tool, "args": dict(asked.args if args is None else args)}
-            await self._grant_for_thread(asked.thread, rule)
+        question = await self.find_approval(id, thread)
+        found = await super().answer_approval(id, choice, words=words, args=args, thread=question.thread)
+        if choice == "allow_always" and question.operation == "tool_use" and question.args is not None:
+            rule = {
+                "operation": "tool_use",
+                "tool": question.tool,
+                "args": dict(question.args if args is None else args),
+            }
+            await self._grant_for_thread(question.thread, rule)
         return found
 
     async def add_allow_rule(self, rule: str) -> None:
@@ -288,9 +292,9 @@ class LocalHost(LocalThreads):
         more = {type: [*given] for type, given in (rules or {}).items() if given}
         if more:
             part.options = {**part.options, "permissions": add_rules(part.options.get("permissions"), **more)}
-        made = part.agent().with_hooks(*guards) if guards else part.agent()
+        agent = part.agent().with_hooks(*guards) if guards else part.agent()
         titles = {head.id: head.title for head in await self._select_threads(threads)}
-        report = await replay(made, self._load_threads(titles))
+        report = await replay(agent, self._load_threads(titles))
         changes = [_replay_change(change, titles) for change in report.changes]
         return ReplayResult(report.threads, report.uses, changes, report.skipped)
 

@@ -66,19 +66,19 @@ class LocalThreads:
     async def fork_thread(self, id: str, at: int | None = None, *, title: str = "") -> ThreadRow:
         """Copy a thread up to the entry `at`. A run that is open there ends as cancelled in the copy."""
         head = await self.store.head(LOCAL, id)
-        place = head.last if at is None else at
+        position = head.last if at is None else at
         about = {key: value for key, value in head.meta.items() if key != "agent"}  # else a server would resume its run
-        about |= {"forked_from": id, "forked_at": place}
-        made = await self.store.fork(LOCAL, id, place, Thread().id, title=title, meta=about)
-        if made.run:
-            await self._end_open_run(made)
+        about |= {"forked_from": id, "forked_at": position}
+        forked = await self.store.fork(LOCAL, id, position, Thread().id, title=title, meta=about)
+        if forked.run:
+            await self._end_open_run(forked)
         owner = {"agent": head.meta["agent"]} if "agent" in head.meta else {}
-        return thread_row(await self.store.describe(LOCAL, made.id, meta={**made.meta, **owner}))
+        return thread_row(await self.store.describe(LOCAL, forked.id, meta={**forked.meta, **owner}))
 
-    async def _end_open_run(self, made: Summary) -> None:
-        thread = Thread(made.id)
+    async def _end_open_run(self, forked: Summary) -> None:
+        thread = Thread(forked.id)
         async with hold(self.store, LOCAL, thread, wait=False):
-            run_log.end_abandoned_run(thread, made.run, [], "cancelled", "the thread was forked")
+            run_log.end_abandoned_run(thread, forked.run, [], "cancelled", "the thread was forked")
             await thread.saved()
 
     async def rename_thread(self, id: str, title: str) -> ThreadRow:
@@ -106,15 +106,17 @@ class LocalThreads:
         """Return the pending questions of one thread or of all."""
         heads = [await self.store.head(LOCAL, thread)] if thread else [head async for head in self._iter_heads(True)]
         return [
-            _pending_approval(head, thaw(asked)) for head in heads for asked in await self.sessions.questions(head.id)
+            _pending_approval(head, thaw(question))
+            for head in heads
+            for question in await self.sessions.questions(head.id)
         ]
 
     async def answer_approval(
         self, id: str, choice: Choice, *, words: str = "", args: Mapping[str, Any] | None = None, thread: str = ""
     ) -> str:
-        asked = await self.find_approval(id, thread)
-        await self.sessions.answer(asked.thread, id, choice, words=words, args=args, by=LOCAL)
-        return asked.thread
+        question = await self.find_approval(id, thread)
+        await self.sessions.answer(question.thread, id, choice, words=words, args=args, by=LOCAL)
+        return question.thread
 
     async def find_approval(self, id: str, thread: str = "") -> PendingApproval:
         """Return a pending question."""
@@ -135,11 +137,11 @@ def _thread_fields(head: Summary) -> dict[str, Any]:
     return {**fields, **state, "agent": agent, "folder": str(head.meta.get("folder", ""))}
 
 
-def _pending_approval(head: Summary, asked: Mapping[str, Any]) -> PendingApproval:
+def _pending_approval(head: Summary, question: Mapping[str, Any]) -> PendingApproval:
     info = thread_row(head)
-    known = {key: asked[key] for key in QUESTION_KEYS if key in asked and key not in ("run", "hash")}
-    about = {key: value for key, value in asked.items() if key not in QUESTION_KEYS}
-    run = str(asked.get("run", ""))
+    known = {key: question[key] for key in QUESTION_KEYS if key in question and key not in ("run", "hash")}
+    about = {key: value for key, value in question.items() if key not in QUESTION_KEYS}
+    run = str(question.get("run", ""))
     return PendingApproval(**known, thread=head.id, agent=info.agent, title=head.title, run=run, about=about)
 
 

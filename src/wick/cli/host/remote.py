@@ -117,8 +117,10 @@ class RemoteHost:
 
     async def open_stream(self, words: str, thread: str, recipe: str) -> RunStream:
         if words or recipe:
-            its = (await self.client.thread(thread)).agent_id if thread else ""  # raises if the server is unreachable
-            agent = self._named or its or await self.resolve_agent_id()
+            thread_agent = (
+                (await self.client.thread(thread)).agent_id if thread else ""
+            )  # raises if the server is unreachable
+            agent = self._named or thread_agent or await self.resolve_agent_id()
             return self.client.stream(agent, words or "…", thread_id=thread or None, recipe=recipe)
         info = await self.client.thread(thread)
         for _ in range(LOOKS):
@@ -199,9 +201,9 @@ class RemoteHost:
     ) -> ReplayResult:
         if guards:
             raise ConfigError("a server is sent no code: guards of Python are put before the threads of this machine")
-        asked = {"agent_id": await self.resolve_agent_id(), "thread_ids": None if threads is None else [*threads]}
+        body = {"agent_id": await self.resolve_agent_id(), "thread_ids": None if threads is None else [*threads]}
         more = {type: [*given] for type, given in (rules or {}).items()}
-        found = await self.client.request("POST", "/replay", json={**asked, "rules": more})
+        found = await self.client.request("POST", "/replay", json={**body, "rules": more})
         changes = [ReplayChange(thread=row.pop("thread_id"), **row) for row in found["changes"]]
         return ReplayResult(found["threads"], found["uses"], changes, found["skipped"], found["more"])
 

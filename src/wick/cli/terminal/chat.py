@@ -95,9 +95,9 @@ class Chat:
         self.screen.show_thinking()
         type_ahead = TypeAheadReader(lambda words: self._steer(run, words))
 
-        async def ask(asked: ApprovalRequest) -> ApprovalReply:
+        async def ask(request: ApprovalRequest) -> ApprovalReply:
             with type_ahead.pause():
-                return await self._prompt.ask(asked)
+                return await self._prompt.ask(request)
 
         following = asyncio.create_task(
             follow_run(

@@ -66,10 +66,10 @@ class _QuestionQueue:
         self._current = ""
         self.error: Exception | None = None  # raised while asking
 
-    def put(self, asked: ApprovalRequest) -> None:
+    def put(self, request: ApprovalRequest) -> None:
         if self._ask is None:
             return
-        self._waiting[asked.id] = asked
+        self._waiting[request.id] = request
         self._ask_next()
 
     def discard(self, id: str) -> None:
@@ -80,28 +80,28 @@ class _QuestionQueue:
     def _ask_next(self, *_: object) -> None:
         if self._waiting and (self._asking is None or self._asking.done()):
             self._current = next(iter(self._waiting))
-            asked = self._waiting.pop(self._current)
-            self._asking = asyncio.create_task(self._answer_or_stop(asked), name=f"asking {asked.id}")
+            request = self._waiting.pop(self._current)
+            self._asking = asyncio.create_task(self._answer_or_stop(request), name=f"asking {request.id}")
             self._asking.add_done_callback(self._ask_next)
 
-    async def _answer_or_stop(self, asked: ApprovalRequest) -> None:
+    async def _answer_or_stop(self, request: ApprovalRequest) -> None:
         try:
-            await self._ask_and_answer(asked)
+            await self._ask_and_answer(request)
         except Interrupted:
             await self._run.stop()
         except Exception as error:
             self.error = error
             await self._run.stop()
 
-    async def _ask_and_answer(self, asked: ApprovalRequest) -> None:
+    async def _ask_and_answer(self, request: ApprovalRequest) -> None:
         assert self._ask is not None
-        reply = await self._ask(asked)
+        reply = await self._ask(request)
         self._current = ""  # answered: a response event must not cancel this task
         if reply.rule:
             await self._host.add_allow_rule(reply.rule)
         try:
             await self._host.answer_approval(
-                asked.id, reply.choice, words=reply.words, args=reply.args, thread=self._run.thread_id
+                request.id, reply.choice, words=reply.words, args=reply.args, thread=self._run.thread_id
             )
         except WickError as error:
             if getattr(error, "code", "") not in ("conflict", "not_found"):  # answered elsewhere first

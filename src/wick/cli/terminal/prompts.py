@@ -41,17 +41,17 @@ RULE = re.compile(r"a(?:lways)?\s+(\w+\(.*)", re.DOTALL)  # as in: a Bash(git *)
 
 
 class ApprovalPrompt:
-    """A prompt for approvals and questions on a terminal, given as a file."""
+    """A prompt for approvals and questions on a terminal, shown_args as a file."""
 
     def __init__(self, file: TextIO) -> None:
         self._session: PromptSession[str] = PromptSession(output=create_output(stdout=file))
         self._console = Console(file=file, highlight=False)
 
-    async def ask(self, asked: ApprovalRequest) -> ApprovalReply:
+    async def ask(self, request: ApprovalRequest) -> ApprovalReply:
         """Ask a question and return the answer. Ctrl-D denies; Ctrl-C raises Interrupted, which stops the run."""
         self._flush_input()
         try:
-            return await (self._ask_question(asked) if _is_inquiry(asked) else self._ask_permission(asked))
+            return await (self._ask_question(request) if _is_inquiry(request) else self._ask_permission(request))
         except EOFError:
             return ApprovalReply("deny")
         except KeyboardInterrupt:
@@ -65,15 +65,15 @@ class ApprovalPrompt:
 
     # -- approvals --------------------------------------------------------------------------------------------------
 
-    async def _ask_permission(self, asked: ApprovalRequest) -> ApprovalReply:
-        args = asked.about.get("args")
-        first, *rest = make_visible(asked.question, mark_breaks=False).split("\n")
+    async def _ask_permission(self, request: ApprovalRequest) -> ApprovalReply:
+        args = request.about.get("args")
+        first, *rest = make_visible(request.question, mark_breaks=False).split("\n")
         self._console.print(Text(f"? {first}", style="bold yellow"))
         for line in rest:
             self._console.print(Text(f"    {line}", style="bold yellow"))
         for line in format_args(args):
             self._console.print(Text(f"  {line}", style="dim"))
-        lasting = bool(asked.about.get("lasting"))  # whether a lasting grant is offered
+        lasting = bool(request.about.get("lasting"))  # whether a lasting grant is offered
         offered = KEYS_LASTING if lasting else KEYS_EDITABLE if isinstance(args, dict) else KEYS_ONCE
         self._console.print(Text(f"  {offered}", style="dim"))
         while True:
@@ -119,9 +119,9 @@ class ApprovalPrompt:
 
     # -- questions of ask_user --------------------------------------------------------------------------------------
 
-    async def _ask_question(self, asked: ApprovalRequest) -> ApprovalReply:
-        about = asked.about
-        inquiry = Inquiry(about["kind"], asked.question, tuple(about.get("options") or ()), about.get("default"))
+    async def _ask_question(self, request: ApprovalRequest) -> ApprovalReply:
+        about = request.about
+        inquiry = Inquiry(about["kind"], request.question, tuple(about.get("options") or ()), about.get("default"))
         while True:
             *above, last = strip_controls(shown(inquiry)).rstrip().split("\n")
             for line in above:
@@ -146,8 +146,10 @@ def format_args(args: Any, *, cut: bool = True) -> list[str]:
     False.
     """
     lines = list[str]()
-    given = {name: value for name, value in args.items() if value not in (None, "")} if isinstance(args, dict) else {}
-    for name, value in given.items():
+    shown_args = (
+        {name: value for name, value in args.items() if value not in (None, "")} if isinstance(args, dict) else {}
+    )
+    for name, value in shown_args.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         lines += _format_arg(make_visible(str(name)), text, cut and name != "command")
     return lines
@@ -161,7 +163,7 @@ def _format_arg(name: str, text: str, cut: bool) -> list[str]:
     return [*rows, f"    … {left:,} of {len(text):,} characters of {name} are not shown; v shows all"] if left else rows
 
 
-def _is_inquiry(asked: ApprovalRequest) -> bool:
-    return asked.about.get("tool") == "ask_user" and asked.about.get("kind") in (
+def _is_inquiry(request: ApprovalRequest) -> bool:
+    return request.about.get("tool") == "ask_user" and request.about.get("kind") in (
         *("confirm", "select", "multiselect", "input"),
     )

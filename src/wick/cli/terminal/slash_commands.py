@@ -103,9 +103,9 @@ async def _show_skills(chat: Chat, rest: str) -> None:
 
 async def _fork_thread(chat: Chat, rest: str) -> None:
     if _has_thread(chat):
-        made = await chat.host.fork_thread(chat.thread)
-        chat.print_notice(f"{chat.thread} stays as it is; going on with {made.id}")
-        chat.thread = made.id
+        forked = await chat.host.fork_thread(chat.thread)
+        chat.print_notice(f"{chat.thread} stays as it is; going on with {forked.id}")
+        chat.thread = forked.id
 
 
 async def _show_threads(chat: Chat, rest: str) -> None:
