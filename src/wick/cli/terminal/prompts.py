@@ -41,7 +41,7 @@ RULE = re.compile(r"a(?:lways)?\s+(\w+\(.*)", re.DOTALL)  # as in: a Bash(git *)
 
 
 class ApprovalPrompt:
-    """A prompt for approvals and questions on a terminal, shown_args as a file."""
+    """A prompt for approvals and questions on a terminal, given as a file."""
 
     def __init__(self, file: TextIO) -> None:
         self._session: PromptSession[str] = PromptSession(output=create_output(stdout=file))
