@@ -32,7 +32,7 @@ Show = Callable[[Event], None]
 
 
 async def follow_run(host: AgentHost, run: RunHandle, show: Show, ask: Asker | None = None) -> bool:
-    """Read a run to its end; return False if it waits for an answer and `ask` is None.
+    """Read a run to its end; return False if it waits on a server for an answer that `ask` cannot give.
 
     Cancellation stops the run. The thread can be continued.
     """
