@@ -10,7 +10,7 @@ import click
 from wick.cli.host.protocol import RingRow
 from wick.cli.terminal.output import strip_controls
 
-MAX_DEPTH = 20  # maximum indentation
+MAX_DEPTH = 20  # levels of indentation
 
 
 def draw_rings(rings: Iterable[RingRow]) -> Iterator[str]:

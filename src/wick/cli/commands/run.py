@@ -30,7 +30,7 @@ from wick.events import (
     ToolStart,
 )
 
-MAX_STDIN_BYTES = 1_000_000  # bytes
+MAX_STDIN_BYTES = 1_000_000
 EXIT_CODES = {"completed": DONE, "failed": FAILED, "stopped": STOPPED, "interrupted": WAITING, "cancelled": INTERRUPTED}
 
 

@@ -20,7 +20,7 @@ from wick.cli.host.agent_options import FOLDER, AgentOverrides
 from wick.cli.host.protocol import AgentHost
 from wick.errors import ConfigError
 
-MAX_TOKEN_CHARS = 16_000  # characters
+MAX_TOKEN_CHARS = 16_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from wick.hooks import Hook
 
 DEFAULT = "default"
 PAGE = 200
-LOOKS, LOOK_SECONDS = 50, 0.1
+QUEUE_POLLS, QUEUE_POLL_SECONDS = 50, 0.1
 
 
 class RemoteHost:
@@ -117,16 +117,15 @@ class RemoteHost:
 
     async def open_stream(self, words: str, thread: str, recipe: str) -> RunStream:
         if words or recipe:
-            thread_agent = (
-                (await self.client.thread(thread)).agent_id if thread else ""
-            )  # raises if the server is unreachable
+            # With a thread, this also fails early if the server is unreachable.
+            thread_agent = (await self.client.thread(thread)).agent_id if thread else ""
             agent = self._named or thread_agent or await self.resolve_agent_id()
             return self.client.stream(agent, words or "…", thread_id=thread or None, recipe=recipe)
         info = await self.client.thread(thread)
-        for _ in range(LOOKS):
+        for _ in range(QUEUE_POLLS):
             if info.run_id or not info.queued:
                 break
-            await asyncio.sleep(LOOK_SECONDS)  # the server is about to start a run for the queued message
+            await asyncio.sleep(QUEUE_POLL_SECONDS)  # the server is about to start a run for the queued message
             info = await self.client.thread(thread)
         if not info.run_id:
             raise ServerError(f"nothing of thread {thread} is left to go on with; say something to it", "conflict")

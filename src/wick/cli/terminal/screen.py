@@ -37,15 +37,8 @@ OUTPUT_LINES = 6  # shown of a tool's output
 TAIL_LINES = 12  # shown of a paragraph that is still streaming
 CHARS = 200
 MARKS = {"done": "✔", "in_progress": "▸", "pending": "○"}
-MAIN_ARGS = (
-    "command",
-    "path",
-    "pattern",
-    "query",
-    "url",
-    "question",
-    "name",
-)  # shown of a tool use; the first wins
+# Of a tool use, the first of these arguments is shown.
+MAIN_ARGS = ("command", "path", "pattern", "query", "url", "question", "name")
 
 
 class Screen:
