@@ -380,7 +380,7 @@ def test_the_sync_client(served: Served) -> None:
             bob.agent("nobody")
     with pytest.raises(ServerError, match="closed"):
         bob.health()
-    bob._waiting.end()  # a second time is no error
+    bob._loop_thread.stop()  # a second time is no error
 
 
 def test_a_terminal_without_async(served: Served) -> None:
