@@ -6,14 +6,14 @@ from typing import assert_type
 
 from wick import user
 from wick.client import Client, ServerError, SyncClient
-from wick.client.types import Answer, Approval, ThreadPage, UsageReport
+from wick.client.types import Approval, InvokeResult, ThreadPage, UsageReport
 from wick.events import ChatModelStream, Event
 
 
 async def ask(url: str, token: str) -> str:
     async with Client(url, token, timeout=60) as client:
-        assert_type(await client.invoke("default", "hello"), Answer)
-        assert_type(await client.invoke("default", [user("hello")], thread_id="th_1"), Answer)
+        assert_type(await client.invoke("default", "hello"), InvokeResult)
+        assert_type(await client.invoke("default", [user("hello")], thread_id="th_1"), InvokeResult)
         stream = client.stream("default", {"role": "user", "content": "hello"})
         async for event in stream:
             assert_type(event, Event)
@@ -32,7 +32,7 @@ def wait(url: str) -> float | None:
             answer = client.invoke("default", "hello", recipe="review")
         except ServerError as error:
             return error.retry_after
-        assert_type(answer, Answer)
+        assert_type(answer, InvokeResult)
         assert_type(client.threads(limit=5), ThreadPage)
         assert_type(client.usage(agent="default"), UsageReport)
         for event in client.follow(answer.run_id, after="12"):

@@ -1,4 +1,4 @@
-"""The command `wick`. It needs the extra `cli`; each of its commands is a file here, loaded when it is named."""
+"""The command-line interface `wick`. It needs the extra `cli`; each command is a module, imported on use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wick.errors import MissingExtra
 
 
 def main() -> None:
-    """What the command `wick` does."""
+    """Run the command `wick`."""
     try:
         from wick.cli.root_command import wick
     except ModuleNotFoundError as error:
@@ -21,12 +21,12 @@ def main() -> None:
     _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that cannot show a letter shows another
+            stream.reconfigure(errors="replace")  # do not fail on characters that the terminal cannot encode
     wick(prog_name="wick")
 
 
 def _open_closed_streams() -> None:
-    """A stream that was closed is as one that nobody reads; else the next file that is opened would be it."""
+    """Open the null device for closed standard streams, so that no other file gets their descriptors."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115

@@ -1,4 +1,4 @@
-"""`python -m wick.cli` is the command `wick`."""
+"""Run the command `wick` with `python -m wick.cli`."""
 
 from wick.cli import main
 

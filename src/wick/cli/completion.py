@@ -1,6 +1,6 @@
-"""What a shell can complete beside the words of the command itself: threads, and agents of a file.
+"""Shell completion of thread ids, and of agents in a file.
 
-Only what is quick to find is offered, and what cannot be found is not: a shell that waits is worse than none.
+Completion must be fast and silent: it reads only local files, and offers nothing after an error.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from click.shell_completion import CompletionItem
 
 from wick._internal.prompt_text import to_one_line
 
-MOST = 50
+MAX_ITEMS = 50
 TITLE_CHARS = 60
 
 
-def thread_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The latest threads of this machine, with their titles."""
+def complete_thread_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the ids of the latest local threads, with their titles."""
     try:
         return [
             CompletionItem(head.id, help=to_one_line(head.title, TITLE_CHARS))
-            for head in ([] if ctx.params.get("server") else asyncio.run(_latest()))
+            for head in ([] if ctx.params.get("server") else asyncio.run(_latest_threads()))
             if head.id.startswith(incomplete)
         ]
     except Exception:
         return []
 
 
-async def _latest() -> list[Any]:
+async def _latest_threads() -> list[Any]:
     from wick._internal.paths import data_folder
     from wick.capabilities.sessions import LOCAL
     from wick.stores.sqlite import Sqlite
@@ -41,13 +41,13 @@ async def _latest() -> list[Any]:
         return []
     store = Sqlite(path)
     try:
-        return [*(await store.list(LOCAL, limit=MOST)).threads]
+        return [*(await store.list(LOCAL, limit=MAX_ITEMS)).threads]
     finally:
         await store.close()
 
 
-def agent_specs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The agents of a file that is named, as FILE:ID; before that, the files."""
+def complete_agent_specs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete FILE:ID with the agents of the file; without a colon, complete files."""
     path, colon, id = incomplete.rpartition(":")
     if not colon:
         return [CompletionItem(incomplete, type="file")]

@@ -1,4 +1,4 @@
-"""Hook programs to begin with."""
+"""Templates of hook programs for `wick hooks new`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HINTS = {
 
 _PYTHON = '''\
 #!/usr/bin/env python3
-"""Looks at {event}: it is told {hint}."""
+"""Hook for {event}. Input: {hint}."""
 
 import json
 import sys
@@ -39,7 +39,7 @@ else:
 '''
 _SH = """\
 #!/bin/sh
-# Looks at {event}: it is told {hint}.
+# Hook for {event}. Input: {hint}.
 case "$1" in
 hook) echo {event} ;;
 run)
@@ -50,7 +50,7 @@ esac
 """
 _NODE = """\
 #!/usr/bin/env node
-// Looks at {event}: it is told {hint}.
+// Hook for {event}. Input: {hint}.
 const command = process.argv[2];
 if (command === "hook") {{
   console.log("{event}");
@@ -69,8 +69,8 @@ if (command === "hook") {{
 _TEXTS = {"python": _PYTHON, "sh": _SH, "node": _NODE}
 
 
-def program(language: str, event: str) -> str:
-    """A program that agrees to everything, with a word on what it may say instead."""
+def render_program(language: str, event: str) -> str:
+    """Return the source of a program that allows everything, with a comment on other answers."""
     if language not in _TEXTS or event not in _ANSWERS:
         raise ConfigError(f"there is no program in {language} for {event}")
     return _TEXTS[language].format(event=event, hint=_HINTS[event], answer=_ANSWERS[event])

@@ -1,11 +1,11 @@
-"""What all commands have in common: how they are found, what their exit codes mean, how they tell what went wrong.
+"""The root command `wick`: lazy loading of commands, exit codes and error messages.
 
-0    it was done
-1    it failed
-2    it was called wrongly, or a file that it was given is wrong
-3    it was stopped or refused: by a hook, a limit, a budget
-4    it waits for somebody's answer
-130  it was interrupted
+0    success
+1    failure
+2    invalid arguments, or an invalid input file
+3    stopped or refused by a hook, a limit or a budget
+4    waiting for an answer
+130  interrupted by Ctrl-C
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from wick.cli.terminal.output import plain
+from wick.cli.terminal.output import strip_controls
 from wick.errors import ConfigError, MissingExtra, WickError
 
 DONE, FAILED, WRONG, STOPPED, WAITING, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
 COMMANDS = {
-    "agents": "List agents, and check a file of them.",
-    "approvals": "See the questions that wait for an answer, and answer them.",
+    "agents": "List agents, and validate an agents.yaml.",
+    "approvals": "List pending questions, and answer them.",
     "chat": "Talk to an agent in the terminal.",
-    "doctor": "See what is installed, what confines, which models answer, and what to do.",
-    "hooks": "See, trust, try and make hooks.",
-    "mcp": "See and try the MCP servers of agents, or serve an agent by MCP.",
-    "new": "Make a project: an agent, a hook, a tool and tests.",
-    "replay": "See what other guards or rules would have said about what was done.",
+    "doctor": "Check packages, programs, sandboxes, models, the data folder and the port.",
+    "hooks": "List, trust, test and create hooks.",
+    "mcp": "List and test the MCP servers of agents, or serve an agent over MCP.",
+    "new": "Create a project: an agent, a hook, a tool and tests.",
+    "replay": "Evaluate recorded tool uses with other guards or rules.",
     "run": "Answer one prompt.",
-    "serve": "Serve agents over HTTP, with a page to talk to them.",
-    "skills": "See the skills of an agent, and make one.",
-    "threads": "See, fork, export and delete threads.",
+    "serve": "Serve agents over HTTP, with a web interface.",
+    "skills": "List the skills of an agent, and create one.",
+    "threads": "List, show, fork, export and delete threads.",
 }
 
 
-class Commands(click.Group):
-    """Loads the file of a command when it is named, so that what is not asked for costs nothing."""
+class CommandGroup(click.Group):
+    """A click group that imports the module of a command when it is called, to start quickly."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*COMMANDS]
@@ -55,40 +55,40 @@ class Commands(click.Group):
             formatter.write_dl([*COMMANDS.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Commands and options, without loading a command."""
-        found = [CompletionItem(name, help=told) for name, told in COMMANDS.items() if name.startswith(incomplete)]
+        """Complete commands and options without importing a command."""
+        found = [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def invoke(self, ctx: click.Context) -> Any:
-        """A user's mistake is a sentence, not a traceback."""
+        """Print errors as a sentence, without a traceback."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            raise  # who read has read enough
+            raise  # the reader closed the pipe
         except (KeyboardInterrupt, click.Abort):
             sys.exit(INTERRUPTED)
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] not in ("prompt_toolkit", "rich"):
                 raise
-            raise _Wrong(str(MissingExtra("cli", error.name or "", "this command"))) from None
+            raise _InvalidCall(str(MissingExtra("cli", error.name or "", "this command"))) from None
         except (WickError, OSError) as error:
             wrong = isinstance(error, ConfigError) or getattr(error, "code", "") in ("invalid", "not_found")
-            raise (_Wrong if wrong else click.ClickException)(_sentence(error)) from None
+            raise (_InvalidCall if wrong else click.ClickException)(_format_error(error)) from None
 
 
-class _Wrong(click.ClickException):
+class _InvalidCall(click.ClickException):
     exit_code = WRONG
 
 
-def _sentence(error: Exception) -> str:
-    """What went wrong; of the system's errors without their number."""
-    said = str(error)
+def _format_error(error: Exception) -> str:
+    """Return the message of an error; of an OSError, without its number."""
+    message = str(error)
     if isinstance(error, OSError) and error.strerror:
-        said = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
-    return plain(said)
+        message = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+    return strip_controls(message)
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="wick-agent", prog_name="wick")
 def wick() -> None:
     """Agents made of hooks."""

@@ -1,9 +1,9 @@
-"""The files of a project to begin with: an agent, a hook, a tool, and tests that pass."""
+"""Templates of a new project for `wick new`: an agent, a hook, a tool and tests."""
 
 from __future__ import annotations
 
 _AGENTS = """\
-# What the agent is made of. Check it with: wick agents check
+# The configuration of the agent. Check it with: wick agents check
 name: {name}
 model: auto                # a key in the environment, else Ollama, else the offline demo model
 system_prompt: |
@@ -14,7 +14,7 @@ backend:
 tools: ["{module}:count_words"]
 hooks: ["{module}:no_force"]
 permissions:
-  allow: [Read, LS, Glob, Grep, count_words]   # it asks before anything else
+  allow: [Read, LS, Glob, Grep, count_words]   # it asks before other tool uses
 limits: {{steps: 25}}
 """
 
@@ -34,14 +34,14 @@ def count_words(text: str) -> int:
 
 @guard(ToolUse, match="execute")
 def no_force(use: ToolUse) -> Block | None:
-    """A guard sees exactly what will be done, and has the last word on it."""
+    """Block force pushes. Guards run last, and see the final arguments."""
     if "--force" in use.args["command"]:
         return Block("force is not allowed here")
     return None
 '''
 
 _TEST = '''\
-"""What the agent does and does not do. The model is scripted: nothing is asked, and nothing is paid."""
+"""Tests of the agent with a scripted model: no API is called."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ AGENTS = Path(__file__).parent.parent / "agents.yaml"
 
 
 def run(*replies: ToolCall | str) -> Result:
-    """One run of the agent whose model says exactly this."""
+    """Run the agent with these replies of the model."""
     (part,) = load(AGENTS).agents.values()
     return part.agent(model=Scripted(*replies)).run_sync("Go on.")
 
@@ -89,13 +89,13 @@ _README = """\
 
 | | |
 |---|---|
-| `agents.yaml` | what the agent is made of |
+| `agents.yaml` | the configuration of the agent |
 | `{module}.py` | its tool `count_words`, and its guard `no_force` |
-| `tests/` | what it does and does not do, without asking a model |
+| `tests/` | tests with a scripted model |
 
 ```sh
 pytest                                                     # the tests
-wick agents check                                          # is agents.yaml right, and what stands around the agent
+wick agents check                                          # validate agents.yaml, and show the hooks of the agent
 wick run --agent agents.yaml --model demo "What is in this folder?"
 wick chat --agent agents.yaml
 wick serve agents.yaml
@@ -112,7 +112,7 @@ FILES = {
 }
 
 
-def project(name: str, module: str) -> dict[str, str]:
-    """The files of a project, by their paths in it; `module` is the name of its Python file."""
-    told = {"name": name, "module": module}
-    return {path.format(**told): text.format(**told) for path, text in FILES.items()}
+def render_project(name: str, module: str) -> dict[str, str]:
+    """Return the files of a project by path; `module` is the name of its Python module."""
+    values = {"name": name, "module": module}
+    return {path.format(**values): text.format(**values) for path, text in FILES.items()}

@@ -1,4 +1,4 @@
-"""Requests to one server: with the token, with its errors as exceptions, and as many streams as there are readers."""
+"""HTTP requests to one server, with the token, and with error responses as exceptions."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from yarl import URL
 
 from wick.client.errors import ServerError
 
-SILENCE_SECONDS = 45.0  # a stream says something every 15 s; one that is silent for longer is dead
+SILENCE_SECONDS = 45.0  # a stream sends a heartbeat every 15 s; longer silence means a dead connection
 CONNECT_SECONDS = 10.0
 
 
-def _address(url: str) -> URL:
+def _parse_url(url: str) -> URL:
     try:
         found = URL(url.rstrip("/"))
-    except ValueError:  # such as an IPv6 address without its end
+    except ValueError:  # such as an unclosed IPv6 address
         found = URL()
     if found.scheme not in ("http", "https") or not found.host:
         raise ServerError(f"a server's address is like http://127.0.0.1:8000, not {url!r}", "invalid")
     return found
 
 
-class Connection:
-    """A server and who asks it."""
+class ServerConnection:
+    """The address of a server and the token, with a pool of connections."""
 
     def __init__(self, url: str, token: str = "", *, timeout: float | None = None) -> None:
-        self.url, self.timeout = _address(url), timeout
+        self.url, self.timeout = _parse_url(url), timeout
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._session: aiohttp.ClientSession | None = None
 
     def session(self) -> aiohttp.ClientSession:
-        """The connections of this client, opened when they are first needed."""
+        """Return the HTTP session, created on first use."""
         if self._session is None or self._session.closed:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0),
@@ -51,11 +51,11 @@ class Connection:
             await self._session.close()
             self._session = None
 
-    def at(self, path: str, query: Mapping[str, Any] | None = None) -> URL:
-        """The address of a path whose parts are already quoted; what is None is not asked for."""
-        place = URL(f"{self.url}{path}", encoded=True)
-        said = {name: _word(value) for name, value in (query or {}).items() if value is not None}
-        return place.update_query(said) if said else place
+    def build_url(self, path: str, query: Mapping[str, Any] | None = None) -> URL:
+        """Return the URL of a path with quoted parts; query values of None are omitted."""
+        url = URL(f"{self.url}{path}", encoded=True)
+        params = {name: _format_query_value(value) for name, value in (query or {}).items() if value is not None}
+        return url.update_query(params) if params else url
 
     async def call(
         self,
@@ -67,13 +67,13 @@ class Connection:
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
-        """What the server answers, as JSON data; None if it has nothing to say."""
-        async with self.asked(method, path, query=query, json=json, body=body, headers=headers) as response:
+        """Send a request, and return the JSON of its response; None if the body is empty."""
+        async with self.open_response(method, path, query=query, json=json, body=body, headers=headers) as response:
             raw = await response.read()
-        return _decoded(raw) if raw else None
+        return _parse_json(raw) if raw else None
 
     @asynccontextmanager
-    async def asked(
+    async def open_response(
         self,
         method: str,
         path: str,
@@ -84,7 +84,7 @@ class Connection:
         headers: Mapping[str, str] | None = None,
         silence: float | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """An answer, while it is read; what the server refuses is a ServerError."""
+        """Send a request, and yield its response for reading; raise ServerError for an error response."""
         sent = dict(headers or {})
         if json is not None:
             body, sent["Content-Type"] = to_json(json), "application/json"
@@ -92,37 +92,37 @@ class Connection:
         try:
             async with self.session().request(
                 method,
-                self.at(path, query),
+                self.build_url(path, query),
                 data=body and BytesIO(body),
                 headers=sent,
                 allow_redirects=False,
                 timeout=limits,
             ) as response:
                 if response.status >= 300:
-                    raise _refusal(response, await response.read())
+                    raise _parse_error(response, await response.read())
                 yield response
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            raise self._broken(error) from error
+            raise self._connection_error(error) from error
 
-    def _broken(self, error: BaseException) -> ServerError:
+    def _connection_error(self, error: BaseException) -> ServerError:
         why = " ".join(str(error).split()) or type(error).__name__
         if isinstance(error, aiohttp.ClientConnectorError):
             return ServerError(f"{self.url} cannot be reached: {why}; check that the server runs", "unreachable")
         return ServerError(f"the connection to {self.url} broke off: {why}", "broken")
 
 
-def _word(value: Any) -> str:
+def _format_query_value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _decoded(raw: bytes) -> Any:
+def _parse_json(raw: bytes) -> Any:
     try:
         return from_json(raw)
     except ValueError:
         raise ServerError("the server did not answer with JSON; is it wick's?", "invalid") from None
 
 
-def _refusal(response: aiohttp.ClientResponse, raw: bytes) -> ServerError:
+def _parse_error(response: aiohttp.ClientResponse, raw: bytes) -> ServerError:
     try:
         error = from_json(raw)["error"]
         code, message = str(error["code"]), str(error["message"])

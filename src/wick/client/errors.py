@@ -1,4 +1,4 @@
-"""What a server refuses, or why it cannot be reached."""
+"""The exception of the client."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from wick.errors import WickError
 
 
 class ServerError(WickError):
-    """A wick server refused something, or could not be reached; `status` is 0 if there was no answer at all.
+    """A server refused a request or could not be reached; `status` is 0 without a response.
 
-    `code` is a word for programs, such as `not_found`; `retry_after` says in how many seconds to ask again, if at all.
+    `code` is a machine-readable word such as `not_found`. `retry_after` is the delay before a retry in seconds, if any.
     """
 
     def __init__(self, message: str, code: str = "error", status: int = 0, retry_after: float | None = None) -> None:
@@ -17,5 +17,5 @@ class ServerError(WickError):
 
     @property
     def passing(self) -> bool:
-        """Whether the same request may succeed a little later."""
+        """Return True if the same request may succeed later."""
         return self.status in (0, 429, 502, 503, 504) and self.code not in ("invalid", "too_large")

@@ -1,4 +1,4 @@
-"""Server-sent events, from the bytes of a connection to the events of wick."""
+"""Parsing of server-sent events, from bytes to wick's events."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from wick.events import (
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
-    """One event as it came over the wire; one with an `id` is in the thread's log, and can be resumed after."""
+class SseFrame:
+    """One server-sent event. An event with an `id` is in the thread's log, so a stream can resume after it."""
 
     id: str
     event: str
     data: str
 
     def json(self) -> dict[str, Any]:
-        """What it carries; nothing if it carries no JSON object."""
+        """Return the data as a JSON object; empty if it is another JSON value."""
         try:
             found = from_json(self.data)
         except ValueError:
@@ -51,8 +51,8 @@ class Frame:
         return found if isinstance(found, dict) else {}
 
 
-class Frames:
-    """Takes bytes as they come, cut anywhere, and gives back every frame that is complete."""
+class SseParser:
+    """An incremental parser that accepts chunks of bytes and returns complete frames."""
 
     __slots__ = ("_data", "_event", "_id", "_rest")
 
@@ -61,15 +61,15 @@ class Frames:
         self._data: list[str] = []
         self._event = self._id = ""
 
-    def feed(self, chunk: bytes) -> list[Frame]:
+    def feed(self, chunk: bytes) -> list[SseFrame]:
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         if len(self._rest) > SSE_LINE_BYTES:
             raise ServerError(f"the server sent an event longer than {SSE_LINE_BYTES:,} bytes", "too_large")
-        return [frame for line in lines if (frame := self._line(line.rstrip(b"\r").decode("utf-8", "replace")))]
+        return [frame for line in lines if (frame := self._read_line(line.rstrip(b"\r").decode("utf-8", "replace")))]
 
-    def _line(self, line: str) -> Frame | None:
+    def _read_line(self, line: str) -> SseFrame | None:
         if not line:
-            return self._frame()
+            return self._finish_frame()
         name, _, value = line.partition(":")
         value = value.removeprefix(" ")
         if name == "data":
@@ -78,18 +78,18 @@ class Frames:
             self._event = value
         elif name == "id":
             self._id = value
-        return None  # anything else is a comment, such as a heartbeat
+        return None  # ignore comments, such as heartbeats
 
-    def _frame(self) -> Frame | None:
-        """The frame that an empty line ends. Unlike a browser's, an id is the frame's own and is not kept for later."""
-        frame = Frame(self._id, self._event, "\n".join(self._data)) if self._data or self._event else None
+    def _finish_frame(self) -> SseFrame | None:
+        """Return the frame that an empty line completes. Unlike in browsers, an id applies to its own frame only."""
+        frame = SseFrame(self._id, self._event, "\n".join(self._data)) if self._data or self._event else None
         self._data, self._event, self._id = [], "", ""
         return frame
 
 
-def event_of(payload: Mapping[str, Any]) -> Event | None:
-    """The event that `Event.to_json` wrote; None for one that this version of wick does not know."""
-    data, read = payload.get("data"), _READ.get(str(payload.get("event", "")))
+def parse_event(payload: Mapping[str, Any]) -> Event | None:
+    """Return the event of the output of `Event.to_json`; None if this version does not know it."""
+    data, read = payload.get("data"), _READERS.get(str(payload.get("event", "")))
     if read is None:
         return None
     event = read(data if isinstance(data, dict) else {})
@@ -99,24 +99,24 @@ def event_of(payload: Mapping[str, Any]) -> Event | None:
     return event
 
 
-def _plain(kind: type[Event]) -> Callable[[dict[str, Any]], Event]:
-    """How to read an event whose data are its fields."""
+def _make_reader(kind: type[Event]) -> Callable[[dict[str, Any]], Event]:
+    """Return a function that reads an event whose data are its fields."""
     own = {name for name in kind.__dataclass_fields__ if name not in ("run_id", "name")}
     return lambda data: kind(**{name: value for name, value in data.items() if name in own})
 
 
-def _approval(data: dict[str, Any]) -> Event:
+def _read_approval_request(data: dict[str, Any]) -> Event:
     about = {name: value for name, value in data.items() if name not in ("id", "question")}
     return ApprovalRequest(id=str(data.get("id", "")), question=str(data.get("question", "")), about=about)
 
 
-def _failed(data: dict[str, Any]) -> Event:
+def _read_failed(data: dict[str, Any]) -> Event:
     error = data.get("error")
     error = error if isinstance(error, dict) else {}
     return Failed(code=str(error.get("code", "error")), message=str(error.get("message", "")))
 
 
-_PLAIN = (
+_FIELD_EVENTS = (
     ChatModelStart,
     ChatModelStream,
     ChatModelRestart,
@@ -134,9 +134,9 @@ _PLAIN = (
     Resync,
     UserMessage,
 )
-_READ: dict[str, Callable[[dict[str, Any]], Event]] = {
-    **{kind.event: _plain(kind) for kind in _PLAIN},
+_READERS: dict[str, Callable[[dict[str, Any]], Event]] = {
+    **{kind.event: _make_reader(kind) for kind in _FIELD_EVENTS},
     StateChange.event: lambda data: StateChange(values=data),
-    ApprovalRequest.event: _approval,
-    Failed.event: _failed,
+    ApprovalRequest.event: _read_approval_request,
+    Failed.event: _read_failed,
 }

@@ -1,4 +1,4 @@
-"""The same client for programs that are not async: each call waits for its answer."""
+"""The blocking client: the same methods as `Client`, without `await`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class _Waiting:
-    """An event loop in a thread of its own, and how to wait for what happens there."""
+class _LoopThread:
+    """An event loop in a daemon thread, with blocking calls into it."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -30,47 +30,49 @@ class _Waiting:
         if self._loop.is_closed():
             work.close()
             raise ServerError("this client is closed; make another one", "closed")
-        going = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
-            return going.result()
-        except BaseException:  # also Ctrl-C: what nobody waits for ends
-            going.cancel()
+            return future.result()
+        except BaseException:  # also KeyboardInterrupt: cancel the abandoned coroutine
+            future.cancel()
             raise
 
-    def each(self, items: AsyncIterator[T]) -> Iterator[T]:
-        async def following() -> tuple[T, ...]:
+    def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
+        async def fetch_next() -> tuple[T, ...]:
             try:
                 return (await anext(items),)
             except StopAsyncIteration:
                 return ()
 
         try:
-            while found := self.wait(following()):
+            while found := self.wait(fetch_next()):
                 yield found[0]
         finally:
             if not self._loop.is_closed() and (close := getattr(items, "aclose", None)) is not None:
                 self.wait(close())
 
-    def end(self) -> None:
+    def stop(self) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
 
 
-def _waits(method: Callable[Concatenate[Client, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[SyncClient, P], T]:
+def _blocking(
+    method: Callable[Concatenate[Client, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[SyncClient, P], T]:
     def call(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._waiting.wait(method(self._client, *args, **kwargs))
+        return self._loop_thread.wait(method(self._client, *args, **kwargs))
 
     update_wrapper(call, method)
     return call
 
 
 class SyncStream:
-    """The events of a run: `for event in …`. `run_id` and `thread_id` are known from the first one on."""
+    """The events of a run: `for event in …`. `run_id` and `thread_id` are set once the first event is read."""
 
-    def __init__(self, stream: RunStream, waiting: _Waiting) -> None:
-        self._stream, self._waiting = stream, waiting
+    def __init__(self, stream: RunStream, loop_thread: _LoopThread) -> None:
+        self._stream, self._loop_thread = stream, loop_thread
 
     @property
     def run_id(self) -> str:
@@ -85,41 +87,41 @@ class SyncStream:
         return self._stream.last_id
 
     def __iter__(self) -> Iterator[Event]:
-        return self._waiting.each(aiter(self._stream))
+        return self._loop_thread.iterate(aiter(self._stream))
 
 
 class SyncTerminal:
     """A shell in an agent's workspace: `with client.terminal(…) as shell`."""
 
-    def __init__(self, link: TerminalLink, waiting: _Waiting) -> None:
-        self._link, self._waiting = link, waiting
+    def __init__(self, link: TerminalLink, loop_thread: _LoopThread) -> None:
+        self._link, self._loop_thread = link, loop_thread
 
     def read(self) -> bytes:
-        """The next bytes; none at the end."""
-        return self._waiting.wait(self._link.read())
+        """Return the next output bytes; empty at the end."""
+        return self._loop_thread.wait(self._link.read())
 
     def write(self, data: bytes) -> None:
-        """Type something."""
-        self._waiting.wait(self._link.write(data))
+        """Send input bytes."""
+        self._loop_thread.wait(self._link.write(data))
 
     def resize(self, rows: int, columns: int) -> None:
-        """Say how large it is shown."""
-        self._waiting.wait(self._link.resize(rows, columns))
+        """Set the size of the terminal."""
+        self._loop_thread.wait(self._link.resize(rows, columns))
 
     def __enter__(self) -> Self:
-        self._waiting.wait(self._link.open())
+        self._loop_thread.wait(self._link.open())
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._waiting.wait(self._link.close())
+        self._loop_thread.wait(self._link.close())
 
 
 class SyncClient:
-    """`Client`, in a program that is not async: the same methods, without `await`."""
+    """A client for programs that are not async: the methods of `Client`, without `await`."""
 
     def __init__(self, url: str, token: str = "", *, timeout: float | None = None, patience: float = 60.0) -> None:
         self._client = Client(url, token, timeout=timeout, patience=patience)
-        self._waiting = _Waiting()
+        self._loop_thread = _LoopThread()
 
     def __enter__(self) -> Self:
         return self
@@ -128,69 +130,69 @@ class SyncClient:
         self.close()
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections and the event loop."""
         try:
-            self._waiting.wait(self._client.close())
+            self._loop_thread.wait(self._client.close())
         finally:
-            self._waiting.end()
+            self._loop_thread.stop()
 
     def stream(
         self, agent: str, words: Words, *, thread_id: str | None = None, recipe: str = "", key: str = ""
     ) -> SyncStream:
-        """Ask an agent and see each event of the run: `for event in …`."""
+        """Start a run, and iterate over its events: `for event in …`."""
         stream = self._client.stream(agent, words, thread_id=thread_id, recipe=recipe, key=key)
-        return SyncStream(stream, self._waiting)
+        return SyncStream(stream, self._loop_thread)
 
     def follow(self, run_id: str, *, after: str = "") -> SyncStream:
-        """See each event of a run that was begun before."""
-        return SyncStream(self._client.follow(run_id, after=after), self._waiting)
+        """Iterate over the events of an existing run."""
+        return SyncStream(self._client.follow(run_id, after=after), self._loop_thread)
 
     def download(self, agent: str, path: str) -> Iterator[bytes]:
-        """A file of the workspace, piece by piece."""
-        return self._waiting.each(self._client.download(agent, path))
+        """Yield the content of a workspace file in chunks."""
+        return self._loop_thread.iterate(self._client.download(agent, path))
 
     def terminal(self, agent: str, *, rows: int = 24, columns: int = 80) -> SyncTerminal:
-        """A shell in the agent's workspace."""
-        return SyncTerminal(self._client.terminal(agent, rows=rows, columns=columns), self._waiting)
+        """Return a shell in the agent's workspace."""
+        return SyncTerminal(self._client.terminal(agent, rows=rows, columns=columns), self._loop_thread)
 
-    invoke = _waits(Client.invoke)
-    send = _waits(Client.send)
-    run = _waits(Client.run)
-    cancel = _waits(Client.cancel)
-    trace = _waits(Client.trace)
-    threads = _waits(Client.threads)
-    search = _waits(Client.search)
-    thread = _waits(Client.thread)
-    describe_thread = _waits(Client.describe_thread)
-    delete_thread = _waits(Client.delete_thread)
-    fork = _waits(Client.fork)
-    rewind = _waits(Client.rewind)
-    export = _waits(Client.export)
-    thread_runs = _waits(Client.thread_runs)
-    replay = _waits(Client.replay)
-    why = _waits(Client.why)
-    approvals = _waits(Client.approvals)
-    answer = _waits(Client.answer)
-    agents = _waits(Client.agents)
-    agent = _waits(Client.agent)
-    create_agent = _waits(Client.create_agent)
-    delete_agent = _waits(Client.delete_agent)
-    onion = _waits(Client.onion)
-    hooks = _waits(Client.hooks)
-    change_hooks = _waits(Client.change_hooks)
-    permissions = _waits(Client.permissions)
-    revoke_grant = _waits(Client.revoke_grant)
-    limits = _waits(Client.limits)
-    skills = _waits(Client.skills)
-    switch_skills = _waits(Client.switch_skills)
-    upload_skill = _waits(Client.upload_skill)
-    list_files = _waits(Client.list_files)
-    read_file = _waits(Client.read_file)
-    write_file = _waits(Client.write_file)
-    move_file = _waits(Client.move_file)
-    delete_file = _waits(Client.delete_file)
-    export_slides = _waits(Client.export_slides)
-    health = _waits(Client.health)
-    me = _waits(Client.me)
-    usage = _waits(Client.usage)
-    request = _waits(Client.request)
+    invoke = _blocking(Client.invoke)
+    send = _blocking(Client.send)
+    run = _blocking(Client.run)
+    cancel = _blocking(Client.cancel)
+    trace = _blocking(Client.trace)
+    threads = _blocking(Client.threads)
+    search = _blocking(Client.search)
+    thread = _blocking(Client.thread)
+    describe_thread = _blocking(Client.describe_thread)
+    delete_thread = _blocking(Client.delete_thread)
+    fork = _blocking(Client.fork)
+    rewind = _blocking(Client.rewind)
+    export = _blocking(Client.export)
+    thread_runs = _blocking(Client.thread_runs)
+    replay = _blocking(Client.replay)
+    why = _blocking(Client.why)
+    approvals = _blocking(Client.approvals)
+    answer = _blocking(Client.answer)
+    agents = _blocking(Client.agents)
+    agent = _blocking(Client.agent)
+    create_agent = _blocking(Client.create_agent)
+    delete_agent = _blocking(Client.delete_agent)
+    onion = _blocking(Client.onion)
+    hooks = _blocking(Client.hooks)
+    change_hooks = _blocking(Client.change_hooks)
+    permissions = _blocking(Client.permissions)
+    revoke_grant = _blocking(Client.revoke_grant)
+    limits = _blocking(Client.limits)
+    skills = _blocking(Client.skills)
+    switch_skills = _blocking(Client.switch_skills)
+    upload_skill = _blocking(Client.upload_skill)
+    list_files = _blocking(Client.list_files)
+    read_file = _blocking(Client.read_file)
+    write_file = _blocking(Client.write_file)
+    move_file = _blocking(Client.move_file)
+    delete_file = _blocking(Client.delete_file)
+    export_slides = _blocking(Client.export_slides)
+    health = _blocking(Client.health)
+    me = _blocking(Client.me)
+    usage = _blocking(Client.usage)
+    request = _blocking(Client.request)

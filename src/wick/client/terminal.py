@@ -1,4 +1,4 @@
-"""A shell in an agent's workspace, from afar."""
+"""A remote shell in an agent's workspace, over a WebSocket."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from typing import Self
 import aiohttp
 from pydantic_core import to_json
 
-from wick.client.connection import Connection
+from wick.client.connection import ServerConnection
 from wick.client.errors import ServerError
 
-CONTROL = b"\x01"  # begins a message that is no typing
+CONTROL = b"\x01"  # prefix of a control message
 
 
 class TerminalLink:
-    """A terminal: bytes go in as they are typed, bytes come out as they are to be shown.
+    """A terminal session that writes input bytes and reads output bytes.
 
         async with client.terminal("default") as shell:
             await shell.write(b"ls\\n")
             print(await shell.read())
 
-    When it is closed, what runs in it ends.
+    Closing it ends the processes in it.
     """
 
-    def __init__(self, connection: Connection, path: str, rows: int, columns: int) -> None:
+    def __init__(self, connection: ServerConnection, path: str, rows: int, columns: int) -> None:
         self._connection, self._path = connection, path
         self._size = (rows, columns)
         self._socket: aiohttp.ClientWebSocketResponse | None = None
 
     async def open(self) -> None:
-        """Begin; `async with` does so by itself."""
+        """Connect; `async with` calls this."""
         rows, columns = self._size
         try:
             self._socket = await self._connection.session().ws_connect(
-                self._connection.at(self._path, {"rows": rows, "columns": columns}), max_msg_size=0
+                self._connection.build_url(self._path, {"rows": rows, "columns": columns}), max_msg_size=0
             )
         except aiohttp.WSServerHandshakeError as error:
             message = f"the server opens no terminal: {error.message} ({error.status})"
@@ -43,29 +43,29 @@ class TerminalLink:
             raise ServerError(f"{self._connection.url} cannot be reached: {error}", "unreachable") from error
 
     async def read(self) -> bytes:
-        """The next bytes; none at the end."""
+        """Return the next output bytes; empty at the end."""
         while True:
-            message = await self._open().receive()
+            message = await self._require_socket().receive()
             if message.type == aiohttp.WSMsgType.BINARY:
                 return bytes(message.data)
             if message.type != aiohttp.WSMsgType.TEXT:
                 return b""
 
     async def write(self, data: bytes) -> None:
-        """Type something."""
+        """Send input bytes."""
         await self._send(data)
 
     async def resize(self, rows: int, columns: int) -> None:
-        """Say how large it is shown."""
+        """Set the size of the terminal."""
         await self._send(CONTROL + to_json({"type": "resize", "rows": rows, "columns": columns}))
 
     async def _send(self, data: bytes) -> None:
         try:
-            await self._open().send_bytes(data)
+            await self._require_socket().send_bytes(data)
         except (aiohttp.ClientError, OSError) as error:
             raise ServerError(f"the terminal is closed: {error}", "closed") from error
 
-    def _open(self) -> aiohttp.ClientWebSocketResponse:
+    def _require_socket(self) -> aiohttp.ClientWebSocketResponse:
         if self._socket is None:
             raise ServerError("the terminal is not open; use `async with client.terminal(…)`", "closed")
         return self._socket

@@ -1,4 +1,4 @@
-"""What a server answers. Whatever a later server says beside this is left out."""
+"""Typed responses of the server. Unknown fields of later servers are ignored."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pydantic import BaseModel, ConfigDict
 Json = dict[str, Any]
 
 
-class _Answer(BaseModel):
+class _Response(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class Tokens(_Answer):
-    """What was used of a model."""
+class TokenUsage(_Response):
+    """Token counts of model calls."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -24,7 +24,7 @@ class Tokens(_Answer):
     cache_write_tokens: int = 0
 
 
-class Said(_Answer):
+class ThreadMessage(_Response):
     """A message of a conversation; `seq` is its entry in the thread's log."""
 
     role: Literal["system", "user", "assistant", "tool"]
@@ -37,28 +37,28 @@ class Said(_Answer):
 
     @property
     def text(self) -> str:
-        """The text of it, without pictures and files."""
+        """Return the text, without images and files."""
         if isinstance(self.content, str):
             return self.content
         return "\n".join(part["text"] for part in self.content if part.get("type") == "text")
 
 
-class Answer(_Answer):
-    """What a run came to: `response` is its last reply, `cost` is in dollars where prices are known."""
+class InvokeResult(_Response):
+    """The result of a run: `response` is its last reply, `cost` is in dollars, or None if prices are unknown."""
 
     thread_id: str
     run_id: str
     response: str
     outcome: str
     reason: str
-    messages: list[Said]
+    messages: list[ThreadMessage]
     todos: list[Json] = []
     files: dict[str, Any] = {}
-    usage: Tokens = Tokens()
+    usage: TokenUsage = TokenUsage()
     cost: float | None = None
 
 
-class RunState(_Answer):
+class RunState(_Response):
     """A run: `state` is queued, running, waiting, interrupted or ended."""
 
     id: str
@@ -69,13 +69,13 @@ class RunState(_Answer):
     reason: str = ""
     started: float
     ended: float | None = None
-    usage: Tokens = Tokens()
+    usage: TokenUsage = TokenUsage()
     cost: float | None = None
     error: Json | None = None
 
 
-class ThreadInfo(_Answer):
-    """A thread, without what was said in it."""
+class ThreadInfo(_Response):
+    """A thread, without its messages."""
 
     id: str
     title: str
@@ -91,23 +91,23 @@ class ThreadInfo(_Answer):
 
 
 class ThreadDetail(ThreadInfo):
-    """A thread, and what was said in it."""
+    """A thread with its messages."""
 
-    messages: list[Said]
+    messages: list[ThreadMessage]
     todos: list[Json] = []
     files: dict[str, Any] = {}
-    usage: Tokens = Tokens()
+    usage: TokenUsage = TokenUsage()
 
 
-class ThreadPage(_Answer):
-    """Some threads; `next` is the cursor of the next ones, empty if these were the last."""
+class ThreadPage(_Response):
+    """A page of threads; `next` is the cursor of the next page, empty on the last."""
 
     threads: list[ThreadInfo]
     next: str = ""
 
 
-class Hit(_Answer):
-    """A message that was searched for."""
+class SearchHit(_Response):
+    """A message found by a search."""
 
     thread_id: str
     title: str
@@ -116,16 +116,16 @@ class Hit(_Answer):
     text: str
 
 
-class Queued(_Answer):
-    """What was said to a thread is kept; `run_id` is the run that answers it."""
+class QueuedMessage(_Response):
+    """A stored message of a thread; `run_id` is the run that answers it."""
 
     thread_id: str
     run_id: str
     position: int
 
 
-class Approval(_Answer):
-    """A question that waits for an answer, about exactly one thing that is to be done."""
+class Approval(_Response):
+    """A pending question about one operation."""
 
     id: str
     thread_id: str
@@ -141,8 +141,8 @@ class Approval(_Answer):
     expires: float | None = None
 
 
-class AgentInfo(_Answer):
-    """An agent: `hooks` are the capabilities that are on."""
+class AgentInfo(_Response):
+    """An agent: `hooks` are its enabled capabilities."""
 
     agent_id: str
     name: str
@@ -152,7 +152,7 @@ class AgentInfo(_Answer):
     hooks: list[str]
 
 
-class ToolInfo(_Answer):
+class ToolInfo(_Response):
     """A tool of an agent."""
 
     name: str
@@ -163,7 +163,7 @@ class ToolInfo(_Answer):
 
 
 class AgentDetail(AgentInfo):
-    """All that a user may know of an agent."""
+    """An agent with its prompt, tools and backend."""
 
     system_prompt: str
     context_window: int | None = None
@@ -172,7 +172,7 @@ class AgentDetail(AgentInfo):
     backend: Json | None = None
 
 
-class FileEntry(_Answer):
+class FileEntry(_Response):
     """One entry of a folder: `type` is file, dir, link or other."""
 
     name: str
@@ -180,8 +180,8 @@ class FileEntry(_Answer):
     size: int
 
 
-class Used(_Answer):
-    """An amount of use; `cost` is in dollars and leaves out `unpriced` questions."""
+class UsageTotals(_Response):
+    """Sums of usage; `questions` counts model calls, and `cost` in dollars omits `unpriced` ones."""
 
     runs: int
     questions: int
@@ -194,8 +194,8 @@ class Used(_Answer):
     cost: float
 
 
-class UsageRow(Used):
-    """What one user used of one model through one agent on one day."""
+class UsageRow(UsageTotals):
+    """The usage of one user, model and agent on one day."""
 
     user_id: str
     user: str
@@ -204,15 +204,15 @@ class UsageRow(Used):
     model: str
 
 
-class UsageReport(_Answer):
-    """The rows, and all of them together."""
+class UsageReport(_Response):
+    """Usage by row, with the total."""
 
     rows: list[UsageRow]
-    total: Used
+    total: UsageTotals
 
 
-class Verdict(_Answer):
-    """What one hook said."""
+class HookVerdict(_Response):
+    """The verdict of one hook."""
 
     hook: str
     position: str
@@ -223,8 +223,8 @@ class Verdict(_Answer):
     shadow: bool = False
 
 
-class Span(_Answer):
-    """One operation of a run: how long it took, and what hooks said about it."""
+class TraceSpan(_Response):
+    """One operation of a run, with its duration and the verdicts of hooks."""
 
     name: str
     start: float
@@ -233,22 +233,22 @@ class Span(_Answer):
     attributes: Json = {}
     error: str = ""
     events: list[Json] = []
-    why: list[Verdict] = []
-    children: list[Span] = []
+    why: list[HookVerdict] = []
+    children: list[TraceSpan] = []
 
 
-class Trace(_Answer):
+class RunTrace(_Response):
     """The spans of a run."""
 
     run: str
     thread_id: str
     agent: str
-    spans: list[Span]
+    spans: list[TraceSpan]
     left_out: int = 0
 
 
-class Reasons(_Answer):
-    """All that decided about one tool call; `result` is None while it waits."""
+class CallReasons(_Response):
+    """The verdicts and questions that decided one tool call; `result` is None while it is pending."""
 
     thread_id: str
     run_id: str
@@ -257,22 +257,22 @@ class Reasons(_Answer):
     args: Json
     seq: int
     invalid: str = ""
-    verdicts: list[Verdict] = []
+    verdicts: list[HookVerdict] = []
     questions: list[Json] = []
     attempts: list[Json] = []
     result: str | None = None
 
 
-class Me(_Answer):
-    """Who asks."""
+class CurrentUser(_Response):
+    """The user of the token."""
 
     id: str
     username: str
     role: str
 
 
-class ThreadRun(_Answer):
-    """A run of a thread: its first entry in the log and its last, which is None while it goes on."""
+class ThreadRun(_Response):
+    """A run of a thread, with its first and last entry; `last` is None while it is running."""
 
     run_id: str
     first: int
@@ -284,8 +284,8 @@ class ThreadRun(_Answer):
     traced: bool
 
 
-class Ring(_Answer):
-    """A hook where it stands; `match` are the tools that it is for."""
+class HookRing(_Response):
+    """A hook of an operation; `match` are the tools that it applies to."""
 
     hook: str
     capability: str | None
@@ -300,15 +300,15 @@ class Ring(_Answer):
     fail: Literal["closed", "open"]
 
 
-class Rings(_Answer):
+class OperationRings(_Response):
     """An operation, its rings outermost first, and the guards at its gate."""
 
     operation: str
-    rings: list[Ring]
-    guards: list[Ring]
+    rings: list[HookRing]
+    guards: list[HookRing]
 
 
-class HookInfo(_Answer):
+class HookInfo(_Response):
     """A capability of an agent, by its key in agents.yaml."""
 
     name: str
@@ -320,7 +320,7 @@ class HookInfo(_Answer):
     refused: str
 
 
-class RuleInfo(_Answer):
+class RuleInfo(_Response):
     """A permission rule as it was written."""
 
     type: Literal["deny", "ask", "allow"]
@@ -329,16 +329,16 @@ class RuleInfo(_Answer):
     policy: str
 
 
-class Grant(_Answer):
-    """A tool that may be used with exactly these arguments."""
+class Grant(_Response):
+    """A permanent grant of one tool with exactly these arguments."""
 
     id: str
     tool: str
     args: Json
 
 
-class PermissionsInfo(_Answer):
-    """What an agent may do; `mode` decides where no rule does."""
+class PermissionsInfo(_Response):
+    """The permissions of an agent; `mode` applies if no rule matches."""
 
     agent_id: str
     mode: str | None
@@ -346,8 +346,8 @@ class PermissionsInfo(_Answer):
     grants: list[Grant]
 
 
-class RunLimits(_Answer):
-    """What one run may take; None is no limit."""
+class RunLimits(_Response):
+    """The limits of one run; None means unlimited."""
 
     steps: int | None
     tokens: int | None
@@ -356,8 +356,8 @@ class RunLimits(_Answer):
     tool_calls: int | None
 
 
-class BudgetInfo(_Answer):
-    """A sum for all runs of everyone who shares it, and what is left of it."""
+class BudgetInfo(_Response):
+    """A budget shared by several runs, with the amounts spent and reserved."""
 
     name: str
     tokens: int | None
@@ -368,16 +368,16 @@ class BudgetInfo(_Answer):
     reserved_dollars: float
 
 
-class LimitsInfo(_Answer):
-    """What a run of an agent may take; `limits` is None if nothing limits it."""
+class LimitsInfo(_Response):
+    """The limits and budgets of an agent; `limits` is None if it has none."""
 
     agent_id: str
     limits: RunLimits | None
     budgets: list[BudgetInfo]
 
 
-class SkillInfo(_Answer):
-    """Instructions for a particular task."""
+class SkillInfo(_Response):
+    """A skill: instructions for a particular task."""
 
     name: str
     description: str
@@ -385,8 +385,8 @@ class SkillInfo(_Answer):
     enabled: bool
 
 
-class ChangedVerdict(_Answer):
-    """A tool use about which something else would be said: the first one of its thread."""
+class ChangedVerdict(_Response):
+    """The first tool use of a thread for which the verdict changes."""
 
     thread_id: str
     title: str
@@ -399,8 +399,8 @@ class ChangedVerdict(_Answer):
     reason: str
 
 
-class ReplayReport(_Answer):
-    """What came of a replay; `more` says that there are threads which were not looked at."""
+class ReplayReport(_Response):
+    """The result of a replay; `more` is True if some threads were not replayed."""
 
     threads: int
     uses: int

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from wick import constants
 from wick.client.errors import ServerError
-from wick.client.sse import Frame, Frames, event_of
+from wick.client.sse import SseFrame, SseParser, parse_event
 from wick.events import (
     ApprovalRequest,
     ApprovalResponse,
@@ -31,24 +31,24 @@ TEXT = (
     "retry: 5\n\nid:7\ndata:x\n\nevent: alone\n\ndata: never ends\n"
 ).encode()
 FRAMES = [
-    Frame("12", "on_tool_end", "{}"),
-    Frame("", "done", "a\nä"),
-    Frame("7", "", "x"),
-    Frame("", "alone", ""),
+    SseFrame("12", "on_tool_end", "{}"),
+    SseFrame("", "done", "a\nä"),
+    SseFrame("7", "", "x"),
+    SseFrame("", "alone", ""),
 ]
 
 
 @given(st.lists(st.integers(0, len(TEXT)), max_size=8))
 def test_bytes_may_be_cut_anywhere(cuts: list[int]) -> None:
     places = [0, *sorted(cuts), len(TEXT)]
-    frames = Frames()
+    frames = SseParser()
     found = [frame for a, b in pairwise(places) for frame in frames.feed(TEXT[a:b])]
     assert found == FRAMES
 
 
 def test_an_event_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wick.client.sse.SSE_LINE_BYTES", 100)
-    frames = Frames()
+    frames = SseParser()
     assert frames.feed(b"data: " + b"x" * 90) == []
     with pytest.raises(ServerError, match="longer than 100 bytes"):
         frames.feed(b"x" * 90)
@@ -57,8 +57,8 @@ def test_an_event_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -
 
 def test_what_is_no_json_is_an_error() -> None:
     with pytest.raises(ServerError, match="no JSON"):
-        Frame("", "done", "{").json()
-    assert Frame("", "done", "[1]").json() == {}
+        SseFrame("", "done", "{").json()
+    assert SseFrame("", "done", "[1]").json() == {}
 
 
 SAMPLES: list[Event] = [
@@ -77,15 +77,15 @@ SAMPLES: list[Event] = [
 
 @pytest.mark.parametrize("event", SAMPLES, ids=lambda event: event.event)
 def test_an_event_is_what_it_was(event: Event) -> None:
-    assert event_of(event.to_json()) == event
+    assert parse_event(event.to_json()) == event
 
 
 @pytest.mark.parametrize("kind", Event.__subclasses__(), ids=lambda kind: kind.__name__)
 def test_every_event_is_known(kind: type[Event]) -> None:
-    assert event_of(kind(run_id="r").to_json()) == kind(run_id="r")
+    assert parse_event(kind(run_id="r").to_json()) == kind(run_id="r")
 
 
 @pytest.mark.parametrize("data", [None, [], "x", {"new": 1}])
 def test_what_later_versions_say_is_no_error(data: Any) -> None:
-    assert isinstance(event_of({"event": "done", "data": data, "thread_id": "t"}), Done)
-    assert event_of({"event": "on_moon", "run_id": "r", "data": data}) is None
+    assert isinstance(parse_event({"event": "done", "data": data, "thread_id": "t"}), Done)
+    assert parse_event({"event": "on_moon", "run_id": "r", "data": data}) is None

@@ -1,1 +1,1 @@
-"""Checks behind `wick doctor`, `wick agents check` and `wick hooks try`."""
+"""Checks behind `wick doctor`, `wick agents check` and `wick hooks test`."""

@@ -1,7 +1,7 @@
-"""Everything that is wrong with an agents.yaml, not only the first thing.
+"""Validation of an agents.yaml that reports all errors, not only the first.
 
-What is wrong is noted and taken out, and the rest is looked at again, until nothing is wrong any more. Agents are
-really built, so what is found is what would be in somebody's way; no model is asked and no command is run.
+Each invalid part is recorded and removed, and the rest is validated again until it is valid. Agents are really
+built, so the same errors are found as at runtime. No model is called and no command is run.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from wick.errors import ConfigError, WickError
 from wick.models import resolve
 from wick.permissions.rules import RuleType, parse_rule
 
-MOST = 100  # problems of one file
+MAX_PROBLEMS = 100  # reported for one file
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """What is wrong, and on which line; the line is None where it is about the whole file."""
+class FileProblem:
+    """An error in a file; `line` is None if it concerns the whole file."""
 
     line: int | None
     says: str
 
 
-def look(path: Path) -> tuple[Config | None, list[Problem]]:
-    """What is left of a file, and all that is wrong with it."""
-    found: list[Problem] = []
-    source = _source(path, found)
+def check_agents_file(path: Path) -> tuple[Config | None, list[FileProblem]]:
+    """Return the config of the valid parts of a file (or None), and all problems by line."""
+    found: list[FileProblem] = []
+    source = _read_source(path, found)
     taken: list[KeyPath] = []
-    while source is not None and len(found) < MOST:
+    while source is not None and len(found) < MAX_PROBLEMS:
         try:
-            return _built(path, source), sorted(found, key=lambda problem: problem.line or 0)
+            return _build_agents(path, source), sorted(found, key=lambda problem: problem.line or 0)
         except ConfigLineError as error:
-            if not _follows(error, taken):
-                found.append(Problem(error.line, error.what))
+            if not _is_consequence(error, taken):
+                found.append(FileProblem(error.line, error.what))
             taken.append(error.at)
-            source = _without(source, error.at)
+            source = _remove_at(source, error.at)
         except ConfigError as error:
-            found.append(Problem(None, str(error)))
+            found.append(FileProblem(None, str(error)))
             break
     return None, sorted(found, key=lambda problem: problem.line or 0)
 
@@ -56,51 +56,51 @@ def look(path: Path) -> tuple[Config | None, list[Problem]]:
 
 
 class _Environment(dict[str, str]):
-    """The environment, with something for each variable that is not set; `asked` is the last one that was."""
+    """The environment, with placeholders for unset variables; `last_name` is the variable read last."""
 
-    asked = ""
+    last_name = ""
 
     def get(self, name: str, default: Any = None) -> Any:
-        self.asked = name
+        self.last_name = name
         return super().get(name, default)
 
 
-def _source(path: Path, found: list[Problem]) -> YamlSource | None:
-    """What a file says; of variables that are not set, each is noted."""
+def _read_source(path: Path, found: list[FileProblem]) -> YamlSource | None:
+    """Parse a file, and record each unset variable as a problem."""
     environment = _Environment(os.environ)
-    while len(found) < MOST:
+    while len(found) < MAX_PROBLEMS:
         try:
             return read(path, environment)
         except ConfigLineError as error:
-            found.append(Problem(error.line, error.what))
-            if environment.asked in ("", *environment):
-                return None  # something else is wrong, and nobody knows what the rest means
-            environment[environment.asked] = "1"
+            found.append(FileProblem(error.line, error.what))
+            if environment.last_name in ("", *environment):
+                return None  # not an unset variable: the rest cannot be parsed
+            environment[environment.last_name] = "1"
         except ConfigError as error:
-            found.append(_placed(str(error), path))
+            found.append(_parse_location(str(error), path))
             return None
     return None
 
 
-def _placed(text: str, path: Path) -> Problem:
-    """What a file that cannot be read at all is told about, with the line in its sentence."""
-    if (place := re.match(rf"{re.escape(str(path))}, line (\d+): ", text)) is not None:
-        return Problem(int(place[1]), text[place.end() :])
-    return Problem(None, text)
+def _parse_location(text: str, path: Path) -> FileProblem:
+    """Return the problem of an unreadable file, with the line number taken from the message."""
+    if (match := re.match(rf"{re.escape(str(path))}, line (\d+): ", text)) is not None:
+        return FileProblem(int(match[1]), text[match.end() :])
+    return FileProblem(None, text)
 
 
 # -- building -------------------------------------------------------------------------------------------------------
 
 
-def _built(path: Path, source: YamlSource) -> Config:
-    """The agents of a file, each of them built; the first thing that is wrong is raised."""
+def _build_agents(path: Path, source: YamlSource) -> Config:
+    """Build all agents of a file; raise the first error."""
     config = Config(path, source)
-    for at, options in _parts(source):
-        _check_parts(source, at, options)
+    for at, options in _iter_options(source):
+        _check_options(source, at, options)
     for part in config.agents.values():
         model = part.options.get("model", "auto")
         try:
-            if model != "auto":  # which says by itself what it chose, to those who run it
+            if model != "auto":  # resolving `auto` would log the chosen model
                 resolve(model)
         except WickError as error:
             raise part.build_error("model", error) from None
@@ -108,8 +108,8 @@ def _built(path: Path, source: YamlSource) -> Config:
     return config
 
 
-def _parts(source: YamlSource) -> Iterator[tuple[KeyPath, Mapping[str, Any]]]:
-    """Where options stand: those of the one agent, or of each, and the defaults."""
+def _iter_options(source: YamlSource) -> Iterator[tuple[KeyPath, Mapping[str, Any]]]:
+    """Yield the options of the only agent, or the defaults and those of each agent, with their paths."""
     data = source.data
     if not {"agents", "defaults"} & data.keys():
         yield (), data
@@ -118,39 +118,39 @@ def _parts(source: YamlSource) -> Iterator[tuple[KeyPath, Mapping[str, Any]]]:
     yield from ((("agents", id), own or {}) for id, own in (data.get("agents") or {}).items())
 
 
-def _check_parts(source: YamlSource, at: KeyPath, options: Mapping[str, Any]) -> None:
-    """Each rule and each MCP server by itself, so that each that is wrong is named with its line."""
-    for key, place, check in _each(options):
+def _check_options(source: YamlSource, at: KeyPath, options: Mapping[str, Any]) -> None:
+    """Validate each rule and MCP server by itself, so that each error has its line."""
+    for key, path, check in _iter_checks(options):
         try:
             check()
         except ConfigError as error:
-            raise source.error_at((*at, key, *place), f"{key}: {error}") from None
+            raise source.error_at((*at, key, *path), f"{key}: {error}") from None
 
 
-def _each(options: Mapping[str, Any]) -> Iterator[tuple[str, KeyPath, Callable[[], object]]]:
+def _iter_checks(options: Mapping[str, Any]) -> Iterator[tuple[str, KeyPath, Callable[[], object]]]:
     for type in get_args(RuleType):
-        rules = _map(options.get("permissions")).get(type)
+        rules = _as_mapping(options.get("permissions")).get(type)
         for number, one in enumerate(rules if isinstance(rules, list) else ()):
             yield "permissions", (type, number), partial(parse_rule, type, one)
-    for name, server in _map(_map(options.get("mcp")).get("servers")).items():
+    for name, server in _as_mapping(_as_mapping(options.get("mcp")).get("servers")).items():
         yield "mcp", ("servers", name), partial(read_servers, {name: server})
 
 
-def _map(value: Any) -> Mapping[str, Any]:
+def _as_mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-# -- taking out -----------------------------------------------------------------------------------------------------
+# -- removing -------------------------------------------------------------------------------------------------------
 
 
-def _follows(error: ConfigLineError, taken: list[KeyPath]) -> bool:
-    """Whether something is wrong with what something was taken out of, which may be why."""
+def _is_consequence(error: ConfigLineError, taken: list[KeyPath]) -> bool:
+    """Return True if an error may only result from the removal of a part below it."""
     if error.what.startswith("the agent "):
         return any(one[: len(error.at)] == error.at or one[:1] == ("defaults",) for one in taken)
     return any(one != error.at and one[: len(error.at)] == error.at for one in taken)
 
 
-def _value(data: Any, at: KeyPath) -> Any:
+def _get_value(data: Any, at: KeyPath) -> Any:
     for key in at:
         try:
             data = data[key]
@@ -159,26 +159,26 @@ def _value(data: Any, at: KeyPath) -> Any:
     return data
 
 
-def _without(source: YamlSource, at: KeyPath) -> YamlSource | None:
-    """A file without something of it; None if that is not there, or all that there is."""
+def _remove_at(source: YamlSource, at: KeyPath) -> YamlSource | None:
+    """Return a copy of a file without the value at a path; None if there is no such value, or nothing is left."""
     data = deepcopy(source.data)
-    above: Any = _value(data, at[:-1]) if at else None
+    above: Any = _get_value(data, at[:-1]) if at else None
     try:
         del above[at[-1]]
     except (LookupError, TypeError):
         return None
-    lines = _moved(source.lines, at) if isinstance(above, list) else source.lines
+    lines = _shift_lines(source.lines, at) if isinstance(above, list) else source.lines
     return YamlSource(source.name, data, lines) if data else None
 
 
-def _moved(lines: Mapping[KeyPath, int], at: KeyPath) -> dict[KeyPath, int]:
-    """The lines after an item of a list is gone: those behind it have moved up."""
-    place, gone = len(at) - 1, int(at[-1])
+def _shift_lines(lines: Mapping[KeyPath, int], at: KeyPath) -> dict[KeyPath, int]:
+    """Return the line numbers after the removal of a list item: later items move up by one index."""
+    depth, gone = len(at) - 1, int(at[-1])
     found: dict[KeyPath, int] = {}
     for one, line in lines.items():
-        behind = len(one) > place and one[:place] == at[:place]
-        number = int(one[place]) if behind else -1
+        behind = len(one) > depth and one[:depth] == at[:depth]
+        number = int(one[depth]) if behind else -1
         if behind and number == gone:
             continue
-        found[(*one[:place], number - 1, *one[place + 1 :]) if behind and number > gone else one] = line
+        found[(*one[:depth], number - 1, *one[depth + 1 :]) if behind and number > gone else one] = line
     return found

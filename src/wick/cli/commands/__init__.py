@@ -1,1 +1,1 @@
-"""One module for each command; the root command loads it when it is named."""
+"""The commands, one module each; the root command imports a module on use."""

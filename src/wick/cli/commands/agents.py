@@ -1,4 +1,4 @@
-"""`wick agents`: which there are, and whether a file of them is right."""
+"""`wick agents`: list agents, and validate an agents.yaml."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 import click
 
-from wick.cli.checks.agents_file import Problem, look
-from wick.cli.commands.onions import drawn
-from wick.cli.host.local import onion_of
-from wick.cli.host.open import PLACE, Place, opened
-from wick.cli.host.protocol import AgentInfo, RingInfo
+from wick.cli.checks.agents_file import FileProblem, check_agents_file
+from wick.cli.commands.onions import draw_rings
+from wick.cli.host.local import describe_rings
+from wick.cli.host.open import HostOptions, open_host, with_host_options
+from wick.cli.host.protocol import AgentRow, RingRow
 from wick.cli.root_command import DONE, WRONG
-from wick.cli.terminal.output import JSON, plain, print_json, print_table, working
+from wick.cli.terminal.output import JSON, print_json, print_table, show_status, strip_controls
 from wick.config import Config
 
 FILE = "agents.yaml"
@@ -24,32 +24,32 @@ FILE = "agents.yaml"
 
 @click.group("agents")
 def command() -> None:
-    """List agents, and check a file of them."""
+    """List agents, and validate an agents.yaml."""
 
 
 @command.command("list")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
-@PLACE
+@with_host_options
 @JSON
-def list_agents(file: Path | None, place: Place, as_json: bool) -> None:
+def list_agents(file: Path | None, options: HostOptions, as_json: bool) -> None:
     """List the agents of a server, of FILE, or of this folder's agents.yaml."""
-    if file is not None and (place.server or place.agent):
+    if file is not None and (options.server or options.agent):
         raise click.UsageError("say FILE, --agent or --server, not two of them")
-    own = Path(place.folder) / FILE
-    if file is None and not place.agent and not place.server and own.is_file():
+    own = Path(options.folder) / FILE
+    if file is None and not options.agent and not options.server and own.is_file():
         file = own
-    place = Place(agent=str(file), folder=place.folder) if file is not None else place
-    found = asyncio.run(_list(place))
+    options = HostOptions(agent=str(file), folder=options.folder) if file is not None else options
+    found = asyncio.run(_fetch_agents(options))
     if as_json:
         return print_json([asdict(info) for info in found])
     rows = [(info.id, info.name, info.model, ", ".join(info.hooks)) for info in found]
     print_table(("agent", "name", "model", "hooks"), rows, nothing="there are no agents")
 
 
-async def _list(place: Place) -> list[AgentInfo]:
-    with working("looking for agents"):
-        async with opened(place) as desk:
-            return await desk.agents()
+async def _fetch_agents(options: HostOptions) -> list[AgentRow]:
+    with show_status("looking for agents"):
+        async with open_host(options) as host:
+            return await host.list_agents()
 
 
 # -- check ----------------------------------------------------------------------------------------------------------
@@ -59,42 +59,42 @@ async def _list(place: Place) -> list[AgentInfo]:
 @click.argument("file", type=click.Path(path_type=Path), default=FILE)
 @JSON
 def check(file: Path, as_json: bool) -> None:
-    """Say everything that is wrong with FILE, each with its line, and draw the rings of its agents.
+    """Report all errors of FILE with their lines, and draw the rings of its agents.
 
-    The exit code is 2 if something is wrong. Agents are built for this, so the modules that FILE names are loaded.
+    The exit code is 2 if there are errors. The agents are built, so the modules that FILE names are imported.
     """
-    with working(f"reading {file}"):
-        config, problems = look(file)
-        onions = asyncio.run(_onions(config)) if config is not None else {}
+    with show_status(f"reading {file}"):
+        config, problems = check_agents_file(file)
+        onions = asyncio.run(_build_rings(config)) if config is not None else {}
     if as_json:
-        _print_json(file, problems, onions)
+        _print_json_report(file, problems, onions)
     else:
-        _print(file, problems, onions)
+        _print_text_report(file, problems, onions)
     sys.exit(WRONG if problems else DONE)
 
 
-async def _onions(config: Config) -> dict[str, list[RingInfo]]:
-    """The rings of each agent."""
+async def _build_rings(config: Config) -> dict[str, list[RingRow]]:
+    """Return the rings of each agent."""
     try:
-        return {id: onion_of(part.agent()) for id, part in config.agents.items()}
+        return {id: describe_rings(part.agent()) for id, part in config.agents.items()}
     finally:
         await config.close()
 
 
-def _print_json(file: Path, problems: list[Problem], onions: dict[str, list[RingInfo]]) -> None:
-    told: dict[str, Any] = {"file": str(file), "problems": [asdict(problem) for problem in problems]}
-    print_json({**told, "agents": {id: [asdict(ring) for ring in rings] for id, rings in onions.items()}})
+def _print_json_report(file: Path, problems: list[FileProblem], onions: dict[str, list[RingRow]]) -> None:
+    report: dict[str, Any] = {"file": str(file), "problems": [asdict(problem) for problem in problems]}
+    print_json({**report, "agents": {id: [asdict(ring) for ring in rings] for id, rings in onions.items()}})
 
 
-def _print(file: Path, problems: list[Problem], onions: dict[str, list[RingInfo]]) -> None:
+def _print_text_report(file: Path, problems: list[FileProblem], onions: dict[str, list[RingRow]]) -> None:
     for problem in problems:
         where = "" if problem.line is None else f"{file}, line {problem.line}: "
-        click.echo(plain(f"{where}{problem.says}"))
+        click.echo(strip_controls(f"{where}{problem.says}"))
     if problems:
         many = "1 thing is" if len(problems) == 1 else f"{len(problems)} things are"
         return click.echo(f"{many} wrong with {file}", err=True)
     for id, rings in onions.items():
-        click.secho(f"{plain(id)}\n", bold=True, underline=True)
-        for line in drawn(rings):
+        click.secho(f"{strip_controls(id)}\n", bold=True, underline=True)
+        for line in draw_rings(rings):
             click.echo(line)
-    click.echo(plain(f"{file} is right: {', '.join(onions)}"))
+    click.echo(strip_controls(f"{file} is right: {', '.join(onions)}"))

@@ -1,4 +1,4 @@
-"""`wick approvals`: what agents ask, and what they are answered."""
+"""`wick approvals`: list pending questions of agents, and answer them."""
 
 from __future__ import annotations
 
@@ -13,67 +13,69 @@ from typing import Any
 import click
 
 from wick._internal.visible_text import cut_visible, make_visible
-from wick.cli.host.open import PLACE, Place, opened
-from wick.cli.host.protocol import Approval, Choice, Desk
-from wick.cli.terminal.output import JSON, json_text, plain, print_json, print_table, working
+from wick.cli.host.open import HostOptions, open_host, with_host_options
+from wick.cli.host.protocol import AgentHost, Choice, PendingApproval
+from wick.cli.terminal.output import JSON, dump_json, print_json, print_table, show_status, strip_controls
 from wick.errors import ConfigError
 
-LOOK_SECONDS = 1.0  # between two looks at what is asked
+POLL_SECONDS = 1.0  # between two requests with --watch
 SHOWN_CHARS = 2_000  # of the arguments, in a list
 
 
 @click.group("approvals", invoke_without_command=True)
-@PLACE
+@with_host_options
 @click.option("--thread", default="", metavar="THREAD", help="Only the questions of this thread.")
-@click.option("--watch", is_flag=True, help="Go on, and show each question when it is asked, until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Print new questions until Ctrl-C.")
 @JSON
 @click.pass_context
-def command(ctx: click.Context, place: Place, thread: str, watch: bool, as_json: bool) -> None:
-    """See the questions that wait for an answer, and answer them.
+def command(ctx: click.Context, options: HostOptions, thread: str, watch: bool, as_json: bool) -> None:
+    """List pending questions, and answer them.
 
-    With --watch and --json each question is one line.
+    With --watch and --json each question is one line of JSON.
     """
     if ctx.invoked_subcommand is not None:
-        ctx.obj = place
+        ctx.obj = options
         return
     if watch:
-        return asyncio.run(_watch(place, thread, as_json))
-    found = asyncio.run(_list(place, thread))
+        return asyncio.run(_watch_approvals(options, thread, as_json))
+    found = asyncio.run(_fetch_approvals(options, thread))
     if as_json:
         return print_json([asdict(one) for one in found])
-    rows = [(one.id, one.thread, one.agent, _what(one), _left(one)) for one in found]
+    rows = [(one.id, one.thread, one.agent, _format_question(one), _format_time_left(one)) for one in found]
     print_table(("question", "thread", "agent", "what", "lapses in"), rows, nothing="nothing waits for an answer")
 
 
-async def _list(place: Place, thread: str) -> list[Approval]:
-    with working("looking for questions"):
-        async with opened(place) as desk:
-            return await desk.approvals(thread)
+async def _fetch_approvals(options: HostOptions, thread: str) -> list[PendingApproval]:
+    with show_status("looking for questions"):
+        async with open_host(options) as host:
+            return await host.list_approvals(thread)
 
 
-async def _watch(place: Place, thread: str, as_json: bool) -> None:
-    async with opened(place) as desk:
-        async for one in _asked(desk, thread):
+async def _watch_approvals(options: HostOptions, thread: str, as_json: bool) -> None:
+    async with open_host(options) as host:
+        async for one in _iter_new_approvals(host, thread):
             if as_json:
-                click.echo(json_text(asdict(one)))
+                click.echo(dump_json(asdict(one)))
                 continue
-            click.secho(f"{one.id}  {plain(one.agent)}  {one.thread}", bold=True)
-            click.echo(f"  {_what(one)}\n  wick approvals allow {one.id}  ·  wick approvals deny {one.id} 'why not'")
+            click.secho(f"{one.id}  {strip_controls(one.agent)}  {one.thread}", bold=True)
+            click.echo(
+                f"  {_format_question(one)}\n  wick approvals allow {one.id}  ·  wick approvals deny {one.id} 'why not'"
+            )
 
 
-async def _asked(desk: Desk, thread: str) -> AsyncIterator[Approval]:
-    """Each question once, when it is first seen."""
+async def _iter_new_approvals(host: AgentHost, thread: str) -> AsyncIterator[PendingApproval]:
+    """Yield each question once, as it appears."""
     seen = set[tuple[str, str]]()
     while True:
-        there = {(one.thread, one.id): one for one in await desk.approvals(thread)}
-        for key in there.keys() - seen:
-            yield there[key]
-        seen = {*there}
-        await asyncio.sleep(LOOK_SECONDS)
+        pending = {(one.thread, one.id): one for one in await host.list_approvals(thread)}
+        for key in pending.keys() - seen:
+            yield pending[key]
+        seen = {*pending}
+        await asyncio.sleep(POLL_SECONDS)
 
 
-def _what(one: Approval) -> str:
-    """Return the question and the arguments. A command is complete; of other long arguments the rest is counted."""
+def _format_question(one: PendingApproval) -> str:
+    """Return the question and the arguments. A command is shown completely; other long arguments are cut."""
     args = dict(one.args or {})
     command = args.pop("command", None)
     shown = [f"command: {make_visible(command)}"] if isinstance(command, str) else []
@@ -83,7 +85,7 @@ def _what(one: Approval) -> str:
     return " ".join(filter(None, (question, f"[{one.tool}]" if one.tool else "", *shown)))
 
 
-def _left(one: Approval) -> str:
+def _format_time_left(one: PendingApproval) -> str:
     if one.expires is None:
         return "-"
     minutes = max(0, int(one.expires - time.time())) // 60
@@ -97,47 +99,57 @@ QUESTION = click.argument("id", metavar="QUESTION")
 
 @command.command()
 @QUESTION
-@click.option("--session", is_flag=True, help="Also the same again, in this thread.")
-@click.option("--always", is_flag=True, help="Also the same again, for good.")
-@click.option(
-    "--args", "changed", metavar="JSON", help="Other arguments, which are used in place of those asked about."
-)
+@click.option("--session", is_flag=True, help="Also allow the same tool use later in this thread.")
+@click.option("--always", is_flag=True, help="Also allow the same tool use always.")
+@click.option("--args", "changed", metavar="JSON", help="Arguments to use instead of the requested ones.")
 @click.argument("words", default="")
-@PLACE
+@with_host_options
 @click.pass_obj
-def allow(above: Place, place: Place, id: str, session: bool, always: bool, changed: str | None, words: str) -> None:
-    """Say yes to QUESTION; where the agent asks for words, WORDS are the answer."""
+def allow(
+    group_options: HostOptions,
+    options: HostOptions,
+    id: str,
+    session: bool,
+    always: bool,
+    changed: str | None,
+    words: str,
+) -> None:
+    """Allow QUESTION; WORDS answer a question of the tool ask_user."""
     if session and always:
         raise click.UsageError("say --session or --always, not both")
     choice: Choice = "allow_session" if session else "allow_always" if always else "allow"
-    asyncio.run(_answer(_said(place, above), id, choice, words, None if changed is None else _args(changed)))
+    asyncio.run(
+        _send_answer(
+            _merge_options(options, group_options), id, choice, words, None if changed is None else _parse_args(changed)
+        )
+    )
 
 
 @command.command()
 @QUESTION
 @click.argument("words", default="")
-@PLACE
+@with_host_options
 @click.pass_obj
-def deny(above: Place, place: Place, id: str, words: str) -> None:
-    """Say no to QUESTION, and why, in WORDS that the agent reads."""
-    asyncio.run(_answer(_said(place, above), id, "deny", words, None))
+def deny(group_options: HostOptions, options: HostOptions, id: str, words: str) -> None:
+    """Deny QUESTION, with WORDS as the reason for the agent."""
+    asyncio.run(_send_answer(_merge_options(options, group_options), id, "deny", words, None))
 
 
-def _said(place: Place, above: Place) -> Place:
-    """Where it was asked: what stands behind `allow` or `deny` counts, or else what stands before it."""
-    return above if place == Place() else place
+def _merge_options(options: HostOptions, group_options: HostOptions) -> HostOptions:
+    """Return the options given after `allow` or `deny`, or else those given before it."""
+    return group_options if options == HostOptions() else options
 
 
-async def _answer(place: Place, id: str, choice: Choice, words: str, args: dict[str, Any] | None) -> None:
-    async with opened(place) as desk:
-        thread = await desk.answer(id, choice, words=words, args=args)
-        click.echo(f"{'denied' if choice == 'deny' else 'allowed'}: {plain(id)}")
-        if not desk.remote and not (found := await desk.thread(thread)).running:
-            where = f" --folder {shlex.quote(found.folder)}" if found.folder not in ("", desk.name) else ""
+async def _send_answer(options: HostOptions, id: str, choice: Choice, words: str, args: dict[str, Any] | None) -> None:
+    async with open_host(options) as host:
+        thread = await host.answer_approval(id, choice, words=words, args=args)
+        click.echo(f"{'denied' if choice == 'deny' else 'allowed'}: {strip_controls(id)}")
+        if not host.remote and not (found := await host.get_thread(thread)).running:
+            where = f" --folder {shlex.quote(found.folder)}" if found.folder not in ("", host.name) else ""
             click.echo(f"nobody runs its thread now; this goes on with it: wick run --thread {thread}{where}", err=True)
 
 
-def _args(text: str) -> dict[str, Any]:
+def _parse_args(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:

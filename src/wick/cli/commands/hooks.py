@@ -1,4 +1,4 @@
-"""`wick hooks`: see every hook of an agent, trust the programs among them, try one, make one."""
+"""`wick hooks`: list the hooks of an agent, trust, test and create hook programs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import click
 
 from wick.agent import Agent
 from wick.capabilities.executables import Executables
-from wick.cli.checks.hook_trial import Verdict, tried, tried_handler
-from wick.cli.commands.onions import drawn
-from wick.cli.hook_templates import EVENTS, LANGUAGES, program
-from wick.cli.host.agent_options import AGENT, FOLDER, HOME, Chosen
-from wick.cli.host.open import PLACE, Place, opened
-from wick.cli.host.protocol import RingInfo
+from wick.cli.checks.hook_trial import TrialVerdict, try_handler, try_program
+from wick.cli.commands.onions import draw_rings
+from wick.cli.hook_templates import EVENTS, LANGUAGES, render_program
+from wick.cli.host.agent_options import AGENT, FOLDER, HOME, SelectedAgent
+from wick.cli.host.open import HostOptions, open_host, with_host_options
+from wick.cli.host.protocol import RingRow
 from wick.cli.root_command import DONE, FAILED, STOPPED
-from wick.cli.terminal.output import JSON, plain, print_json, print_table, working
+from wick.cli.terminal.output import JSON, print_json, print_table, show_status, strip_controls
 from wick.errors import ConfigError
 from wick.hook_programs.registry import HookRow
 from wick.hook_programs.trust import expand_home
@@ -32,15 +32,15 @@ from wick.operations import OPERATIONS
 
 @click.group("hooks")
 def command() -> None:
-    """See, trust, try and make hooks."""
+    """List, trust, test and create hooks."""
 
 
 # -- list and onion -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A hook in a list. `ring` counts from the outside, at its operation; a program that may not run has none."""
+class HookRow:
+    """A row in a list of hooks. `ring` counts from the outside; it is None for an untrusted program."""
 
     name: str
     point: str
@@ -53,88 +53,88 @@ class Row:
 
 
 @command.command("list")
-@PLACE
+@with_host_options
 @JSON
-def list_hooks(place: Place, as_json: bool) -> None:
-    """Show every hook: its point and ring, where it comes from, whether it is trusted, what its failure means."""
-    rows = _at_server(asyncio.run(_rings(place))) if place.server else _here(place)
+def list_hooks(options: HostOptions, as_json: bool) -> None:
+    """List every hook with its point, ring, source, trust and failure policy."""
+    rows = _rows_from_rings(asyncio.run(_fetch_rings(options))) if options.server else _local_rows(options)
     if as_json:
         return print_json([asdict(row) for row in rows])
-    print_table(("hook", "point", "ring", "source", "trust", "fail", "problem"), map(_cells, rows))
+    print_table(("hook", "point", "ring", "source", "trust", "fail", "problem"), map(_format_cells, rows))
 
 
-def _here(place: Place) -> list[Row]:
-    chosen = Chosen(place.agent or None, place.folder)
-    return hook_rows(chosen.built(), chosen.executables)
+def _local_rows(options: HostOptions) -> list[HookRow]:
+    selected = SelectedAgent(options.agent or None, options.folder)
+    return list_hook_rows(selected.build(), selected.executables)
 
 
-def _at_server(found: list[RingInfo]) -> list[Row]:
-    """The same of an agent elsewhere; what is not trusted there is not among its hooks."""
+def _rows_from_rings(found: list[RingRow]) -> list[HookRow]:
+    """Return the rows of a server's agent, which has only trusted hooks."""
     counts = Counter[str]()
     rows = []
     for ring in found:
-        point, place = f"{ring.position}_{ring.operation}", counts[ring.operation]
-        rows.append(Row(ring.hook, point, place, 0.0, ring.source, "", ring.fail, ""))
+        point, depth = f"{ring.position}_{ring.operation}", counts[ring.operation]
+        rows.append(HookRow(ring.hook, point, depth, 0.0, ring.source, "", ring.fail, ""))
         counts[ring.operation] += 1
     return rows
 
 
-async def _rings(place: Place) -> list[RingInfo]:
-    with working("looking at the agent"):
-        async with opened(place) as desk:
-            return await desk.onion()
+async def _fetch_rings(options: HostOptions) -> list[RingRow]:
+    with show_status("looking at the agent"):
+        async with open_host(options) as host:
+            return await host.list_rings()
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _format_cells(row: HookRow) -> tuple[str, ...]:
     ring = "-" if row.ring is None else f"{row.ring}{f' ({row.priority:+g})' if row.priority else ''}"
     return row.name, row.point or "-", ring, row.source, row.trust, row.fail, row.problem
 
 
-def hook_rows(agent: Agent, programs: Sequence[Executables]) -> list[Row]:
-    """Every hook of an agent, and every program that is none because it may not run."""
-    places = {id(hook): place for one in OPERATIONS for place, hook in enumerate(order_rings(agent.hooks, one))}
+def list_hook_rows(agent: Agent, programs: Sequence[Executables]) -> list[HookRow]:
+    """Return the hooks of an agent, and the programs that are not trusted."""
+    depths = {id(hook): depth for one in OPERATIONS for depth, hook in enumerate(order_rings(agent.hooks, one))}
     of_programs = {id(hook): hook for part in programs for hook in part.hooks()}
-    own = [_row_of(hook, places[id(hook)]) for hook in agent.hooks if id(hook) not in of_programs]
-    by_name = {hook.name: (places[id(hook)], hook.priority) for hook in of_programs.values()}
-    return [*own, *(_row_of_program(listed, by_name) for part in programs for listed in part.listed())]
+    own = [_hook_row(hook, depths[id(hook)]) for hook in agent.hooks if id(hook) not in of_programs]
+    by_name = {hook.name: (depths[id(hook)], hook.priority) for hook in of_programs.values()}
+    return [*own, *(_program_row(listed, by_name) for part in programs for listed in part.listed())]
 
 
-def _row_of(hook: Hook, place: int) -> Row:
+def _hook_row(hook: Hook, depth: int) -> HookRow:
     fails = "closed" if hook.position == "guard" or hook.on_error == "fail" else "open"
-    return Row(hook.name, hook.point, place, hook.priority, _source(hook), "", fails, "")
+    return HookRow(hook.name, hook.point, depth, hook.priority, _hook_source(hook), "", fails, "")
 
 
-def _row_of_program(listed: HookRow, by_name: dict[str, tuple[int, float]]) -> Row:
+def _program_row(listed: HookRow, by_name: dict[str, tuple[int, float]]) -> HookRow:
     point = listed.point
     names = (f"{listed.name}@{point}", f"{listed.name}@{point}({listed.event})", f"{listed.event}@{point}")
-    place, priority = next((by_name[name] for name in names if name in by_name), (None, listed.priority))
-    return Row(
-        listed.name, listed.point, place, priority, listed.source, listed.trust, listed.fail, listed.problem
+    depth, priority = next((by_name[name] for name in names if name in by_name), (None, listed.priority))
+    return HookRow(
+        listed.name, listed.point, depth, priority, listed.source, listed.trust, listed.fail, listed.problem
     )  # fmt: skip
 
 
-def _source(hook: Hook) -> str:
+def _hook_source(hook: Hook) -> str:
     if hook.owner is not None:
         return f"{type(hook.owner).__module__}:{type(hook.owner).__name__}"
     return str(getattr(hook.fn, "__module__", "") or "Python")
 
 
 @command.command()
-@PLACE
+@with_host_options
 @JSON
-def onion(place: Place, as_json: bool) -> None:
+def onion(options: HostOptions, as_json: bool) -> None:
     """Draw the rings around each operation, the outermost first."""
-    found = asyncio.run(_rings(place))
+    found = asyncio.run(_fetch_rings(options))
     if as_json:
-        told = {one.name: [_named(ring) for ring in found if ring.operation == one.name] for one in OPERATIONS}
-        return print_json(told)
-    for line in drawn(found):
+        data = {one.name: [_ring_json(ring) for ring in found if ring.operation == one.name] for one in OPERATIONS}
+        return print_json(data)
+    for line in draw_rings(found):
         click.echo(line)
 
 
-def _named(ring: RingInfo) -> dict[str, Any]:
-    told = {"position": ring.position, "name": ring.hook, "source": ring.source}
-    return {**told, "fail": "open"} if ring.fail == "open" else told
+def _ring_json(ring: RingRow) -> dict[str, Any]:
+    fields = {"position": ring.position, "name": ring.hook, "source": ring.source}
+    return {**fields, "fail": "open"} if ring.fail == "open" else fields
 
 
 # -- trust ----------------------------------------------------------------------------------------------------------
@@ -144,17 +144,19 @@ def _named(ring: RingInfo) -> dict[str, Any]:
 @AGENT
 @FOLDER
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--forget", is_flag=True, help="Trust them no more.")
+@click.option("--forget", is_flag=True, help="Revoke the trust.")
 def trust(agent: str | None, folder: str, yes: bool, forget: bool) -> None:
-    """Let the programs that came with a folder run, exactly as they are now.
+    """Trust the hook programs of a folder in their current version.
 
-    A file that is changed after that is not trusted any more.
+    A file that changes later is not trusted any more.
     """
-    chosen = Chosen(agent, folder)
-    chosen.built()
-    found = [(part.trust, _trusted(part, folder) if forget else part.untrusted()) for part in chosen.executables]
+    selected = SelectedAgent(agent, folder)
+    selected.build()
+    found = [
+        (part.trust, _trusted_files(part, folder) if forget else part.untrusted()) for part in selected.executables
+    ]
     for path in (path for _, files in found for path in files):
-        click.echo(plain(str(path)))
+        click.echo(strip_controls(str(path)))
     if not any(files for _, files in found):
         return click.echo("nothing here was trusted" if forget else "there is nothing that needs trust")
     words = "Trust these files no more?" if forget else "These files will run with your rights. Trust them?"
@@ -163,10 +165,10 @@ def trust(agent: str | None, folder: str, yes: bool, forget: bool) -> None:
     for store, files in found:
         changed = store.forget(files) if forget else store.trust(files)
         click.echo(f"{len(changed)} {'forgotten' if forget else 'trusted'}")
-    Chosen(agent, folder).built()  # asks each what it hooks, which is remembered: it denies there once it is changed
+    SelectedAgent(agent, folder).build()  # stores the events of each program: a changed one must deny there
 
 
-def _trusted(part: Executables, folder: str) -> list[Path]:
+def _trusted_files(part: Executables, folder: str) -> list[Path]:
     return [path for path in part.trust.files() if path.is_relative_to(Path(folder).resolve())]
 
 
@@ -180,26 +182,26 @@ def _trusted(part: Executables, folder: str) -> list[Path]:
 @FOLDER
 @JSON
 def test(name: str, payload: Any, agent: str | None, folder: str, as_json: bool) -> None:
-    """Call one program with an event and show its verdict.
+    """Call one hook program with an event, and print its verdict.
 
     The exit code is 0 if it agrees, asks or has nothing to say, 3 if it refuses, 1 if it fails.
     """
-    told = _payload(payload.read())
-    chosen = Chosen(agent, folder)
-    chosen.built()
-    verdict = _tried(chosen.executables, name, told)
+    data = _parse_payload(payload.read())
+    selected = SelectedAgent(agent, folder)
+    selected.build()
+    verdict = _try_hook(selected.executables, name, data)
     if as_json:
         print_json(asdict(verdict))
     else:
-        click.echo(plain(f"{verdict.word}{f': {verdict.reason}' if verdict.reason else ''}"))
+        click.echo(strip_controls(f"{verdict.word}{f': {verdict.reason}' if verdict.reason else ''}"))
         if verdict.answer:
             print_json(verdict.answer)
         click.echo(f"{verdict.milliseconds:.0f} ms", err=True)
-    sys.exit(_code(verdict))
+    sys.exit(_exit_code(verdict))
 
 
-def _tried(parts: Sequence[Executables], name: str, told: dict[str, Any]) -> Verdict:
-    """Call the program of this name, or the handler of settings that is called so or is for this event."""
+def _try_hook(parts: Sequence[Executables], name: str, payload: dict[str, Any]) -> TrialVerdict:
+    """Call the program of this name, or the settings handler with this name or event."""
     for part in parts:
         found, handlers = part.program(name), part.handlers(name)
         if found is None and len(handlers) > 1:
@@ -207,24 +209,24 @@ def _tried(parts: Sequence[Executables], name: str, told: dict[str, Any]) -> Ver
         if (trust := found.trust if found else handlers[0].trust if handlers else "trusted") != "trusted":
             raise ConfigError(f"{name} is {trust}; look at it, then say: wick hooks trust")
         if found is not None:
-            return tried(found, part.runner, told)
+            return try_program(found, part.runner, payload)
         if handlers:
-            return tried_handler(handlers[0], part.runner, told)
+            return try_handler(handlers[0], part.runner, payload)
     names = [row.name for part in parts for row in part.listed()]
     raise ConfigError(f"there is no hook program {name!r}; there are {', '.join(names) or 'none'}")
 
 
-def _payload(data: bytes) -> dict[str, Any]:
+def _parse_payload(data: bytes) -> dict[str, Any]:
     try:
-        told = json.loads(data)
+        payload = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"the payload is no JSON: {error}") from None
-    if not isinstance(told, dict):
+    if not isinstance(payload, dict):
         raise ConfigError('the payload is a JSON object, such as {"event": "before_tool_call", "tool_name": "bash"}')
-    return told
+    return payload
 
 
-def _code(verdict: Verdict) -> int:
+def _exit_code(verdict: TrialVerdict) -> int:
     return {"failed": FAILED, "refused": STOPPED}.get(verdict.word, DONE)
 
 
@@ -235,20 +237,20 @@ def _code(verdict: Verdict) -> int:
 @click.argument("name")
 @click.option("--event", type=click.Choice(EVENTS), default="before_tool_call", show_default=True)
 @click.option("--language", type=click.Choice(LANGUAGES), default="python", show_default=True)
-@click.option("--user", is_flag=True, help="For all of your folders: in ~/.wick/hooks.")
+@click.option("--user", is_flag=True, help="Write it to ~/.wick/hooks, for all folders.")
 @FOLDER
 def new(name: str, event: str, language: str, user: bool, folder: str) -> None:
-    """Write a hook program that agrees to everything, to begin with."""
+    """Write a hook program that allows everything, as a template."""
     if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name.startswith("."):
         raise ConfigError(f"a program's name has letters, digits, `_`, `.` and `-`, not {name!r}")
     above = expand_home(HOME) if user else Path(folder) / ".wick"
     if above is None:
-        raise ConfigError("nobody knows where your home is; set HOME to its whole path")
+        raise ConfigError("HOME is not set; set it to an absolute path")
     path = above / "hooks" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with path.open("x", encoding="utf-8") as file:
-            file.write(program(language, event))
+            file.write(render_program(language, event))
     except FileExistsError:
         raise ConfigError(f"there is a file {path} already; choose another name") from None
     path.chmod(0o755)

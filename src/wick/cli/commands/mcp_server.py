@@ -1,4 +1,4 @@
-"""An agent as an MCP server: one tool, `ask`, over the stdin and stdout. It needs the extra `mcp`."""
+"""An MCP server over stdin and stdout with one tool, `ask`, that runs an agent. It needs the extra `mcp`."""
 
 from __future__ import annotations
 
@@ -6,33 +6,35 @@ from typing import Annotated
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from wick.cli.host.protocol import CameTo, Desk
+from wick.cli.host.protocol import AgentHost, RunOutcome
 from wick.errors import WickError
 from wick.events import ToolStart
 
 
-class Answer(BaseModel):
-    """What the agent answered, and the thread to go on in."""
+class AskResult(BaseModel):
+    """The agent's answer, and the thread to continue in."""
+
+    model_config = ConfigDict(title="Answer")  # the name in the tool's output schema
 
     text: str
     thread: str
     outcome: str
 
 
-async def served(desk: Desk) -> None:
-    """Serve the desk's agent until the stdin ends."""
-    agent = await desk.agent()
+async def serve_agent(host: AgentHost) -> None:
+    """Serve the agent of a host until stdin is closed."""
+    agent = await host.get_agent()
     server = MCPServer(f"wick {agent.id}", instructions=f"Ask {agent.name}, an agent of wick.", log_level="CRITICAL")
 
     async def ask(
         prompt: Annotated[str, Field(description="what the agent is to do or to answer")],
         ctx: Context,
         thread: Annotated[str, Field(description="the thread of an earlier answer, to go on with it")] = "",
-    ) -> Answer:
+    ) -> AskResult:
         try:
-            return await _answer(desk, prompt, thread, ctx)
+            return await _ask_agent(host, prompt, thread, ctx)
         except WickError as error:
             raise ToolError(str(error)) from None
 
@@ -40,24 +42,24 @@ async def served(desk: Desk) -> None:
     await server.run_stdio_async()
 
 
-async def _answer(desk: Desk, prompt: str, thread: str, ctx: Context) -> Answer:
-    talk, used = desk.talk(prompt, thread=thread), 0
-    async for event in talk:
+async def _ask_agent(host: AgentHost, prompt: str, thread: str, ctx: Context) -> AskResult:
+    run, used = host.start_run(prompt, thread=thread), 0
+    async for event in run:
         if isinstance(event, ToolStart):
             used += 1
             await ctx.report_progress(used, message=f"uses {event.name}")
-    came_to = await talk.came_to()
-    if came_to.outcome == "failed":
-        raise ToolError(came_to.error or came_to.reason)
-    more = "" if came_to.outcome == "completed" else await _why(desk, came_to)
-    text = "\n\n".join(filter(None, (came_to.text, more)))
-    return Answer(text=text, thread=came_to.thread, outcome=came_to.outcome)
+    outcome = await run.get_outcome()
+    if outcome.outcome == "failed":
+        raise ToolError(outcome.error or outcome.reason)
+    more = "" if outcome.outcome == "completed" else await _explain_outcome(host, outcome)
+    text = "\n\n".join(filter(None, (outcome.text, more)))
+    return AskResult(text=text, thread=outcome.thread, outcome=outcome.outcome)
 
 
-async def _why(desk: Desk, came_to: CameTo) -> str:
-    """Why the agent did not come to its end: what it waits for, or what stopped it."""
-    asked = await desk.approvals(came_to.thread) if came_to.outcome == "interrupted" else []
-    if not asked:
-        return f"{came_to.outcome}: {came_to.reason}"
-    questions = "; ".join(f"{one.question} ({one.id})" for one in asked)
+async def _explain_outcome(host: AgentHost, outcome: RunOutcome) -> str:
+    """Return why a run did not complete: its pending questions, or the reason of its outcome."""
+    pending = await host.list_approvals(outcome.thread) if outcome.outcome == "interrupted" else []
+    if not pending:
+        return f"{outcome.outcome}: {outcome.reason}"
+    questions = "; ".join(f"{one.question} ({one.id})" for one in pending)
     return f"The agent waits for its user's answer, by `wick approvals`: {questions}"

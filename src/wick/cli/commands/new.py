@@ -1,4 +1,4 @@
-"""`wick new`: a project to begin with."""
+"""`wick new`: create a project."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from wick.cli.scaffold import project
+from wick.cli.scaffold import render_project
 from wick.cli.terminal.output import JSON, print_json
 from wick.errors import ConfigError
 
@@ -20,15 +20,15 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 @click.argument("path", metavar="NAME", type=click.Path(path_type=Path))
 @JSON
 def command(path: Path, as_json: bool) -> None:
-    """Make a folder NAME with an agent, a hook, a tool and tests that pass.
+    """Create a folder NAME with an agent, a hook, a tool and tests.
 
-    A folder that has something in it is left alone.
+    A folder that is not empty is not changed.
     """
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise ConfigError(f"{path} is there already, and not empty; choose another name")
     name = path.absolute().name
-    files = project(name, _module(name))
-    _make(path, files)
+    files = render_project(name, _module_name(name))
+    _write_files(path, files)
     if as_json:
         return print_json({"folder": str(path), "files": [*files]})
     for file in files:
@@ -36,20 +36,20 @@ def command(path: Path, as_json: bool) -> None:
     click.echo(f"\ncd {path}, then: pytest; wick agents check; wick chat --agent agents.yaml", err=True)
 
 
-def _module(name: str) -> str:
-    """The name of its Python file, which hides no other."""
+def _module_name(name: str) -> str:
+    """Return the name of the project's module, which must not shadow another one."""
     if not NAME.fullmatch(name):
         raise ConfigError(f"a project's name has letters, digits, `-` and `_`, and begins with a letter; not {name!r}")
     module = name.replace("-", "_").lower()
     found = find_spec(module)
-    taken = found is not None and found.origin is not None  # a folder alone is none
+    taken = found is not None and found.origin is not None  # a namespace package has no origin
     if taken or module in sys.stdlib_module_names or module == "tests":
         raise ConfigError(f"there is a Python module {module!r} already; choose another name")
     return module
 
 
-def _make(path: Path, files: dict[str, str]) -> None:
+def _write_files(path: Path, files: dict[str, str]) -> None:
     for file, text in files.items():
         (path / file).parent.mkdir(parents=True, exist_ok=True)
-        with (path / file).open("x", encoding="utf-8") as made:
-            made.write(text)
+        with (path / file).open("x", encoding="utf-8") as created:
+            created.write(text)

@@ -1,4 +1,4 @@
-"""The rings around an agent's operations, drawn from the outside in."""
+"""Text drawings of the rings around each operation, from the outside in."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from itertools import groupby
 
 import click
 
-from wick.cli.host.protocol import RingInfo
-from wick.cli.terminal.output import plain
+from wick.cli.host.protocol import RingRow
+from wick.cli.terminal.output import strip_controls
 
-DEEPEST = 20  # where a drawing goes no further to the right
+MAX_DEPTH = 20  # levels of indentation
 
 
-def drawn(rings: Iterable[RingInfo]) -> Iterator[str]:
-    """The lines of a drawing: each ring one step further in, and the guards side by side at the gate."""
+def draw_rings(rings: Iterable[RingRow]) -> Iterator[str]:
+    """Yield the lines of a drawing: each ring one level deeper, all guards on the last level."""
     for operation, hooks in groupby(rings, lambda ring: ring.operation):
         yield click.style(operation, bold=True)
         depth = 1
         for ring in hooks:
             remark = "  (fail: open)" if ring.fail == "open" else ""
-            yield f"{'  ' * min(depth, DEEPEST)}{ring.position:<7}{plain(ring.hook)}{remark}"
+            yield f"{'  ' * min(depth, MAX_DEPTH)}{ring.position:<7}{strip_controls(ring.hook)}{remark}"
             depth += ring.position != "guard"
-        yield f"{'  ' * min(depth, DEEPEST)}● it is done\n"
+        yield f"{'  ' * min(depth, MAX_DEPTH)}● it is done\n"

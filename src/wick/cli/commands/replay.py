@@ -1,4 +1,4 @@
-"""`wick replay`: what other guards or rules would have said about what was done."""
+"""`wick replay`: evaluate recorded tool uses with other guards or rules."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any, Literal, get_args
 import click
 
 from wick.capability import Capability
-from wick.cli.completion import thread_ids
-from wick.cli.host.open import PLACE, Place, opened
-from wick.cli.host.protocol import Changed, Replayed
+from wick.cli.completion import complete_thread_ids
+from wick.cli.host.open import HostOptions, open_host, with_host_options
+from wick.cli.host.protocol import ReplayChange, ReplayResult
 from wick.cli.root_command import DONE, STOPPED
-from wick.cli.terminal.output import JSON, counted, plain, print_json, print_table, working
+from wick.cli.terminal.output import JSON, format_count, print_json, print_table, show_status, strip_controls
 from wick.config.builder import load_python_name
 from wick.errors import ConfigError
 from wick.hooks import Hook
@@ -26,38 +26,40 @@ SHOWN_CHARS = 100
 
 
 @click.command("replay")
-@click.argument("threads", metavar="[THREAD]…", nargs=-1, shell_complete=thread_ids)
-@PLACE
+@click.argument("threads", metavar="[THREAD]…", nargs=-1, shell_complete=complete_thread_ids)
+@with_host_options
 @click.option(
     "--rule", "rules", multiple=True, metavar="'TYPE RULE'", help="A rule beside the agent's: 'deny Bash(git push *)'."
 )
 @click.option("--guard", "guards", multiple=True, metavar="MODULE:NAME", help="A guard of Python beside the agent's.")
 @JSON
 def command(
-    threads: tuple[str, ...], place: Place, rules: tuple[str, ...], guards: tuple[str, ...], as_json: bool
+    threads: tuple[str, ...], options: HostOptions, rules: tuple[str, ...], guards: tuple[str, ...], as_json: bool
 ) -> None:
-    """Put what was done in THREADs before the guards of an agent, and say about what they would decide otherwise.
+    """Replay the tool uses of THREADs with the guards of an agent, and list the verdicts that change.
 
-    Without a THREAD it is those of this folder, or with a server those of the agent. Nothing is run, asked or written.
+    Without THREAD, all threads of this folder are replayed; with a server, those of the agent. No tool is run.
     The exit code is 3 if a verdict changes, and 0 if none does.
     """
-    told = asyncio.run(_replay(place, threads, _rules(rules), _guards(guards, Path(place.folder))))
+    result = asyncio.run(_run_replay(options, threads, _parse_rules(rules), _load_guards(guards, Path(options.folder))))
     if as_json:
-        print_json(asdict(told))
+        print_json(asdict(result))
     else:
-        _print(told)
-    sys.exit(STOPPED if told.changes else DONE)
+        _print_result(result)
+    sys.exit(STOPPED if result.changes else DONE)
 
 
-async def _replay(place: Place, threads: tuple[str, ...], rules: dict[Type, list[str]], guards: list[Hook]) -> Replayed:
-    with working("asking the guards about what was done"):
-        async with opened(place) as desk:
-            return await desk.replay(threads or None, rules=rules, guards=guards)
+async def _run_replay(
+    options: HostOptions, threads: tuple[str, ...], rules: dict[Type, list[str]], guards: list[Hook]
+) -> ReplayResult:
+    with show_status("asking the guards about what was done"):
+        async with open_host(options) as host:
+            return await host.replay(threads or None, rules=rules, guards=guards)
 
 
-def _rules(given: tuple[str, ...]) -> dict[Type, list[str]]:
+def _parse_rules(texts: tuple[str, ...]) -> dict[Type, list[str]]:
     found: dict[Type, list[str]] = {}
-    for text in given:
+    for text in texts:
         type, _, rule = text.strip().partition(" ")
         if type not in get_args(Type) or not rule.strip():
             raise ConfigError(f"a rule to replay begins with deny, ask or allow, as in 'deny Bash(rm *)'; not {text!r}")
@@ -65,12 +67,12 @@ def _rules(given: tuple[str, ...]) -> dict[Type, list[str]]:
     return found
 
 
-def _guards(given: tuple[str, ...], folder: Path) -> list[Hook]:
-    return [hook for name in given for hook in _guards_of(name, load_python_name(name, folder))]
+def _load_guards(names: tuple[str, ...], folder: Path) -> list[Hook]:
+    return [hook for name in names for hook in _select_guards(name, load_python_name(name, folder))]
 
 
-def _guards_of(name: str, found: Any) -> list[Hook]:
-    """A hook, or those of a capability; only guards say something here."""
+def _select_guards(name: str, found: Any) -> list[Hook]:
+    """Return the guards of a hook or a capability."""
     if isinstance(found, type) and issubclass(found, Capability):
         found = found()
     hooks = found.hooks() if isinstance(found, Capability) else [found]
@@ -80,19 +82,21 @@ def _guards_of(name: str, found: Any) -> list[Hook]:
     return guards
 
 
-def _print(told: Replayed) -> None:
-    rows = [(one.thread, one.seq, one.tool, _args(one), one.recorded, one.now, one.reason) for one in told.changes]
+def _print_result(result: ReplayResult) -> None:
+    rows = [
+        (one.thread, one.seq, one.tool, _format_args(one), one.recorded, one.now, one.reason) for one in result.changes
+    ]
     if rows:
         print_table(("thread", "entry", "tool", "arguments", "was", "would be", "because"), rows)
-    for line in told.skipped:
-        click.echo(f"nothing can be said of {plain(line)}", err=True)
+    for line in result.skipped:
+        click.echo(f"nothing can be said of {strip_controls(line)}", err=True)
     changed = f"{len(rows)} would go another way" if rows else "nothing would change"
-    looked_at = f"{counted(told.threads, 'thread')}, {counted(told.uses, 'tool use')}"
+    looked_at = f"{format_count(result.threads, 'thread')}, {format_count(result.uses, 'tool use')}"
     click.echo(f"{looked_at}: {changed}", err=bool(rows))
-    if told.more:
+    if result.more:
         click.echo("there are more threads than were looked at; name those that matter", err=True)
 
 
-def _args(one: Changed) -> str:
+def _format_args(one: ReplayChange) -> str:
     text = json.dumps(one.args, ensure_ascii=False)
     return f"{text[:SHOWN_CHARS]}…" if len(text) > SHOWN_CHARS else text

@@ -1,4 +1,4 @@
-"""`wick run`: answer one prompt, and say how it ended by the exit code."""
+"""`wick run`: answer one prompt; the exit code tells the outcome."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 import click
 
 from wick._internal.prompt_text import fence_text, to_one_line
-from wick.cli.completion import thread_ids
-from wick.cli.host.agent_options import Wishes
-from wick.cli.host.open import PLACE, WISHES, Place, opened
-from wick.cli.host.protocol import CameTo
+from wick.cli.completion import complete_thread_ids
+from wick.cli.host.agent_options import AgentOverrides
+from wick.cli.host.open import HostOptions, open_host, with_agent_overrides, with_host_options
+from wick.cli.host.protocol import RunOutcome
 from wick.cli.root_command import DONE, FAILED, INTERRUPTED, STOPPED, WAITING
-from wick.cli.terminal.follow_run import Asker, follow
+from wick.cli.terminal.follow_run import Asker, follow_run
 from wick.cli.terminal.logs import VERBOSE, log_to_stderr
-from wick.cli.terminal.output import json_text, plain, print_text, working
+from wick.cli.terminal.output import dump_json, print_text, show_status, strip_controls
 from wick.errors import ConfigError
 from wick.events import (
     ApprovalRequest,
@@ -30,167 +30,175 @@ from wick.events import (
     ToolStart,
 )
 
-MOST_PIPED = 1_000_000  # bytes
-CODES = {"completed": DONE, "failed": FAILED, "stopped": STOPPED, "interrupted": WAITING, "cancelled": INTERRUPTED}
+MAX_STDIN_BYTES = 1_000_000
+EXIT_CODES = {"completed": DONE, "failed": FAILED, "stopped": STOPPED, "interrupted": WAITING, "cancelled": INTERRUPTED}
 
 
 @click.command("run")
 @click.argument("prompt", default="")
-@PLACE
-@WISHES
+@with_host_options
+@with_agent_overrides
 @click.option(
     "--thread",
     default="",
     metavar="ID",
-    shell_complete=thread_ids,
-    help="Go on with this thread; without a PROMPT, where it waits.",
+    shell_complete=complete_thread_ids,
+    help="Continue this thread; without PROMPT, resume its interrupted run.",
 )
-@click.option("--recipe", default="", metavar="NAME", help="A recipe that says what is to be done.")
-@click.option("--output", type=click.Choice(["text", "json", "events"]), default="text", help="What is printed.")
+@click.option("--recipe", default="", metavar="NAME", help="A recipe to run.")
+@click.option("--output", type=click.Choice(["text", "json", "events"]), default="text", help="The output format.")
 @VERBOSE
-def command(prompt: str, place: Place, wishes: Wishes, thread: str, recipe: str, output: str, verbose: bool) -> None:
-    """Answer PROMPT in the current folder, with what is piped in as its context.
+def command(
+    prompt: str, options: HostOptions, overrides: AgentOverrides, thread: str, recipe: str, output: str, verbose: bool
+) -> None:
+    """Answer PROMPT in the current folder, with stdin as its context.
 
-    The exit code is 0 if the run completed, 1 if it failed, 2 if the command is wrong, 3 if a hook or a limit stopped
-    it, 4 if it waits for an answer that nobody is there to give, 130 if it was interrupted.
+    The exit code is 0 if the run completed, 1 if it failed, 2 if the command is invalid, 3 if a hook or a limit stopped
+    it, 4 if it waits for an answer, 130 if it was interrupted.
     """
     log_to_stderr(verbose)
-    if recipe and not wishes.hooks:
+    if recipe and not overrides.hooks:
         raise click.UsageError("--no-hooks loads no recipes; leave out --recipe or --no-hooks")
-    words = as_text(_words(prompt, _piped()))
+    words = replace_surrogates(_build_prompt(prompt, _read_stdin()))
     if not words and not recipe and not thread:
         raise click.UsageError("say what to do, as in: wick run 'What is in this folder?'")
-    came_to = asyncio.run(_answered(place, wishes, words, thread, recipe, _SHOWN[output]()))
-    sys.exit(CODES[came_to.outcome])
+    outcome = asyncio.run(_run_prompt(options, overrides, words, thread, recipe, _OUTPUTS[output]()))
+    sys.exit(EXIT_CODES[outcome.outcome])
 
 
-def as_text(words: str) -> str:
-    """What somebody typed, whatever its bytes were, as text."""
+def replace_surrogates(words: str) -> str:
+    """Replace undecodable bytes of an argument, which Python keeps as surrogates."""
     return words.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _piped() -> str:
+def _read_stdin() -> str:
     if sys.stdin is None or sys.stdin.isatty():
         return ""
-    data = sys.stdin.buffer.read(MOST_PIPED + 1)
-    if len(data) > MOST_PIPED:
-        raise ConfigError(f"more than {MOST_PIPED:,} bytes were piped in; put them into a file and name it")
+    data = sys.stdin.buffer.read(MAX_STDIN_BYTES + 1)
+    if len(data) > MAX_STDIN_BYTES:
+        raise ConfigError(f"more than {MAX_STDIN_BYTES:,} bytes were piped in; put them into a file and name it")
     return data.decode(errors="replace").strip()
 
 
-def _words(prompt: str, piped: str) -> str:
+def _build_prompt(prompt: str, piped: str) -> str:
     return "\n\n".join(filter(None, (prompt, fence_text("stdin", piped) if piped and prompt else piped)))
 
 
-async def _answered(place: Place, wishes: Wishes, words: str, thread: str, recipe: str, shown: Shown) -> CameTo:
-    ask = _terminal()
-    async with opened(place, wishes, waits=ask is not None) as desk:
-        for sentence in await desk.warnings(thread):
-            click.echo(plain(sentence), err=True)
-        talk = desk.talk(words, thread=thread, recipe=recipe) if words or recipe else desk.take_up(thread)
-        await follow(desk, talk, lambda event: shown.event(event, mine=event.run_id == talk.run_id), ask)
-        came_to = await talk.came_to()
-    if came_to.code == "config_error":
-        raise ConfigError(came_to.error)
-    shown.end(came_to)
-    return came_to
+async def _run_prompt(
+    options: HostOptions, overrides: AgentOverrides, words: str, thread: str, recipe: str, shown: TextOutput
+) -> RunOutcome:
+    ask = _find_asker()
+    async with open_host(options, overrides, interactive=ask is not None) as host:
+        for sentence in await host.list_warnings(thread):
+            click.echo(strip_controls(sentence), err=True)
+        run = host.start_run(words, thread=thread, recipe=recipe) if words or recipe else host.resume_run(thread)
+        await follow_run(host, run, lambda event: shown.on_event(event, is_main_run=event.run_id == run.run_id), ask)
+        outcome = await run.get_outcome()
+    if outcome.code == "config_error":
+        raise ConfigError(outcome.error)
+    shown.finish(outcome)
+    return outcome
 
 
-def _terminal() -> Asker | None:
-    """Who sits at the terminal, if anybody does."""
+def _find_asker() -> Asker | None:
+    """Return the prompt on the terminal; None if stdin or stderr is not a terminal."""
     if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
-    from wick.cli.terminal.prompts import Terminal
+    from wick.cli.terminal.prompts import ApprovalPrompt
 
-    return Terminal(sys.stderr).ask
-
-
-# -- what is printed ------------------------------------------------------------------------------------------------
+    return ApprovalPrompt(sys.stderr).ask
 
 
-class Shown:
-    """What a run prints: its answer, as it comes."""
+# -- output ---------------------------------------------------------------------------------------------------------
+
+
+class TextOutput:
+    """Output of the answer as streamed text."""
 
     def __init__(self) -> None:
-        self.asked = ""
-        self._begun = False  # something stands on this line
-        self._doing = ExitStack()
+        self.question = ""
+        self._line_is_open = False  # the current line has text
+        self._status = ExitStack()
 
-    def event(self, event: Event, *, mine: bool) -> None:
-        self._doing.close()
-        self._show(event, mine)
-        if words := _doing(event):
-            self._doing.enter_context(working(words))
+    def on_event(self, event: Event, *, is_main_run: bool) -> None:
+        self._status.close()
+        self._print_event(event, is_main_run)
+        if words := _status_after(event):
+            self._status.enter_context(show_status(words))
 
-    def _show(self, event: Event, mine: bool) -> None:
-        if mine and isinstance(event, ChatModelStream) and event.kind == "text":
-            self._say(event.delta)
-        elif mine and isinstance(event, ChatModelRestart):
-            self._break()
-            self._say(event.content)
-        elif mine and isinstance(event, ChatModelEnd):
-            self._break()
+    def _print_event(self, event: Event, is_main_run: bool) -> None:
+        if is_main_run and isinstance(event, ChatModelStream) and event.kind == "text":
+            self._print_delta(event.delta)
+        elif is_main_run and isinstance(event, ChatModelRestart):
+            self._end_line()
+            self._print_delta(event.content)
+        elif is_main_run and isinstance(event, ChatModelEnd):
+            self._end_line()
         elif isinstance(event, ToolStart) and sys.stderr.isatty():
-            click.secho(f"→ {plain(event.name)} {plain(to_one_line(json.dumps(event.args), 200))}", err=True, dim=True)
+            click.secho(
+                f"→ {strip_controls(event.name)} {strip_controls(to_one_line(json.dumps(event.args), 200))}",
+                err=True,
+                dim=True,
+            )
         elif isinstance(event, ApprovalRequest):
-            self.asked = event.question
+            self.question = event.question
 
-    def _say(self, words: str) -> None:
+    def _print_delta(self, words: str) -> None:
         if words:
             print_text(words)
-            self._begun = True
+            self._line_is_open = True
 
-    def _break(self) -> None:
-        if self._begun:
+    def _end_line(self) -> None:
+        if self._line_is_open:
             click.echo()
-            self._begun = False
+            self._line_is_open = False
 
-    def end(self, came_to: CameTo) -> None:
-        self._doing.close()
-        self._break()
-        if came_to.outcome == "interrupted" and self.asked:
-            return click.echo(waiting(came_to, self.asked), err=True)
-        if came_to.outcome != "completed":
-            click.echo(f"{came_to.outcome}: {plain(came_to.error or came_to.reason)}", err=True)
+    def finish(self, outcome: RunOutcome) -> None:
+        self._status.close()
+        self._end_line()
+        if outcome.outcome == "interrupted" and self.question:
+            return click.echo(format_waiting(outcome, self.question), err=True)
+        if outcome.outcome != "completed":
+            click.echo(f"{outcome.outcome}: {strip_controls(outcome.error or outcome.reason)}", err=True)
 
 
-def waiting(came_to: CameTo, question: str) -> str:
-    """What to do about a run that waits for an answer."""
+def format_waiting(outcome: RunOutcome, question: str) -> str:
+    """Return the hint for a run that waits for an answer."""
     return (
-        f"waiting for an answer to: {plain(question)}\n"
-        f"answer it with: wick approvals, and go on with: wick run --thread {came_to.thread}"
+        f"waiting for an answer to: {strip_controls(question)}\n"
+        f"answer it with: wick approvals, and go on with: wick run --thread {outcome.thread}"
     )
 
 
-def _doing(event: Event) -> str:
-    """What is being done after an event, where nothing else shows it."""
+def _status_after(event: Event) -> str:
+    """Return the status to show after an event, if any."""
     if isinstance(event, ChatModelStart):
         return "thinking"
     return event.name if isinstance(event, ToolStart) else ""
 
 
-class _Events(Shown):
-    """Every event, one JSON object a line."""
+class _EventOutput(TextOutput):
+    """Output of every event as one JSON object per line."""
 
-    def event(self, event: Event, *, mine: bool) -> None:
-        click.echo(json_text(event.to_json()))
+    def on_event(self, event: Event, *, is_main_run: bool) -> None:
+        click.echo(dump_json(event.to_json()))
 
-    def end(self, came_to: CameTo) -> None:
-        """The last event has said it."""
+    def finish(self, outcome: RunOutcome) -> None:
+        """Print nothing: the last event has the outcome."""
 
 
-class _Json(Shown):
-    """What the run came to, as one JSON object."""
+class _JsonOutput(TextOutput):
+    """Output of the result as one JSON object."""
 
-    def event(self, event: Event, *, mine: bool) -> None:
-        """Nothing before the end."""
+    def on_event(self, event: Event, *, is_main_run: bool) -> None:
+        """Print nothing before the end."""
 
-    def end(self, came_to: CameTo) -> None:
+    def finish(self, outcome: RunOutcome) -> None:
         names = ("text", "outcome", "reason", "run", "thread", "usage", "cost", "error")
-        told: dict[str, Any] = {name: getattr(came_to, name) for name in names}
+        fields: dict[str, Any] = {name: getattr(outcome, name) for name in names}
         click.echo(
-            json_text({name: value for name, value in told.items() if value not in (None, "") or name == "text"})
+            dump_json({name: value for name, value in fields.items() if value not in (None, "") or name == "text"})
         )
 
 
-_SHOWN: dict[str, type[Shown]] = {"text": Shown, "json": _Json, "events": _Events}
+_OUTPUTS: dict[str, type[TextOutput]] = {"text": TextOutput, "json": _JsonOutput, "events": _EventOutput}

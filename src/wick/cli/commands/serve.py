@@ -1,4 +1,4 @@
-"""`wick serve`: the server, for a team or for oneself."""
+"""`wick serve`: start the HTTP server."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from wick.errors import MissingExtra
 @click.command("serve")
 @click.argument("config", required=False, type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--config", "file", type=click.Path(path_type=Path, dir_okay=False), help="The agents.yaml to serve.")
-@click.option("--host", help="The address to listen on; 127.0.0.1 if not said.")
-@click.option("--port", type=click.IntRange(0, 65_535), help="The port; 8000 if not said, and 0 for any that is free.")
-@click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="The folder that everything is kept in.")
-@click.option("--token", help="The token of this server's owner, in place of the one in the data folder.")
-@click.option("--gateway", metavar="URL", help="Where tokens are checked: its /auth/me says who somebody is.")
-@click.option("--store", help="Where threads are kept: sqlite, postgresql://…, or memory.")
-@click.option("--static", type=click.Path(path_type=Path, file_okay=False), help="A folder with pages of your own.")
+@click.option("--host", help="The address to listen on; 127.0.0.1 by default.")
+@click.option("--port", type=click.IntRange(0, 65_535), help="The port; 8000 by default, and 0 for any free port.")
+@click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="The data folder.")
+@click.option("--token", help="The token of the owner, instead of the one in the data folder.")
+@click.option("--gateway", metavar="URL", help="The URL of an auth gateway, whose /auth/me validates tokens.")
+@click.option("--store", help="The store of threads: sqlite, postgresql://…, or memory.")
+@click.option("--static", type=click.Path(path_type=Path, file_okay=False), help="A folder with your own web pages.")
 @click.option("--settings", type=click.Path(path_type=Path, dir_okay=False), help="A server.yaml.")
-@click.option("--verbose", is_flag=True, help="Log what happens, not only what goes wrong.")
+@click.option("--verbose", is_flag=True, help="Log at level INFO, not only warnings.")
 def command(config: Path | None, file: Path | None, verbose: bool, **flags: Any) -> None:
-    """Serve the agents of CONFIG, or one that is set up for you.
+    """Serve the agents of CONFIG, or a default agent.
 
-    Prints where, with a link that signs you in once.
+    Print the address with a one-time sign-in link.
     """
     if config is not None and file is not None and config != file:
         raise click.UsageError("two files are named; say one, with --config or without")

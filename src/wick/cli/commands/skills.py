@@ -1,4 +1,4 @@
-"""`wick skills`: instructions for particular tasks; which an agent has, and one of your own."""
+"""`wick skills`: list the skills of an agent, and create one."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import click
 
 from wick.capabilities.skills.catalog import FILE, parse_skill, slugify
 from wick.cli.host.agent_options import FOLDER
-from wick.cli.host.open import PLACE, Place, opened
-from wick.cli.host.protocol import SkillInfo
-from wick.cli.terminal.output import JSON, print_json, print_table, working
+from wick.cli.host.open import HostOptions, open_host, with_host_options
+from wick.cli.host.protocol import SkillRow
+from wick.cli.terminal.output import JSON, print_json, print_table, show_status
 from wick.errors import ConfigError
 
-PLACE_OF_SKILLS = ".wick/skills"  # in a folder
+SKILLS_FOLDER = ".wick/skills"  # below the working folder
 
 SKILL = """\
 ---
@@ -37,39 +37,39 @@ DESCRIPTION = "Say in one sentence what this is for, and when to use it; the age
 
 @click.group("skills")
 def command() -> None:
-    """See the skills of an agent, and make one."""
+    """List the skills of an agent, and create one."""
 
 
 @command.command("list")
-@PLACE
-@click.option("--shipped", is_flag=True, help="Those that come with wick, which an agent has with `skills: true`.")
+@with_host_options
+@click.option("--shipped", is_flag=True, help="The skills shipped with wick, which `skills: true` enables.")
 @JSON
-def list_skills(place: Place, shipped: bool, as_json: bool) -> None:
-    """List the skills of an agent; without one, those of this folder."""
-    found = asyncio.run(_shipped() if shipped else _list(place))
+def list_skills(options: HostOptions, shipped: bool, as_json: bool) -> None:
+    """List the skills of an agent; without --agent, those of this folder."""
+    found = asyncio.run(_shipped_skills() if shipped else _fetch_skills(options))
     if as_json:
         return print_json([asdict(skill) for skill in found])
-    rows = [(one.name, _state(one), one.problem or one.description, one.path) for one in found]
+    rows = [(one.name, _format_state(one), one.problem or one.description, one.path) for one in found]
     print_table(
         ("skill", "", "description", "path"), rows, nothing="there are no skills; make one with: wick skills new NAME"
     )
 
 
-def _state(skill: SkillInfo) -> str:
+def _format_state(skill: SkillRow) -> str:
     return "broken" if skill.problem else "on" if skill.enabled else "off"
 
 
-async def _list(place: Place) -> list[SkillInfo]:
-    with working("looking for skills"):
-        async with opened(place) as desk:
-            return await desk.skills()
+async def _fetch_skills(options: HostOptions) -> list[SkillRow]:
+    with show_status("looking for skills"):
+        async with open_host(options) as host:
+            return await host.list_skills()
 
 
-async def _shipped() -> list[SkillInfo]:
+async def _shipped_skills() -> list[SkillRow]:
     from wick.capabilities.skills import Skills
 
     found = (await Skills(shipped=True).discover()).skills
-    return [SkillInfo(skill.name, skill.description, skill.path, skill.enabled) for skill in found]
+    return [SkillRow(skill.name, skill.description, skill.path, skill.enabled) for skill in found]
 
 
 @command.command()
@@ -77,13 +77,13 @@ async def _shipped() -> list[SkillInfo]:
 @click.option("--description", default=DESCRIPTION, help="What it is for, and when to use it.")
 @FOLDER
 def new(name: str, description: str, folder: str) -> None:
-    """Write a skill to begin with, in .wick/skills of this folder, and print where it is."""
+    """Write a skill template to .wick/skills of this folder, and print its path."""
     if slugify(name) != name:
         raise ConfigError(f"a skill's name has letters, digits, `_`, `.` and `-`, not {name!r}")
     title = name.replace("-", " ").replace("_", " ").capitalize()
     text = SKILL.format(name=json.dumps(name), description=json.dumps(description, ensure_ascii=False), title=title)
-    parse_skill(text)  # what an agent would refuse is not written
-    path = Path(folder) / PLACE_OF_SKILLS / name / FILE
+    parse_skill(text)  # raises if the skill would be invalid
+    path = Path(folder) / SKILLS_FOLDER / name / FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with path.open("x", encoding="utf-8") as file:

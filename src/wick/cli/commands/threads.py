@@ -1,4 +1,4 @@
-"""`wick threads`: the conversations that are kept; see one, go another way from it, take it along, delete it."""
+"""`wick threads`: list, show, fork, export and delete threads."""
 
 from __future__ import annotations
 
@@ -12,46 +12,51 @@ from typing import Any, Literal
 
 import click
 
-from wick.cli.completion import thread_ids
-from wick.cli.host.open import PLACE, Place, opened
-from wick.cli.host.protocol import ThreadDetail, ThreadInfo
+from wick.cli.completion import complete_thread_ids
+from wick.cli.host.open import HostOptions, open_host, with_host_options
+from wick.cli.host.protocol import ThreadRow, ThreadTranscript
 from wick.cli.root_command import FAILED
-from wick.cli.terminal.output import JSON, plain, print_json, print_table, print_text, when, working
+from wick.cli.terminal.output import JSON, format_time, print_json, print_table, print_text, show_status, strip_controls
 from wick.errors import ConfigError
 
-ID = click.argument("id", metavar="THREAD", shell_complete=thread_ids)
-SHOWN_CHARS = 2_000  # of what a tool gave back
+ID = click.argument("id", metavar="THREAD", shell_complete=complete_thread_ids)
+SHOWN_CHARS = 2_000  # of the result of a tool
 
 
 @click.group("threads")
 def command() -> None:
-    """See, fork, export and delete threads."""
+    """List, show, fork, export and delete threads."""
 
 
 @command.command("list")
-@PLACE
+@with_host_options
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many, at most.")
-@click.option("--here", is_flag=True, help="Only those that were begun in this folder.")
-@click.option("--asking", is_flag=True, help="Only those that wait for an answer.")
+@click.option("--here", is_flag=True, help="Only threads started in this folder.")
+@click.option("--asking", is_flag=True, help="Only threads that wait for an answer.")
 @JSON
-def list_threads(place: Place, limit: int, here: bool, asking: bool, as_json: bool) -> None:
+def list_threads(options: HostOptions, limit: int, here: bool, asking: bool, as_json: bool) -> None:
     """List threads, the latest first."""
-    found = asyncio.run(_list(place, limit, str(Path(place.folder).absolute()) if here else "", asking or None))
+    found = asyncio.run(
+        _fetch_threads(options, limit, str(Path(options.folder).absolute()) if here else "", asking or None)
+    )
     if as_json:
         return print_json([asdict(info) for info in found])
     columns = ("thread", "title", "agent", "folder", "updated", "state")
-    rows = [(info.id, info.title or "-", info.agent, info.folder, when(info.updated), state(info)) for info in found]
+    rows = [
+        (info.id, info.title or "-", info.agent, info.folder, format_time(info.updated), format_state(info))
+        for info in found
+    ]
     print_table(columns, rows, nothing="there are no threads yet; begin one with: wick chat")
 
 
-async def _list(place: Place, limit: int, folder: str, asking: bool | None) -> list[ThreadInfo]:
-    with working("looking for threads"):
-        async with opened(place) as desk:
-            return await desk.threads(limit=limit, folder=folder, asking=asking)
+async def _fetch_threads(options: HostOptions, limit: int, folder: str, asking: bool | None) -> list[ThreadRow]:
+    with show_status("looking for threads"):
+        async with open_host(options) as host:
+            return await host.list_threads(limit=limit, folder=folder, asking=asking)
 
 
-def state(info: ThreadInfo) -> str:
-    """How a thread is, in a word."""
+def format_state(info: ThreadRow) -> str:
+    """Return the state of a thread as one phrase."""
     if info.asking:
         return "asks" if info.asking == 1 else f"asks {info.asking} questions"
     return "runs" if info.running else "interrupted" if info.run else "-"
@@ -62,42 +67,45 @@ def state(info: ThreadInfo) -> str:
 
 @command.command()
 @ID
-@PLACE
+@with_host_options
 @JSON
-def show(id: str, place: Place, as_json: bool) -> None:
-    """Show what was said in THREAD, with the number of each entry, where `fork` can begin."""
-    found = asyncio.run(_show(place, id))
+def show(id: str, options: HostOptions, as_json: bool) -> None:
+    """Show the messages of THREAD, with the entry numbers that `fork --at` takes."""
+    found = asyncio.run(_fetch_thread(options, id))
     if as_json:
         return print_json(asdict(found))
-    click.secho(plain(found.title or found.id), bold=True)
-    click.echo(f"{found.id} · {plain(found.agent) or 'no agent'} · {when(found.updated)} · {state(found)}")
-    for line in _told(found):
+    click.secho(strip_controls(found.title or found.id), bold=True)
+    click.echo(
+        f"{found.id} · {strip_controls(found.agent) or 'no agent'} · "
+        f"{format_time(found.updated)} · {format_state(found)}"
+    )
+    for line in _format_messages(found):
         click.echo(line)
 
 
-async def _show(place: Place, id: str) -> ThreadDetail:
-    with working("reading the thread"):
-        async with opened(place) as desk:
-            return await desk.thread(id)
+async def _fetch_thread(options: HostOptions, id: str) -> ThreadTranscript:
+    with show_status("reading the thread"):
+        async with open_host(options) as host:
+            return await host.get_thread(id)
 
 
-def _told(found: ThreadDetail) -> Iterator[str]:
+def _format_messages(found: ThreadTranscript) -> Iterator[str]:
     for message in found.messages:
         name = f" {message['name']}" if message.get("name") else ""
-        yield "\n" + click.style(f"[{message.get('seq') or '-'}] {message['role']}{plain(name)}", bold=True)
-        text = _text(message)
+        yield "\n" + click.style(f"[{message.get('seq') or '-'}] {message['role']}{strip_controls(name)}", bold=True)
+        text = _message_text(message)
         if message["role"] == "tool" and len(text) > SHOWN_CHARS:
             text = f"{text[:SHOWN_CHARS]}\n… ({len(text) - SHOWN_CHARS:,} more characters; see them with --json)"
         if text:
-            yield plain(text)
+            yield strip_controls(text)
         for call in message.get("tool_calls") or ():
-            yield f"→ {plain(call['name'])} {plain(json.dumps(call['args'], ensure_ascii=False))}"
+            yield f"→ {strip_controls(call['name'])} {strip_controls(json.dumps(call['args'], ensure_ascii=False))}"
     for todo in found.todos:
-        yield f"{'✓' if todo.get('status') == 'done' else '·'} {plain(str(todo.get('title', '')))}"
+        yield f"{'✓' if todo.get('status') == 'done' else '·'} {strip_controls(str(todo.get('title', '')))}"
 
 
-def _text(message: Mapping[str, Any]) -> str:
-    """The text of a message; of anything else, that it is there."""
+def _message_text(message: Mapping[str, Any]) -> str:
+    """Return the text of a message, with placeholders for other parts."""
     content = message.get("content") or ""
     if isinstance(content, str):
         return content
@@ -109,34 +117,34 @@ def _text(message: Mapping[str, Any]) -> str:
 
 @command.command()
 @ID
-@PLACE
-@click.option("--at", type=click.IntRange(0), metavar="NUMBER", help="After this entry; at the end, if none is named.")
+@with_host_options
+@click.option("--at", type=click.IntRange(0), metavar="NUMBER", help="Fork after this entry; the last one by default.")
 @click.option("--title", default="", help="The title of the new thread.")
 @JSON
-def fork(id: str, place: Place, at: int | None, title: str, as_json: bool) -> None:
-    """Make another thread that begins as THREAD was, and print its id."""
-    made = asyncio.run(_fork(place, id, at, title))
+def fork(id: str, options: HostOptions, at: int | None, title: str, as_json: bool) -> None:
+    """Copy THREAD to a new thread, and print its id."""
+    forked = asyncio.run(_fork_thread(options, id, at, title))
     if as_json:
-        return print_json(asdict(made))
-    click.echo(made.id)
+        return print_json(asdict(forked))
+    click.echo(forked.id)
 
 
-async def _fork(place: Place, id: str, at: int | None, title: str) -> ThreadInfo:
-    with working("forking the thread"):
-        async with opened(place) as desk:
-            return await desk.fork(id, at, title=title)
+async def _fork_thread(options: HostOptions, id: str, at: int | None, title: str) -> ThreadRow:
+    with show_status("forking the thread"):
+        async with open_host(options) as host:
+            return await host.fork_thread(id, at, title=title)
 
 
 @command.command()
 @ID
-@PLACE
+@with_host_options
 @click.option("--format", type=click.Choice(["json", "markdown"]), default="json", show_default=True)
 @click.option(
-    "--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="A file to make, in place of the stdout."
+    "--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="A new file to write to, instead of stdout."
 )
-def export(id: str, place: Place, format: Literal["json", "markdown"], output: Path | None) -> None:
-    """Print all of THREAD: its log as JSON, or what was said as Markdown."""
-    text = asyncio.run(_export(place, id, format))
+def export(id: str, options: HostOptions, format: Literal["json", "markdown"], output: Path | None) -> None:
+    """Print the log of THREAD as JSON, or its messages as Markdown."""
+    text = asyncio.run(_export_thread(options, id, format))
     if output is None:
         return print_text(text, nl=not text.endswith("\n"))
     try:
@@ -146,27 +154,27 @@ def export(id: str, place: Place, format: Literal["json", "markdown"], output: P
         raise ConfigError(f"there is a file {output} already; choose another name") from None
 
 
-async def _export(place: Place, id: str, format: Literal["json", "markdown"]) -> str:
-    with working("reading the thread"):
-        async with opened(place) as desk:
-            return await desk.export(id, format)
+async def _export_thread(options: HostOptions, id: str, format: Literal["json", "markdown"]) -> str:
+    with show_status("reading the thread"):
+        async with open_host(options) as host:
+            return await host.export_thread(id, format)
 
 
 @command.command()
-@click.argument("ids", metavar="THREAD…", nargs=-1, required=True, shell_complete=thread_ids)
-@PLACE
+@click.argument("ids", metavar="THREAD…", nargs=-1, required=True, shell_complete=complete_thread_ids)
+@with_host_options
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def delete(ids: tuple[str, ...], place: Place, yes: bool) -> None:
-    """Delete threads, with all that was said in them."""
-    what = f"the thread {ids[0]}" if len(ids) == 1 else f"{len(ids)} threads"
-    if not yes and not click.confirm(f"Delete {plain(what)} for good?"):
+def delete(ids: tuple[str, ...], options: HostOptions, yes: bool) -> None:
+    """Delete threads with all their messages."""
+    described = f"the thread {ids[0]}" if len(ids) == 1 else f"{len(ids)} threads"
+    if not yes and not click.confirm(f"Delete {strip_controls(described)} for good?"):
         sys.exit(FAILED)
-    asyncio.run(_delete(place, ids))
+    asyncio.run(_delete_threads(options, ids))
 
 
-async def _delete(place: Place, ids: tuple[str, ...]) -> None:
-    with working("deleting"):
-        async with opened(place) as desk:
+async def _delete_threads(options: HostOptions, ids: tuple[str, ...]) -> None:
+    with show_status("deleting"):
+        async with open_host(options) as host:
             for id in ids:
-                await desk.delete(id)
+                await host.delete_thread(id)
                 click.echo(id)

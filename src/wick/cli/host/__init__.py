@@ -1,1 +1,1 @@
-"""Where commands find agents and threads: in this process, or at a server."""
+"""The hosts of agents and threads: this process, or a server."""

@@ -1,4 +1,4 @@
-"""Which agent a command is about: one of a file, or the one that a folder has without any."""
+"""Selection of an agent: one from an agents.yaml, or the default agent of a folder, with overrides."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import click
 from wick._internal.safe_yaml import parse
 from wick.agent import Agent
 from wick.capabilities.executables import Executables
-from wick.cli.completion import agent_specs
+from wick.cli.completion import complete_agent_specs
 from wick.config import DEFAULT, Config, load
 from wick.config.builder import AgentConfig
 from wick.config.options_schema import suggest_key
@@ -25,11 +25,11 @@ from wick.permissions.rules import parse_rule
 from wick.protocols import Backend
 
 HOME = "~/.wick"
-HARMLESS = (
+HARMLESS_TOOLS = (
     *("Read", "LS", "Glob", "Grep", "calculate", "datetime"),
     *("write_todos", "update_todo", "ask_user", "load_skill"),
 )
-SILENT = "bypassPermissions"  # where no rule decides, nothing is said
+ALLOW_ALL_MODE = "bypassPermissions"  # without a matching rule, a tool use is allowed
 PROMPT = """\
 You are wick, an assistant in a terminal. You work in the user's folder, with its files and a shell.
 Do what is asked, check what you did, and say plainly and briefly what you found. Answer in Markdown. When something
@@ -38,8 +38,8 @@ cannot be done, or the user says no to it, say so."""
 AGENT = click.option(
     "--agent",
     metavar="FILE[:ID]",
-    help="An agent of an agents.yaml; without it, a plain one.",
-    shell_complete=agent_specs,
+    help="An agent of an agents.yaml; by default that of the folder.",
+    shell_complete=complete_agent_specs,
 )
 FOLDER = click.option(
     "--folder", default=".", type=click.Path(exists=True, file_okay=False), help="The folder to work in."
@@ -47,69 +47,70 @@ FOLDER = click.option(
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
-    """What a command wants to be different about its agent; what is empty stays as it is."""
+class AgentOverrides:
+    """Changes of an agent's options from the command line; empty values change nothing."""
 
     model: str = ""
     steps: int | None = None
     dollars: float | None = None
     allow: Sequence[str] = ()
     deny: Sequence[str] = ()
-    hooks: bool = True  # False: neither hook programs nor recipes are loaded
+    hooks: bool = True  # False: load no hook programs and no recipes
 
-    def over(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """The options of an agent with these wishes."""
+    def apply_to(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options of an agent with these changes."""
         found = dict(options)
         if self.model:
             found["model"] = self.model
         if self.steps is not None:
-            found["limits"] = {**_map(options.get("limits")), "steps": self.steps}
+            found["limits"] = {**_as_dict(options.get("limits")), "steps": self.steps}
         if self.dollars is not None:
-            found["budget"] = {**_map(options.get("budget")), "dollars": self.dollars}
-        for given in (*self.allow, *self.deny):
-            parse_rule("allow", given)  # says what is wrong with it, before it is one of many
+            found["budget"] = {**_as_dict(options.get("budget")), "dollars": self.dollars}
+        for text in (*self.allow, *self.deny):
+            parse_rule("allow", text)  # validate each rule by itself, for a precise error message
         if self.allow or self.deny:
-            found["permissions"] = with_rules(options.get("permissions"), allow=self.allow, deny=self.deny)
+            found["permissions"] = add_rules(options.get("permissions"), allow=self.allow, deny=self.deny)
         if not self.hooks:
             found |= {"executables": False, "recipes": False}
-            if isinstance(found.get("hooks"), Mapping):  # programs by their events; a list has Python's own hooks
+            if isinstance(found.get("hooks"), Mapping):  # a mapping has programs by event; a list has Python hooks
                 del found["hooks"]
         return found
 
 
-class Chosen:
-    """An agent that a command was given, and the file it is of, which ends what the agent has begun."""
+class SelectedAgent:
+    """The agent selected by a command, with the config that owns its resources."""
 
-    def __init__(self, agent: str | None, folder: str, wishes: Wishes | None = None) -> None:
-        path, id = split(agent) if agent else (Path(), "")
-        self.config = load(path) if agent else plain(Path(folder))
-        self.part = _part(self.config, id)
-        self.part.options = (wishes or Wishes()).over(self.part.options)
+    def __init__(self, agent: str | None, folder: str, overrides: AgentOverrides | None = None) -> None:
+        path, id = split_agent_spec(agent) if agent else (Path(), "")
+        self.config = load(path) if agent else build_default_config(Path(folder))
+        self.part = _select_agent(self.config, id)
+        self.part.options = (overrides or AgentOverrides()).apply_to(self.part.options)
 
-    def built(self) -> Agent:
-        """The agent, the same each time."""
+    def build(self) -> Agent:
+        """Return the agent; later calls return the same one."""
         return self.part.agent()
 
-    def rebuilt(self, *, model: str = "", backend: Backend | None = None) -> Agent:
-        """The agent anew, as its options are now: with another model, and in the same place as before."""
+    def rebuild(self, *, model: str = "", backend: Backend | None = None) -> Agent:
+        """Build the agent again from its current options, with this model and backend."""
         wanted = model or self.part.options.get("model", "auto")
-        made = self.part.agent(model=resolve(wanted), backend=backend)
+        agent = self.part.agent(model=resolve(wanted), backend=backend)
         self.part.options = {**self.part.options, "model": wanted}
-        return made
+        return agent
 
     @property
     def executables(self) -> list[Executables]:
-        """The programs among its hooks, once it is built."""
+        """Return its hook programs; build the agent first."""
         return [part for part in self.part.resources if isinstance(part, Executables)]
 
     async def close(self) -> None:
         await self.config.close()
 
 
-def plain(folder: Path) -> Config:
-    """The agent of a folder: its files and commands, its hooks, recipes and skills, what its AGENTS.md says.
+def build_default_config(folder: Path) -> Config:
+    """Return the config of a folder's default agent.
 
-    It asks before it changes anything.
+    It has the files, commands, hooks, recipes and skills of the folder, and its AGENTS.md. It asks before it changes
+    anything.
     """
     homes = [folder.absolute() / ".wick", *filter(None, [expand_home(HOME)])]
     options = {
@@ -118,31 +119,31 @@ def plain(folder: Path) -> Config:
         "backend": {"type": "local", "workdir": str(folder.absolute())},
         "executables": {"folder": str(folder.absolute()), "claude": True},
         "recipes": {"dirs": [str(home / "recipes") for home in homes]},
-        "skills": {"paths": [".wick/skills"]},  # those of elsewhere would be copied into the folder
+        "skills": {"paths": [".wick/skills"]},  # skills from elsewhere would be copied into the folder
         "memory": {"paths": ["AGENTS.md"]},
         "builtins": ["calculate", "datetime"],
         "ask_user": True,
-        "permissions": {"allow": [*HARMLESS]},
+        "permissions": {"allow": [*HARMLESS_TOOLS]},
     }
-    text = json.dumps(options).replace("${", "$${")  # a folder's name is not a variable
+    text = json.dumps(options).replace("${", "$${")  # the name of a folder may contain ${
     return Config(folder.absolute() / "the plain agent", parse(text, "the plain agent", os.environ))
 
 
-def split(given: str) -> tuple[Path, str]:
-    """`agents.yaml:coder` is the agent `coder` of the file `agents.yaml`."""
-    path, colon, id = given.rpartition(":")
-    return (Path(path), id) if colon and path and not Path(given).exists() else (Path(given), "")
+def split_agent_spec(spec: str) -> tuple[Path, str]:
+    """Split `agents.yaml:coder` into the path of the file and the id of the agent."""
+    path, colon, id = spec.rpartition(":")
+    return (Path(path), id) if colon and path and not Path(spec).exists() else (Path(spec), "")
 
 
-def with_rules(permissions: Any, **more: Sequence[Any]) -> dict[str, Any]:
-    """Permissions with more rules, or grants; an agent that had none is not asked about the rest."""
+def add_rules(permissions: Any, **more: Sequence[Any]) -> dict[str, Any]:
+    """Return permissions with added rules or grants. If there were none, everything else stays allowed."""
     if permissions is None or permissions is False:
-        permissions = {"mode": SILENT}
-    found = _map(permissions)
+        permissions = {"mode": ALLOW_ALL_MODE}
+    found = _as_dict(permissions)
     return {**found, **{type: [*found.get(type, ()), *rules] for type, rules in more.items() if rules}}
 
 
-def _part(config: Config, id: str) -> AgentConfig:
+def _select_agent(config: Config, id: str) -> AgentConfig:
     wanted = id or (next(iter(config.agents)) if len(config.agents) == 1 else DEFAULT)
     if wanted in config.agents:
         return config.agents[wanted]
@@ -153,5 +154,5 @@ def _part(config: Config, id: str) -> AgentConfig:
     raise ConfigError(f"{config.path} has no agent {id!r}; {suggest_key(id, config.agents, 'its agents are')}")
 
 
-def _map(value: Any) -> dict[str, Any]:
+def _as_dict(value: Any) -> dict[str, Any]:
     return {**value} if isinstance(value, Mapping) else {}

@@ -1,6 +1,7 @@
-"""What a user has allowed for good at the terminal: for one agent, in one folder.
+"""Permanent grants that a user gave in the terminal, per agent and folder.
 
-It is kept beside the threads, never in the folder itself: what somebody else wrote there grants nothing.
+They are stored in the data folder, never in the working folder, so that a cloned repository cannot grant itself
+permissions.
 """
 
 from __future__ import annotations
@@ -15,23 +16,23 @@ FILE = "grants.jsonl"
 
 
 class Grants:
-    """The grants of a data folder; a line each, so that two programs may add theirs at once."""
+    """The grants of a data folder, one JSON line each. Appends of several processes do not conflict."""
 
     def __init__(self, data: Path) -> None:
         self.path = data / FILE
 
-    def of(self, folder: str, agent: str) -> list[dict[str, Any]]:
-        """The uses of tools that were allowed for good."""
-        return [row["rule"] for row in self._rows(dict) if (row["folder"], row["agent"]) == (folder, agent)]
+    def list_tool_uses(self, folder: str, agent: str) -> list[dict[str, Any]]:
+        """Return the tool uses that are always allowed."""
+        return [row["rule"] for row in self._read_rows(dict) if (row["folder"], row["agent"]) == (folder, agent)]
 
-    def rules(self, folder: str, agent: str) -> list[str]:
-        """The permission rules that were added to what is allowed."""
-        return [row["rule"] for row in self._rows(str) if (row["folder"], row["agent"]) == (folder, agent)]
+    def list_rules(self, folder: str, agent: str) -> list[str]:
+        """Return the permission rules that were added to `allow`."""
+        return [row["rule"] for row in self._read_rows(str) if (row["folder"], row["agent"]) == (folder, agent)]
 
     def add(self, folder: str, agent: str, rule: Mapping[str, Any] | str) -> None:
-        """Remember the use of a tool, or a rule, for an agent in a folder."""
-        kept = rule if isinstance(rule, str) else dict(rule)
-        row = json.dumps({"folder": folder, "agent": agent, "rule": kept}, ensure_ascii=False)
+        """Store a tool use or a rule for an agent in a folder."""
+        value = rule if isinstance(rule, str) else dict(rule)
+        row = json.dumps({"folder": folder, "agent": agent, "rule": value}, ensure_ascii=False)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
@@ -39,18 +40,18 @@ class Grants:
         finally:
             os.close(handle)
 
-    def _rows(self, kind: type) -> Iterator[dict[str, Any]]:
+    def _read_rows(self, kind: type) -> Iterator[dict[str, Any]]:
         try:
             lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines()
         except FileNotFoundError:
             return
         for line in lines:
-            if (row := _read(line)) is not None and isinstance(row["rule"], kind):
+            if (row := _parse_row(line)) is not None and isinstance(row["rule"], kind):
                 yield row
 
 
-def _read(line: str) -> dict[str, Any] | None:
-    """A grant; a line that is none, such as one that was cut off, grants nothing."""
+def _parse_row(line: str) -> dict[str, Any] | None:
+    """Return the grant of a line, or None if the line is invalid or truncated."""
     try:
         row = json.loads(line)
         rule = row["rule"]

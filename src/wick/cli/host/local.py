@@ -1,7 +1,7 @@
-"""A desk in this process: agents of a file or of a folder, and the threads of this machine's data folder.
+"""The host that runs agents in this process, with the threads of this machine's data folder.
 
-The threads are those that `wick serve` has, of its local owner, so that each sees what the other wrote. One that a
-command made has no `agent` noted about it: a server shows it, and leaves it to commands to go on with it.
+It shares the threads of the local owner with `wick serve`. Threads created by a command have no `agent` in their
+metadata: a server shows them, but does not resume them.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from wick.capabilities.filesystem import Filesystem
 from wick.capabilities.sessions import LOCAL, Sessions
 from wick.capabilities.skills import Skills
 from wick.capabilities.skills.catalog import FILE as SKILL
-from wick.cli.host.agent_options import Chosen, Wishes, split, with_rules
+from wick.cli.host.agent_options import AgentOverrides, SelectedAgent, add_rules, split_agent_spec
 from wick.cli.host.grants import Grants
-from wick.cli.host.local_threads import Shelf, thread_info
+from wick.cli.host.local_threads import LocalThreads, thread_row
 from wick.cli.host.protocol import (
-    AgentDetail,
-    AgentInfo,
-    CameTo,
-    Changed,
+    AgentProfile,
+    AgentRow,
     Choice,
-    Replayed,
-    RingInfo,
-    SkillInfo,
-    ThreadInfo,
-    ToolInfo,
-    broken_skill,
+    ReplayChange,
+    ReplayResult,
+    RingRow,
+    RunOutcome,
+    SkillRow,
+    ThreadRow,
+    ToolRow,
+    make_broken_skill,
 )
 from wick.config.builder import AgentConfig
 from wick.config.process_files import ProcessFiles
@@ -49,24 +49,30 @@ from wick.replay import replay
 from wick.stores.sqlite import Sqlite
 from wick.threads import Thread
 
-NAMED_HOOKS = 3  # of those that are off
-WENT_ON = "the user went on"
+NAMED_HOOKS = 3  # shown in the warning about untrusted hooks
+DENIED_BY_MESSAGE = "the user went on"
 
 
-class Embedded(Shelf):
-    """Agents in this process, in a folder. `waits` says whether somebody is there to answer questions."""
+class LocalHost(LocalThreads):
+    """Agents in this process, in a folder. With `interactive`, runs wait for answers to questions."""
 
     remote = False
     on_break: Callable[[Exception], None] | None = None  # there is no connection
 
     def __init__(
-        self, data: Path, folder: Path, agent: str | None = None, wishes: Wishes | None = None, *, waits: bool = False
+        self,
+        data: Path,
+        folder: Path,
+        agent: str | None = None,
+        overrides: AgentOverrides | None = None,
+        *,
+        interactive: bool = False,
     ) -> None:
         store = Sqlite(data / "threads.db")
-        super().__init__(Sessions(store, busy="refuse", patience=inf if waits else 0.0))
+        super().__init__(Sessions(store, busy="refuse", patience=inf if interactive else 0.0))
         self._data = data.absolute()
-        self.folder, self._spec, self._wishes, self._grants = folder.absolute(), agent, wishes, Grants(data)
-        self._chosen: Chosen | None = None
+        self.folder, self._spec, self._overrides, self._grants = folder.absolute(), agent, overrides, Grants(data)
+        self._selected: SelectedAgent | None = None
         self._agent: Agent | None = None
 
     @property
@@ -74,197 +80,206 @@ class Embedded(Shelf):
         return str(self.folder)
 
     async def open(self) -> None:
-        """Nothing is opened before it is needed."""
+        """Do nothing: files are opened on first use."""
 
     async def close(self) -> None:
-        if self._chosen is not None:
-            await self._chosen.close()
+        if self._selected is not None:
+            await self._selected.close()
         await self.sessions.close()
 
     # -- agents -------------------------------------------------------------------------------------------------------
 
     @property
-    def chosen(self) -> Chosen:
-        """The agent's part of its file, read when it is first needed."""
-        if self._chosen is None:
-            self._chosen = Chosen(self._spec, str(self.folder), self._wishes)
-            part = self._chosen.part
-            whose = str(self.folder), self._owner(part)
+    def selected(self) -> SelectedAgent:
+        """Return the selected agent; its file is read on first use."""
+        if self._selected is None:
+            self._selected = SelectedAgent(self._spec, str(self.folder), self._overrides)
+            part = self._selected.part
+            key = str(self.folder), self._agent_key(part)
             part.options = {**part.options, "sessions": False}
-            for one in self._chosen.config.agents.values():
+            for one in self._selected.config.agents.values():
                 one.private = ProcessFiles({str(self._data): "the data folder of wick"})
             if part.options.get("permissions"):
                 granted: dict[str, Sequence[Any]] = {
-                    "grants": self._grants.of(*whose),
-                    "allow": self._grants.rules(*whose),
+                    "grants": self._grants.list_tool_uses(*key),
+                    "allow": self._grants.list_rules(*key),
                 }
-                part.options["permissions"] = with_rules(part.options["permissions"], **granted)
-        return self._chosen
+                part.options["permissions"] = add_rules(part.options["permissions"], **granted)
+        return self._selected
 
-    def _owner(self, part: AgentConfig) -> str:
-        """For whom something is granted: an agent of a file, or the plain one."""
-        return f"{split(self._spec)[0].absolute()}:{part.id}" if self._spec else ""
+    def _agent_key(self, part: AgentConfig) -> str:
+        """Return the key of an agent in the grants: `FILE:ID`, or empty for the default agent."""
+        return f"{split_agent_spec(self._spec)[0].absolute()}:{part.id}" if self._spec else ""
 
-    def _made(self) -> Agent:
+    def _current_agent(self) -> Agent:
         if self._agent is None:
-            self._agent = self.chosen.built().with_hooks(self.sessions)
+            self._agent = self.selected.build().with_hooks(self.sessions)
         return self._agent
 
-    def _again(self, model: str = "") -> Agent:
-        """The agent anew, in the same place."""
-        self._agent = self.chosen.rebuilt(model=model, backend=_backend(self._made())).with_hooks(self.sessions)
+    def _rebuild_agent(self, model: str = "") -> Agent:
+        """Build the agent again, with the same backend."""
+        self._agent = self.selected.rebuild(model=model, backend=_find_backend(self._current_agent())).with_hooks(
+            self.sessions
+        )
         return self._agent
 
-    async def agents(self) -> list[AgentInfo]:
-        return [_info(part) for part in self.chosen.config.agents.values()]
+    async def list_agents(self) -> list[AgentRow]:
+        return [_agent_row(part) for part in self.selected.config.agents.values()]
 
-    async def agent(self, id: str = "") -> AgentDetail:
-        part, made = self._part(id), self._one(id)
-        backend = _backend(made)
-        told = {name: getattr(_info(part), name) for name in ("id", "name", "hooks")}
-        model = await run_in_thread(lambda: made.model, "finding a model")
-        return AgentDetail(
-            **told,
+    async def get_agent(self, id: str = "") -> AgentProfile:
+        part, agent = self._find_config(id), self._find_agent(id)
+        backend = _find_backend(agent)
+        fields = {name: getattr(_agent_row(part), name) for name in ("id", "name", "hooks")}
+        model = await run_in_thread(lambda: agent.model, "finding a model")
+        return AgentProfile(
+            **fields,
             model=str(getattr(model, "name", "")),
-            system_prompt=made.system,
-            tools=[ToolInfo(tool.name, tool.description, tool.kind, tool.read_only) for tool in made.tools],
+            system_prompt=agent.system,
+            tools=[ToolRow(tool.name, tool.description, tool.kind, tool.read_only) for tool in agent.tools],
             protection=backend.protection.says if backend is not None else "",
         )
 
-    def _part(self, id: str) -> AgentConfig:
-        if id in ("", self.chosen.part.id):
-            return self.chosen.part
-        if id not in self.chosen.config.agents:
-            known = ", ".join(self.chosen.config.agents)
-            raise ConfigError(f"{self.chosen.config.path} has no agent {id!r}; there is {known}")
-        return self.chosen.config.agents[id]
+    def _find_config(self, id: str) -> AgentConfig:
+        if id in ("", self.selected.part.id):
+            return self.selected.part
+        if id not in self.selected.config.agents:
+            known = ", ".join(self.selected.config.agents)
+            raise ConfigError(f"{self.selected.config.path} has no agent {id!r}; there is {known}")
+        return self.selected.config.agents[id]
 
-    def _one(self, id: str) -> Agent:
-        part = self._part(id)
-        return self._made() if part is self.chosen.part else part.agent()
+    def _find_agent(self, id: str) -> Agent:
+        part = self._find_config(id)
+        return self._current_agent() if part is self.selected.part else part.agent()
 
-    async def warnings(self, thread: str = "") -> list[str]:
+    async def list_warnings(self, thread: str = "") -> list[str]:
         if thread:
             with suppress(StoreError):  # the run reports it
-                self._choose_agent_of(await self.store.head(LOCAL, thread))
-        self._made()
-        off = [row for part in self.chosen.executables for row in part.listed() if row.trust != "trusted"]
-        return [_hooks_off(off)] if off else []
+                self._select_agent_of(await self.store.head(LOCAL, thread))
+        self._current_agent()
+        off = [row for part in self.selected.executables for row in part.listed() if row.trust != "trusted"]
+        return [_untrusted_hooks_warning(off)] if off else []
 
-    async def onion(self, id: str = "") -> list[RingInfo]:
-        return onion_of(self._one(id))
+    async def list_rings(self, id: str = "") -> list[RingRow]:
+        return describe_rings(self._find_agent(id))
 
-    async def skills(self, id: str = "") -> list[SkillInfo]:
-        parts = [part for part in self._one(id).capabilities if isinstance(part, Skills)]
+    async def list_skills(self, id: str = "") -> list[SkillRow]:
+        parts = [part for part in self._find_agent(id).capabilities if isinstance(part, Skills)]
         found = [await part.discover() for part in parts]
         listed = [skill for one in found for skill in one.skills]
         broken = [
-            broken_skill(one.path, one.reason) for each in found for one in each.problems if one.path.endswith(SKILL)
+            make_broken_skill(one.path, one.reason)
+            for each in found
+            for one in each.problems
+            if one.path.endswith(SKILL)
         ]
-        return [SkillInfo(one.name, one.description, one.path, one.enabled) for one in listed] + broken
+        return [SkillRow(one.name, one.description, one.path, one.enabled) for one in listed] + broken
 
     async def use_model(self, model: str) -> str:
-        made = self._again(model)
-        return str(getattr(await run_in_thread(lambda: made.model, "finding a model"), "name", model))
+        agent = self._rebuild_agent(model)
+        return str(getattr(await run_in_thread(lambda: agent.model, "finding a model"), "name", model))
 
-    # -- talking ------------------------------------------------------------------------------------------------------
+    # -- runs ---------------------------------------------------------------------------------------------------------
 
-    def talk(self, words: str, *, thread: str = "", recipe: str = "") -> _Talk:
-        return _Talk(self, words, thread, recipe)
+    def start_run(self, words: str, *, thread: str = "", recipe: str = "") -> _LocalRun:
+        return _LocalRun(self, words, thread, recipe)
 
-    def take_up(self, thread: str) -> _Talk:
-        return _Talk(self, "", thread, "")
+    def resume_run(self, thread: str) -> _LocalRun:
+        return _LocalRun(self, "", thread, "")
 
-    async def begun(self, words: str, thread: str, recipe: str, emit: Callable[[Event], None]) -> Stream:
-        """A run of a thread, ready to go. One that waits hears what is said as its next words."""
+    async def open_stream(self, words: str, thread: str, recipe: str, emit: Callable[[Event], None]) -> Stream:
+        """Return the stream of a new or resumed run. If a run waits, `words` are queued as its next message."""
         head = await self.store.head(LOCAL, thread) if thread else None
         if head is not None:
-            self._check_is_free(head)
-            self._choose_agent_of(head)
-        made = self._made()
-        head = await self._new() if head is None else head
+            self._check_available(head)
+            self._select_agent_of(head)
+        agent = self._current_agent()
+        head = await self._create_thread() if head is None else head
         if not words and not recipe and not head.run and not head.queued:
             raise StoreError(f"nothing of thread {head.id} is left to go on with; say something to it", "conflict")
         if words and head.run and not recipe:
-            await self._deny_all(head.id)
+            await self._deny_pending(head.id)
             await self.steer(head.id, words)
             words = ""
         try:
-            return made.stream(words, thread=head.id, user=LOCAL, emit=emit, recipe=recipe)
-        except WickError:  # such as that there is no such model
-            await self.forget_empty(head.id)
+            return agent.stream(words, thread=head.id, user=LOCAL, emit=emit, recipe=recipe)
+        except WickError:  # such as an unknown model
+            await self.delete_if_empty(head.id)
             raise
 
-    def _choose_agent_of(self, head: Summary) -> None:
+    def _select_agent_of(self, head: Summary) -> None:
         """Choose the agent that a thread was started with, unless one is named or in use."""
-        if self._chosen is None and not self._spec:
+        if self._selected is None and not self._spec:
             self._spec = str(head.meta.get("agent_file") or "") or None
 
-    def _check_is_free(self, head: Summary) -> None:
-        """What is under way elsewhere is not done here."""
+    def _check_available(self, head: Summary) -> None:
+        """Raise if the open run of a thread belongs to a server, another process or another folder."""
         if head.run and "agent" in head.meta:
             raise ConfigError(f"thread {head.id} has something under way at a server; say --server URL")
         if head.leased:
             raise StoreError(f"another program works on thread {head.id} now; wait until it is done", "conflict")
         where = str(head.meta.get("folder", self.folder))
-        if head.run and where != str(self.folder):  # what was allowed there would be done here
+        if head.run and where != str(self.folder):  # its approvals would be applied in this folder
             raise ConfigError(f"thread {head.id} has something under way in {where}; say --folder {where}")
 
-    async def _new(self) -> Summary:
-        part = self.chosen.part
-        meta = {"folder": str(self.folder), "agent_name": part.name, "agent_file": self._owner(part)}
+    async def _create_thread(self) -> Summary:
+        part = self.selected.part
+        meta = {"folder": str(self.folder), "agent_name": part.name, "agent_file": self._agent_key(part)}
         return await self.store.create(LOCAL, Thread().id, meta=meta)
 
-    async def forget_empty(self, thread: str) -> None:
-        """A thread that was made for a run which could not begin is none."""
+    async def delete_if_empty(self, thread: str) -> None:
+        """Delete a thread without entries, left by a run that could not start."""
         with suppress(StoreError):
             head = await self.store.head(LOCAL, thread)
             if not head.last and not head.queued:
                 await self.store.delete(LOCAL, thread)
 
-    async def _deny_all(self, thread: str) -> None:
-        """Who says something else instead of answering has not agreed."""
+    async def _deny_pending(self, thread: str) -> None:
+        """Deny the open questions of a thread: a new message does not approve them."""
         for question in await self.sessions.questions(thread):
-            with suppress(StoreError):  # somebody answers it at this moment, or it has lapsed
-                await self.sessions.answer(thread, question["id"], "deny", words=WENT_ON, by=LOCAL)
+            with suppress(StoreError):  # answered elsewhere at this moment, or expired
+                await self.sessions.answer(thread, question["id"], "deny", words=DENIED_BY_MESSAGE, by=LOCAL)
 
     async def steer(self, thread: str, words: str) -> None:
         await self.sessions.send(thread, words)
 
-    async def answer(
+    async def answer_approval(
         self, id: str, choice: Choice, *, words: str = "", args: Mapping[str, Any] | None = None, thread: str = ""
     ) -> str:
-        asked = await self.asked(id, thread)
-        found = await super().answer(id, choice, words=words, args=args, thread=asked.thread)
-        if choice == "allow_always" and asked.operation == "tool_use" and asked.args is not None:
-            rule = {"operation": "tool_use", "tool": asked.tool, "args": dict(asked.args if args is None else args)}
-            await self._grant_in(asked.thread, rule)
+        question = await self.find_approval(id, thread)
+        found = await super().answer_approval(id, choice, words=words, args=args, thread=question.thread)
+        if choice == "allow_always" and question.operation == "tool_use" and question.args is not None:
+            rule = {
+                "operation": "tool_use",
+                "tool": question.tool,
+                "args": dict(question.args if args is None else args),
+            }
+            await self._grant_for_thread(question.thread, rule)
         return found
 
-    async def allow(self, rule: str) -> None:
-        if not self.chosen.part.options.get("permissions"):
-            raise ConfigError(f"the agent {self.chosen.part.id!r} has no permission rules; switch `permissions` on")
+    async def add_allow_rule(self, rule: str) -> None:
+        if not self.selected.part.options.get("permissions"):
+            raise ConfigError(f"the agent {self.selected.part.id!r} has no permission rules; switch `permissions` on")
         self._grant(rule)
 
-    async def _grant_in(self, thread: str, rule: dict[str, Any]) -> None:
-        """Remember it where a thread was begun, for its agent: it may be answered from any folder."""
+    async def _grant_for_thread(self, thread: str, rule: dict[str, Any]) -> None:
+        """Store a grant for the folder and the agent of the thread, which may differ from those of this command."""
         meta = (await self.store.head(LOCAL, thread)).meta
         folder, agent = str(meta.get("folder", "")), str(meta.get("agent_file", ""))
-        if (folder, agent) == (str(self.folder), self._owner(self.chosen.part)):
+        if (folder, agent) == (str(self.folder), self._agent_key(self.selected.part)):
             self._grant(rule)
-        elif folder:  # one of a server's threads has none, and the server's agents ask the server
+        elif folder:  # threads of a server have no folder; the server stores their grants
             self._grants.add(folder, agent, rule)
 
     def _grant(self, rule: dict[str, Any] | str) -> None:
-        """Remember it for this folder; the agent knows of it from its next run on."""
-        part = self.chosen.part
+        """Store a grant for this folder, and apply it from the next run on."""
+        part = self.selected.part
         more = {"allow": [rule]} if isinstance(rule, str) else {"grants": [rule]}
         if part.options.get("permissions"):
-            part.options = {**part.options, "permissions": with_rules(part.options["permissions"], **more)}
-            self._agent = self._again() if self._agent is not None else None
-        self._grants.add(str(self.folder), self._owner(part), rule)
+            part.options = {**part.options, "permissions": add_rules(part.options["permissions"], **more)}
+            self._agent = self._rebuild_agent() if self._agent is not None else None
+        self._grants.add(str(self.folder), self._agent_key(part), rule)
 
-    # -- replaying ----------------------------------------------------------------------------------------------------
+    # -- replay -------------------------------------------------------------------------------------------------------
 
     async def replay(
         self,
@@ -272,55 +287,55 @@ class Embedded(Shelf):
         *,
         rules: Mapping[Literal["deny", "ask", "allow"], Sequence[str]] | None = None,
         guards: Sequence[Hook] = (),
-    ) -> Replayed:
-        part = self.chosen.part
+    ) -> ReplayResult:
+        part = self.selected.part
         more = {type: [*given] for type, given in (rules or {}).items() if given}
         if more:
-            part.options = {**part.options, "permissions": with_rules(part.options.get("permissions"), **more)}
-        made = part.agent().with_hooks(*guards) if guards else part.agent()
-        titles = {head.id: head.title for head in await self._wanted(threads)}
-        report = await replay(made, self._loaded(titles))
-        changes = [_changed(change, titles) for change in report.changes]
-        return Replayed(report.threads, report.uses, changes, report.skipped)
+            part.options = {**part.options, "permissions": add_rules(part.options.get("permissions"), **more)}
+        agent = part.agent().with_hooks(*guards) if guards else part.agent()
+        titles = {head.id: head.title for head in await self._select_threads(threads)}
+        report = await replay(agent, self._load_threads(titles))
+        changes = [_replay_change(change, titles) for change in report.changes]
+        return ReplayResult(report.threads, report.uses, changes, report.skipped)
 
-    async def _wanted(self, threads: Sequence[str] | None) -> list[ThreadInfo]:
+    async def _select_threads(self, threads: Sequence[str] | None) -> list[ThreadRow]:
         if threads is None:
-            return await self.threads(limit=10_000, folder=str(self.folder))
-        return [thread_info(await self.store.head(LOCAL, id)) for id in dict.fromkeys(threads)]
+            return await self.list_threads(limit=10_000, folder=str(self.folder))
+        return [thread_row(await self.store.head(LOCAL, id)) for id in dict.fromkeys(threads)]
 
-    async def _loaded(self, ids: Mapping[str, str]) -> AsyncIterator[Thread]:
+    async def _load_threads(self, ids: Mapping[str, str]) -> AsyncIterator[Thread]:
         for id in ids:
             yield await self.sessions.load(id)
 
 
-class _Talk:
-    """A run of an embedded agent, performed while it is read."""
+class _LocalRun:
+    """A run in this process; it runs while its events are read."""
 
-    def __init__(self, desk: Embedded, words: str, thread: str, recipe: str) -> None:
-        self._desk, self._said, self._is_new = desk, (words, thread, recipe), not thread
+    def __init__(self, host: LocalHost, words: str, thread: str, recipe: str) -> None:
+        self._host, self._request, self._is_new = host, (words, thread, recipe), not thread
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._stream: Stream | None = None
         self._task: asyncio.Task[None] | None = None
         self.thread_id, self.run_id = thread, ""
 
     async def __aiter__(self) -> AsyncIterator[Event]:
-        self._stream = await self._desk.begun(*self._said, self._events.put_nowait)
+        self._stream = await self._host.open_stream(*self._request, self._events.put_nowait)
         self.thread_id, self.run_id = self._stream.run.thread.id, self._stream.run.id
-        self._task = asyncio.create_task(self._perform(self._stream), name=self.run_id)
+        self._task = asyncio.create_task(self._run_to_end(self._stream), name=self.run_id)
         try:
             while (event := await self._events.get()) is not None:
-                self.run_id = self._stream.run.id  # one that is taken up goes on under its own
+                self.run_id = self._stream.run.id  # a resumed run keeps its id
                 yield event
         finally:
             await self.stop()
             if self._is_new:
-                await self._desk.forget_empty(self.thread_id)
+                await self._host.delete_if_empty(self.thread_id)
 
-    async def _perform(self, stream: Stream) -> None:
+    async def _run_to_end(self, stream: Stream) -> None:
         try:
             await stream.finish()
         except Exception:
-            """What it came to says so."""
+            """The result has the error."""
         finally:
             self._events.put_nowait(None)
 
@@ -329,12 +344,12 @@ class _Talk:
             self._task.cancel()
             await asyncio.wait((self._task,))
 
-    async def came_to(self) -> CameTo:
+    async def get_outcome(self) -> RunOutcome:
         result = self._stream.result if self._stream is not None else None
         if result is None:
-            return CameTo(self.run_id, self.thread_id, "cancelled", "user requested")
+            return RunOutcome(self.run_id, self.thread_id, "cancelled", "user requested")
         price = await run_in_thread(lambda: result.price, "a price") if result.charges else None
-        return CameTo(
+        return RunOutcome(
             self.run_id,
             self.thread_id,
             result.outcome,
@@ -343,54 +358,54 @@ class _Talk:
             result.usage.to_json(),
             None if price is None else float(price),
             "" if result.error is None else str(result.error),
-            _code(result.error),
+            _error_code(result.error),
         )
 
 
-def _code(error: Exception | None) -> str:
+def _error_code(error: Exception | None) -> str:
     if isinstance(error, ConfigError):
         return "config_error"
     return "" if error is None else str(getattr(error, "code", "") or "error")
 
 
-def _info(part: AgentConfig) -> AgentInfo:
+def _agent_row(part: AgentConfig) -> AgentRow:
     model = part.options.get("model", "auto")
     named = model if isinstance(model, str) else str(model.get("model", "")) if isinstance(model, Mapping) else ""
-    on = [key for key, value in part.options.items() if value is not False and key not in _PLAIN]
-    return AgentInfo(part.id, part.name, named, on)
+    on = [key for key, value in part.options.items() if value is not False and key not in _NOT_CAPABILITIES]
+    return AgentRow(part.id, part.name, named, on)
 
 
-_PLAIN = ("name", "model", "system_prompt", "backend", "tools", "settings", "context_window", "sessions")
+_NOT_CAPABILITIES = ("name", "model", "system_prompt", "backend", "tools", "settings", "context_window", "sessions")
 
 
-def _backend(agent: Agent) -> Backend | None:
+def _find_backend(agent: Agent) -> Backend | None:
     return next((part.backend for part in agent.capabilities if isinstance(part, Filesystem)), None)
 
 
-def onion_of(agent: Agent) -> list[RingInfo]:
-    """The rings of an agent, operation by operation."""
-    return [_ring(agent, hook, one.name) for one in OPERATIONS for hook in _in_order(order_rings(agent.hooks, one))]
+def describe_rings(agent: Agent) -> list[RingRow]:
+    """Return the hooks of an agent, operation by operation."""
+    return [_ring_row(agent, hook, one.name) for one in OPERATIONS for hook in _order_rings(order_rings(agent.hooks, one))]
 
 
-def _in_order(found: Sequence[Hook]) -> list[Hook]:
-    """The rings, and then the guards, who stand innermost."""
+def _order_rings(found: Sequence[Hook]) -> list[Hook]:
+    """Return the hooks with guards last: they are innermost."""
     return sorted(found, key=lambda hook: hook.position == "guard")
 
 
-def _ring(agent: Agent, hook: Hook, operation: str) -> RingInfo:
+def _ring_row(agent: Agent, hook: Hook, operation: str) -> RingRow:
     programs = [part for part in agent.capabilities if isinstance(part, Executables)]
     is_open = hook.on_error == "log" or any(part.fails_open(hook) for part in programs)
     program, is_program, _ = hook.name.partition("@")
     source = hook.owner.name if hook.owner is not None else f"program {program}" if is_program else "code"
-    return RingInfo(operation, hook.position, hook.name, source, "open" if is_open else "closed")
+    return RingRow(operation, hook.position, hook.name, source, "open" if is_open else "closed")
 
 
-def _changed(change: Any, titles: Mapping[str, str]) -> Changed:
+def _replay_change(change: Any, titles: Mapping[str, str]) -> ReplayChange:
     names = ("thread", "seq", "call_id", "tool", "args", "recorded", "now", "reason")
-    return Changed(title=titles.get(change.thread, ""), **{name: getattr(change, name) for name in names})
+    return ReplayChange(title=titles.get(change.thread, ""), **{name: getattr(change, name) for name in names})
 
 
-def _hooks_off(off: Sequence[HookRow]) -> str:
+def _untrusted_hooks_warning(off: Sequence[HookRow]) -> str:
     """Return the sentence about hooks that were found and are not trusted."""
     names = list(dict.fromkeys(row.name if row.source in row.name else f"{row.source}/{row.name}" for row in off))
     more = f" and {len(names) - NAMED_HOOKS} more" if len(names) > NAMED_HOOKS else ""

@@ -1,4 +1,4 @@
-"""Where a command looks for agents and threads, by its options: here, or at a server."""
+"""The shared command-line options, and the host that they select: this process, or a server."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from urllib.parse import urlsplit
 import click
 
 from wick._internal.paths import data_folder
-from wick.cli.completion import agent_specs
-from wick.cli.host.agent_options import FOLDER, Wishes
-from wick.cli.host.protocol import Desk
+from wick.cli.completion import complete_agent_specs
+from wick.cli.host.agent_options import FOLDER, AgentOverrides
+from wick.cli.host.protocol import AgentHost
 from wick.errors import ConfigError
 
-MOST_TOKEN = 16_000  # characters
+MAX_TOKEN_CHARS = 16_000
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """What a command was told about where to look."""
+class HostOptions:
+    """The values of --server, --token-file, --agent and --folder."""
 
     server: str = ""
     token_file: str = ""
@@ -33,60 +33,62 @@ class Place:
     folder: str = "."
 
     @property
-    def here(self) -> str:
-        """The folder, in full."""
+    def absolute_folder(self) -> str:
+        """Return the absolute path of the folder."""
         return str(Path(self.folder).absolute())
 
 
-_OPTIONS = (
+_HOST_OPTIONS = (
     click.option(
-        "--server", metavar="URL", default="", envvar="WICK_SERVER", help="A wick server, in place of this process."
+        "--server",
+        metavar="URL",
+        default="",
+        envvar="WICK_SERVER",
+        help="A wick server to use instead of this process.",
     ),
-    click.option("--token-file", metavar="FILE", default="", help="A file with the token for that server."),
+    click.option("--token-file", metavar="FILE", default="", help="A file with the token for the server."),
     click.option(
         "--agent",
         metavar="FILE[:ID]",
         default="",
-        help="An agent of an agents.yaml, or of the server its id.",
-        shell_complete=agent_specs,
+        help="An agent of an agents.yaml, or the id of a server's agent.",
+        shell_complete=complete_agent_specs,
     ),
     FOLDER,
 )
 
 
-def PLACE(command: Callable[..., Any]) -> Any:
-    """The options that say where a command looks; it is given them as `place`."""
+def with_host_options(command: Callable[..., Any]) -> Any:
+    """Add the options that select a host to a command, which receives them as `options`."""
 
     @wraps(command)
-    def told(server: str, token_file: str, agent: str, folder: str, **others: Any) -> Any:
-        return command(place=Place(server, token_file, agent, folder), **others)
+    def wrapper(server: str, token_file: str, agent: str, folder: str, **others: Any) -> Any:
+        return command(options=HostOptions(server, token_file, agent, folder), **others)
 
-    return _with(told, _OPTIONS)
+    return _apply_options(wrapper, _HOST_OPTIONS)
 
 
-def _with(command: Any, options: Sequence[Callable[[Any], Any]]) -> Any:
+def _apply_options(command: Any, options: Sequence[Callable[[Any], Any]]) -> Any:
     for option in reversed(options):
         command = option(command)
     return command
 
 
-_WISHES = (
+_OVERRIDE_OPTIONS = (
     click.option("--model", default="", help="A model, such as sonnet, ollama:llama3.1:8b or demo."),
-    click.option(
-        "--allow", multiple=True, metavar="RULE", help="Do this without asking, as in 'Bash(git *)'. Repeatable."
-    ),
-    click.option("--deny", multiple=True, metavar="RULE", help="Never do this, as in 'Write(*.env)'. Repeatable."),
-    click.option("--max-steps", type=click.IntRange(1), help="How often the model is asked at most, in a run."),
-    click.option("--budget", type=click.FloatRange(0, min_open=True), metavar="USD", help="What all of it may cost."),
+    click.option("--allow", multiple=True, metavar="RULE", help="Allow tool uses, as in 'Bash(git *)'. Repeatable."),
+    click.option("--deny", multiple=True, metavar="RULE", help="Deny tool uses, as in 'Write(*.env)'. Repeatable."),
+    click.option("--max-steps", type=click.IntRange(1), help="The maximum number of model calls of a run."),
+    click.option("--budget", type=click.FloatRange(0, min_open=True), metavar="USD", help="The maximum cost."),
     click.option("--no-hooks", is_flag=True, help="Load no hook programs and no recipes; guards in Python stay."),
 )
 
 
-def WISHES(command: Callable[..., Any]) -> Any:
-    """The options that say what is to be different about an agent; the command is given them as `wishes`."""
+def with_agent_overrides(command: Callable[..., Any]) -> Any:
+    """Add the options that change an agent to a command, which receives them as `overrides`."""
 
     @wraps(command)
-    def told(
+    def wrapper(
         model: str,
         allow: Sequence[str],
         deny: Sequence[str],
@@ -95,59 +97,68 @@ def WISHES(command: Callable[..., Any]) -> Any:
         no_hooks: bool,
         **others: Any,
     ) -> Any:
-        return command(wishes=Wishes(model, max_steps, budget, allow, deny, not no_hooks), **others)
+        return command(overrides=AgentOverrides(model, max_steps, budget, allow, deny, not no_hooks), **others)
 
-    return _with(told, _WISHES)
+    return _apply_options(wrapper, _OVERRIDE_OPTIONS)
 
 
 @asynccontextmanager
-async def opened(place: Place, wishes: Wishes | None = None, *, waits: bool = False) -> AsyncIterator[Desk]:
-    """The desk at a place. `waits` says that somebody is there to answer what an agent asks."""
-    desk = _remote(place, wishes) if place.server else _embedded(place, wishes, waits)
+async def open_host(
+    options: HostOptions, overrides: AgentOverrides | None = None, *, interactive: bool = False
+) -> AsyncIterator[AgentHost]:
+    """Open the selected host, and close it at the end.
+
+    With `interactive`, runs wait for the user's answer to a question. Otherwise they end as interrupted.
+    """
+    host = (
+        _create_remote_host(options, overrides)
+        if options.server
+        else _create_local_host(options, overrides, interactive)
+    )
     try:
-        await desk.open()
-        yield desk
+        await host.open()
+        yield host
     finally:
-        await desk.close()
+        await host.close()
 
 
-def _embedded(place: Place, wishes: Wishes | None, waits: bool) -> Desk:
-    from wick.cli.host.local import Embedded
+def _create_local_host(options: HostOptions, overrides: AgentOverrides | None, interactive: bool) -> AgentHost:
+    from wick.cli.host.local import LocalHost
 
-    if place.token_file:
+    if options.token_file:
         raise ConfigError("--token-file is for a server; say which, with --server URL")
-    return Embedded(data_folder(), Path(place.folder), place.agent or None, wishes, waits=waits)
+    return LocalHost(data_folder(), Path(options.folder), options.agent or None, overrides, interactive=interactive)
 
 
-def _remote(place: Place, wishes: Wishes | None) -> Desk:
-    from wick.cli.host.remote import Remote
+def _create_remote_host(options: HostOptions, overrides: AgentOverrides | None) -> AgentHost:
+    from wick.cli.host.remote import RemoteHost
 
-    if wishes is not None and wishes != Wishes():
+    if overrides is not None and overrides != AgentOverrides():
         raise ConfigError(
             "a server's agent has its model, rules, hooks and limits from the server; "
             "leave out --model, --allow, --deny, --max-steps, --budget and --no-hooks"
         )
-    return Remote(place.server, token_for(place), place.agent, place.here)
+    return RemoteHost(options.server, find_token(options), options.agent, options.absolute_folder)
 
 
-def token_for(place: Place) -> str:
-    """The token of the file that was named, of the environment, or of the server that this machine's data is of."""
-    if place.token_file:
-        return _token_in(Path(place.token_file))
-    if said := os.environ.get("WICK_TOKEN", ""):
-        return said
-    kept = data_folder() / "token"
-    return _token_in(kept) if _is_here(place.server) and kept.is_file() else ""
+def find_token(options: HostOptions) -> str:
+    """Return the token of --token-file, of WICK_TOKEN or, for a local server, of the data folder."""
+    if options.token_file:
+        return _read_token(Path(options.token_file))
+    if token := os.environ.get("WICK_TOKEN", ""):
+        return token
+    stored = data_folder() / "token"
+    return _read_token(stored) if _is_loopback(options.server) and stored.is_file() else ""
 
 
-def _token_in(path: Path) -> str:
-    text = path.read_text(encoding="utf-8", errors="replace")[:MOST_TOKEN].strip()
+def _read_token(path: Path) -> str:
+    text = path.read_text(encoding="utf-8", errors="replace")[:MAX_TOKEN_CHARS].strip()
     if not text or not text.isascii() or not text.isprintable() or " " in text:
         raise ConfigError(f"{path} has no token in it; it is one line of letters, digits and signs")
     return text
 
 
-def _is_here(url: str) -> bool:
+def _is_loopback(url: str) -> bool:
     try:
         host = urlsplit(url).hostname or ""
         return host == "localhost" or ip_address(host).is_loopback

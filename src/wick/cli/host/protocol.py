@@ -1,11 +1,12 @@
-"""Where a command finds agents and threads: in this process (`Embedded`), or at a server (`Remote`).
+"""The protocol between commands and agents, with its data classes.
 
-    async with opened(place) as desk:
-        async for event in (talk := desk.talk("What is in this folder?")):
+    async with open_host(options) as host:
+        async for event in (run := host.start_run("What is in this folder?")):
             ...
-        came_to = await talk.came_to()
+        outcome = await run.get_outcome()
 
-Commands know this protocol alone, so each of them works with both. What cannot be done is a WickError, a sentence.
+`LocalHost` runs agents in this process, `RemoteHost` uses a server. Commands use only this protocol, so each of them
+works with both. Failures are raised as WickError with a message for the user.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ Choice = Literal["allow", "deny", "allow_session", "allow_always"]
 Verdict = Literal["allow", "ask", "block"]
 
 
-# -- what it tells --------------------------------------------------------------------------------------------------
+# -- data classes ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class AgentInfo:
-    """An agent: `hooks` are its capabilities."""
+class AgentRow:
+    """A row in a list of agents; `hooks` are its capabilities."""
 
     id: str
     name: str
@@ -35,8 +36,8 @@ class AgentInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolInfo:
-    """A tool of an agent."""
+class ToolRow:
+    """A row in a list of tools."""
 
     name: str
     description: str
@@ -45,17 +46,17 @@ class ToolInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class AgentDetail(AgentInfo):
-    """All about an agent; `protection` says what confines its commands."""
+class AgentProfile(AgentRow):
+    """An agent with its prompt and tools; `protection` describes the sandbox of its commands."""
 
     system_prompt: str = ""
-    tools: list[ToolInfo] = field(default_factory=list)
+    tools: list[ToolRow] = field(default_factory=list)
     protection: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class RingInfo:
-    """A hook where it stands, the outermost first; guards stand innermost. `source` is where it is from."""
+class RingRow:
+    """A row in a list of hooks, outermost first and guards last. `source` names the module or program of the hook."""
 
     operation: str
     position: str
@@ -65,8 +66,8 @@ class RingInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class SkillInfo:
-    """Instructions for a particular task; what looks like such, and is none, has a `problem` and is not enabled."""
+class SkillRow:
+    """A row in a list of skills. An invalid skill has a `problem` and is not enabled."""
 
     name: str
     description: str
@@ -75,14 +76,14 @@ class SkillInfo:
     problem: str = ""
 
 
-def broken_skill(path: str, problem: str) -> SkillInfo:
-    """What should be a skill, by the name of its folder."""
-    return SkillInfo(path.rpartition("/")[0].rpartition("/")[2] or path, "", path, False, problem)
+def make_broken_skill(path: str, problem: str) -> SkillRow:
+    """Return the row of an invalid skill, named after its folder."""
+    return SkillRow(path.rpartition("/")[0].rpartition("/")[2] or path, "", path, False, problem)
 
 
 @dataclass(frozen=True, slots=True)
-class ThreadInfo:
-    """A thread. `agent` is whose it is, `folder` the folder that a command was called in, where one made it."""
+class ThreadRow:
+    """A row in a list of threads. `folder` is the working folder of the command that created the thread, if any."""
 
     id: str
     title: str
@@ -98,8 +99,8 @@ class ThreadInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class ThreadDetail(ThreadInfo):
-    """A thread, and what was said in it; messages are as `Message.to_json` has them, with their `seq`."""
+class ThreadTranscript(ThreadRow):
+    """A thread with its messages: the output of `Message.to_json`, and the `seq` of each entry."""
 
     messages: list[dict[str, Any]] = field(default_factory=list)
     todos: list[dict[str, Any]] = field(default_factory=list)
@@ -108,8 +109,8 @@ class ThreadDetail(ThreadInfo):
 
 
 @dataclass(frozen=True, slots=True)
-class Approval:
-    """A question that waits for an answer. One of `ask_user` has its `kind`, `options` and `default` in `about`."""
+class PendingApproval:
+    """A pending question. For the tool `ask_user`, `about` has its `kind`, `options` and `default`."""
 
     id: str
     thread: str
@@ -126,8 +127,8 @@ class Approval:
 
 
 @dataclass(frozen=True, slots=True)
-class CameTo:
-    """What a run came to: `outcome` as in `Result`; `cost` is in dollars, where that is known."""
+class RunOutcome:
+    """The result of a run: `outcome` as in `Result`; `cost` is in dollars, or None if prices are unknown."""
 
     run: str
     thread: str
@@ -141,8 +142,8 @@ class CameTo:
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
-    """A tool use about which other guards say something else: the first one of its thread."""
+class ReplayChange:
+    """The first tool use of a thread for which the verdict of the guards changes."""
 
     thread: str
     title: str
@@ -156,21 +157,21 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
-    """What came of a replay; `more` says that there are threads which were not looked at."""
+class ReplayResult:
+    """The result of a replay; `more` is True if some threads were not replayed."""
 
     threads: int
     uses: int
-    changes: list[Changed]
+    changes: list[ReplayChange]
     skipped: list[str]
     more: bool = False
 
 
-# -- what can be done there -----------------------------------------------------------------------------------------
+# -- the protocol ------------------------------------------------------------------------------------------------
 
 
-class Talk(Protocol):
-    """A run that is being read: its events, once, to its end. `run_id` and `thread_id` are known from the first on."""
+class RunHandle(Protocol):
+    """A run as an iterator of its events. `run_id` and `thread_id` are set once the first event is read."""
 
     @property
     def run_id(self) -> str: ...
@@ -181,83 +182,85 @@ class Talk(Protocol):
     def __aiter__(self) -> AsyncIterator[Event]: ...
 
     async def stop(self) -> None:
-        """End the run; its last event comes yet. The thread stays, and can be gone on with."""
+        """Cancel the run. The iterator still yields its last event, and the thread can be continued."""
 
-    async def came_to(self) -> CameTo:
-        """What it came to, once its events were read."""
+    async def get_outcome(self) -> RunOutcome:
+        """Return the result of the run; call it after the last event."""
 
 
-class Desk(Protocol):
-    """A place where agents live, for one user, with the agent that was chosen."""
+class AgentHost(Protocol):
+    """The agents and threads that one user can reach, with one agent selected."""
 
     @property
     def name(self) -> str:
-        """What this place is called: the folder, or the server's address."""
+        """Return the folder, or the URL of the server."""
 
     @property
     def remote(self) -> bool: ...
 
-    on_break: Callable[[Exception], None] | None  # told when the connection to a server is lost, and is tried again
+    on_break: Callable[[Exception], None] | None  # called before each attempt to reconnect to a server
 
     async def open(self) -> None:
-        """See whether this place can be used."""
+        """Check that the host can be used."""
 
     async def close(self) -> None: ...
 
-    # agents: that which was chosen, if none is named
+    # agents; the selected one by default
 
-    async def agents(self) -> list[AgentInfo]: ...
+    async def list_agents(self) -> list[AgentRow]: ...
 
-    async def agent(self, id: str = "") -> AgentDetail: ...
+    async def get_agent(self, id: str = "") -> AgentProfile: ...
 
-    async def onion(self, id: str = "") -> list[RingInfo]: ...
+    async def list_rings(self, id: str = "") -> list[RingRow]: ...
 
-    async def skills(self, id: str = "") -> list[SkillInfo]: ...
+    async def list_skills(self, id: str = "") -> list[SkillRow]: ...
 
-    async def warnings(self, thread: str = "") -> list[str]:
-        """Return a sentence for each thing that the user should know before the first run (of this thread)."""
+    async def list_warnings(self, thread: str = "") -> list[str]:
+        """Return the warnings to print before the first run (of this thread)."""
 
     async def use_model(self, model: str) -> str:
-        """Ask another model from the next run on; says its name."""
+        """Use another model from the next run on, and return its name."""
 
-    # talking
+    # runs
 
-    def talk(self, words: str, *, thread: str = "", recipe: str = "") -> Talk:
-        """Say something, in a new thread or in that one."""
+    def start_run(self, words: str, *, thread: str = "", recipe: str = "") -> RunHandle:
+        """Send a prompt to a new or an existing thread. The run starts with the first iteration."""
 
-    def take_up(self, thread: str) -> Talk:
-        """Go on with the run of a thread that was interrupted, or see the one that goes on."""
+    def resume_run(self, thread: str) -> RunHandle:
+        """Resume the interrupted run of a thread, or follow the current one."""
 
     async def steer(self, thread: str, words: str) -> None:
-        """Say something to a run that goes on; it hears it at its next step."""
+        """Queue a message for the current run, which reads it before its next step."""
 
     # threads, the latest first
 
-    async def threads(self, *, limit: int = 50, folder: str = "", asking: bool | None = None) -> list[ThreadInfo]: ...
+    async def list_threads(
+        self, *, limit: int = 50, folder: str = "", asking: bool | None = None
+    ) -> list[ThreadRow]: ...
 
-    async def thread(self, id: str) -> ThreadDetail: ...
+    async def get_thread(self, id: str) -> ThreadTranscript: ...
 
-    async def fork(self, id: str, at: int | None = None, *, title: str = "") -> ThreadInfo: ...
+    async def fork_thread(self, id: str, at: int | None = None, *, title: str = "") -> ThreadRow: ...
 
-    async def rename(self, id: str, title: str) -> ThreadInfo: ...
+    async def rename_thread(self, id: str, title: str) -> ThreadRow: ...
 
-    async def export(self, id: str, format: Literal["json", "markdown"] = "json") -> str: ...
+    async def export_thread(self, id: str, format: Literal["json", "markdown"] = "json") -> str: ...
 
-    async def delete(self, id: str) -> None: ...
+    async def delete_thread(self, id: str) -> None: ...
 
     # questions
 
-    async def approvals(self, thread: str = "") -> list[Approval]: ...
+    async def list_approvals(self, thread: str = "") -> list[PendingApproval]: ...
 
-    async def answer(
+    async def answer_approval(
         self, id: str, choice: Choice, *, words: str = "", args: Mapping[str, Any] | None = None, thread: str = ""
     ) -> str:
-        """Answer a question; says the thread. At a server its run goes on; here, that of whoever holds the thread."""
+        """Answer a question and return its thread. The run continues in the process that holds the thread's lease."""
 
-    async def allow(self, rule: str) -> None:
-        """Allow what a permission rule is for, such as `Bash(git *)`, from the next run on."""
+    async def add_allow_rule(self, rule: str) -> None:
+        """Add a permission rule such as `Bash(git *)` to `allow`, from the next run on."""
 
-    # what other guards would have said
+    # replay
 
     async def replay(
         self,
@@ -265,5 +268,5 @@ class Desk(Protocol):
         *,
         rules: Mapping[Literal["deny", "ask", "allow"], Sequence[str]] | None = None,
         guards: Sequence[Hook] = (),
-    ) -> Replayed:
-        """Put recorded tool uses before the agent's guards, with more rules and more guards."""
+    ) -> ReplayResult:
+        """Pass recorded tool uses to the agent's guards, with additional rules and guards."""

@@ -1,4 +1,4 @@
-"""A desk at a wick server, reached over HTTP: everything goes on there, and goes on when this command ends."""
+"""The host that uses a wick server over HTTP; runs continue there after the command ends."""
 
 from __future__ import annotations
 
@@ -9,33 +9,32 @@ from typing import Any, Literal
 
 from wick.capabilities.skills.catalog import FILE as SKILL
 from wick.cli.host.protocol import (
-    AgentDetail,
-    AgentInfo,
-    Approval,
-    CameTo,
-    Changed,
+    AgentProfile,
+    AgentRow,
     Choice,
-    Replayed,
-    RingInfo,
-    SkillInfo,
-    ThreadDetail,
-    ThreadInfo,
-    ToolInfo,
-    broken_skill,
+    PendingApproval,
+    ReplayChange,
+    ReplayResult,
+    RingRow,
+    RunOutcome,
+    SkillRow,
+    ThreadRow,
+    ThreadTranscript,
+    ToolRow,
+    make_broken_skill,
 )
-from wick.client import Client, RunStream, ServerError
-from wick.client import types as told
+from wick.client import Client, RunStream, ServerError, types
 from wick.errors import ConfigError
 from wick.events import Done, Event, Failed
 from wick.hooks import Hook
 
 DEFAULT = "default"
 PAGE = 200
-LOOKS, LOOK_SECONDS = 50, 0.1
+QUEUE_POLLS, QUEUE_POLL_SECONDS = 50, 0.1
 
 
-class Remote:
-    """A server, as one of its users; `agent` is the id of one of its agents, `folder` where the command was called."""
+class RemoteHost:
+    """A server, used with one user's token; `agent` is an agent id, `folder` the working folder of the command."""
 
     remote = True
 
@@ -45,7 +44,7 @@ class Remote:
         self.on_break: Callable[[Exception], None] | None = None
 
     async def open(self) -> None:
-        """See whether the server is there, knows who asks, and has the agent."""
+        """Check that the server is reachable and accepts the token."""
         try:
             await self.client.me()
         except ServerError as error:
@@ -61,17 +60,17 @@ class Remote:
 
     # -- agents -------------------------------------------------------------------------------------------------------
 
-    async def agents(self) -> list[AgentInfo]:
-        return [AgentInfo(one.agent_id, one.name, one.model, one.hooks) for one in await self.client.agents()]
+    async def list_agents(self) -> list[AgentRow]:
+        return [AgentRow(one.agent_id, one.name, one.model, one.hooks) for one in await self.client.agents()]
 
-    async def agent(self, id: str = "") -> AgentDetail:
-        one = await self.client.agent(id or await self.id())
-        tools = [ToolInfo(tool.name, tool.description, tool.kind, tool.read_only) for tool in one.tools]
+    async def get_agent(self, id: str = "") -> AgentProfile:
+        one = await self.client.agent(id or await self.resolve_agent_id())
+        tools = [ToolRow(tool.name, tool.description, tool.kind, tool.read_only) for tool in one.tools]
         protection = str(((one.backend or {}).get("protection") or {}).get("says", ""))
-        return AgentDetail(one.agent_id, one.name, one.model, one.hooks, one.system_prompt, tools, protection)
+        return AgentProfile(one.agent_id, one.name, one.model, one.hooks, one.system_prompt, tools, protection)
 
-    async def id(self) -> str:
-        """The agent that was named; else the one named `default`, or the only one."""
+    async def resolve_agent_id(self) -> str:
+        """Return the id of --agent; else `default`, or the only agent."""
         if not self._named and not self._default:
             ids = [one.agent_id for one in await self.client.agents()]
             if DEFAULT not in ids and len(ids) != 1:
@@ -79,115 +78,118 @@ class Remote:
             self._default = DEFAULT if DEFAULT in ids else ids[0]
         return self._named or self._default
 
-    async def onion(self, id: str = "") -> list[RingInfo]:
-        found = await self.client.request("GET", f"/agents/{id or await self.id()}/onion")
+    async def list_rings(self, id: str = "") -> list[RingRow]:
+        found = await self.client.request("GET", f"/agents/{id or await self.resolve_agent_id()}/onion")
         return [
-            RingInfo(one["operation"], hook["position"], hook["hook"], hook["source"], hook["fail"])
+            RingRow(one["operation"], hook["position"], hook["hook"], hook["source"], hook["fail"])
             for one in found["operations"]
             for hook in (*one["rings"], *one["guards"])
         ]
 
-    async def warnings(self, thread: str = "") -> list[str]:
-        return []  # a server's hooks are its operator's
+    async def list_warnings(self, thread: str = "") -> list[str]:
+        return []  # the operator of the server decides about its hooks
 
-    async def skills(self, id: str = "") -> list[SkillInfo]:
+    async def list_skills(self, id: str = "") -> list[SkillRow]:
         try:
-            found = await self.client.request("GET", f"/agents/{id or await self.id()}/skills")
+            found = await self.client.request("GET", f"/agents/{id or await self.resolve_agent_id()}/skills")
         except ServerError as error:
-            if error.status == 409:  # it has none
+            if error.status == 409:  # the agent has no skills
                 return []
             raise
-        listed = [SkillInfo(one["name"], one["description"], one["path"], one["enabled"]) for one in found["skills"]]
+        listed = [SkillRow(one["name"], one["description"], one["path"], one["enabled"]) for one in found["skills"]]
         return listed + [
-            broken_skill(one["path"], one["reason"]) for one in found["problems"] if one["path"].endswith(SKILL)
+            make_broken_skill(one["path"], one["reason"]) for one in found["problems"] if one["path"].endswith(SKILL)
         ]
 
     async def use_model(self, model: str) -> str:
         raise ConfigError(f"which model an agent of {self.name} asks is said in the agents.yaml of that server")
 
-    # -- talking ------------------------------------------------------------------------------------------------------
+    # -- runs ---------------------------------------------------------------------------------------------------------
 
-    def talk(self, words: str, *, thread: str = "", recipe: str = "") -> _Talk:
-        return _Talk(self, words, thread, recipe)
+    def start_run(self, words: str, *, thread: str = "", recipe: str = "") -> _RemoteRun:
+        return _RemoteRun(self, words, thread, recipe)
 
-    def take_up(self, thread: str) -> _Talk:
-        return _Talk(self, "", thread, "")
+    def resume_run(self, thread: str) -> _RemoteRun:
+        return _RemoteRun(self, "", thread, "")
 
     async def steer(self, thread: str, words: str) -> None:
         await self.client.send(thread, words)
 
-    async def begun(self, words: str, thread: str, recipe: str) -> RunStream:
+    async def open_stream(self, words: str, thread: str, recipe: str) -> RunStream:
         if words or recipe:
-            its = (await self.client.thread(thread)).agent_id if thread else ""  # also sees whether the server is there
-            agent = self._named or its or await self.id()
+            # With a thread, this also fails early if the server is unreachable.
+            thread_agent = (await self.client.thread(thread)).agent_id if thread else ""
+            agent = self._named or thread_agent or await self.resolve_agent_id()
             return self.client.stream(agent, words or "…", thread_id=thread or None, recipe=recipe)
         info = await self.client.thread(thread)
-        for _ in range(LOOKS):
+        for _ in range(QUEUE_POLLS):
             if info.run_id or not info.queued:
                 break
-            await asyncio.sleep(LOOK_SECONDS)  # the server is about to begin a run that answers it
+            await asyncio.sleep(QUEUE_POLL_SECONDS)  # the server is about to start a run for the queued message
             info = await self.client.thread(thread)
         if not info.run_id:
             raise ServerError(f"nothing of thread {thread} is left to go on with; say something to it", "conflict")
         return self.client.follow(info.run_id)
 
-    async def note_folder(self, thread: str) -> None:
-        """Note where a thread was begun; that it cannot be noted keeps nobody from talking."""
+    async def record_folder(self, thread: str) -> None:
+        """Store the folder in the metadata of a thread; ignore failures, as the run does not depend on it."""
         with suppress(ServerError):
             await self.client.describe_thread(thread, meta={"folder": self.folder})
 
     # -- threads ------------------------------------------------------------------------------------------------------
 
-    async def threads(self, *, limit: int = 50, folder: str = "", asking: bool | None = None) -> list[ThreadInfo]:
-        found, cursor = list[ThreadInfo](), ""
+    async def list_threads(self, *, limit: int = 50, folder: str = "", asking: bool | None = None) -> list[ThreadRow]:
+        found, cursor = list[ThreadRow](), ""
         while len(found) < limit:
             page = await self.client.threads(cursor=cursor, limit=PAGE if folder else min(limit, PAGE), asking=asking)
-            found += [_thread(one) for one in page.threads if folder in ("", one.meta.get("folder"))]
+            found += [_thread_row(one) for one in page.threads if folder in ("", one.meta.get("folder"))]
             cursor = page.next
             if not cursor:
                 break
         return found[:limit]
 
-    async def thread(self, id: str) -> ThreadDetail:
+    async def get_thread(self, id: str) -> ThreadTranscript:
         one = await self.client.thread(id)
         messages = [message.model_dump() for message in one.messages]
-        return ThreadDetail(**_about(one), messages=messages, todos=one.todos, files=one.files, usage=_usage(one.usage))
+        return ThreadTranscript(
+            **_thread_fields(one), messages=messages, todos=one.todos, files=one.files, usage=_token_counts(one.usage)
+        )
 
-    async def fork(self, id: str, at: int | None = None, *, title: str = "") -> ThreadInfo:
-        return _thread(await self.client.fork(id, at, title=title))
+    async def fork_thread(self, id: str, at: int | None = None, *, title: str = "") -> ThreadRow:
+        return _thread_row(await self.client.fork(id, at, title=title))
 
-    async def rename(self, id: str, title: str) -> ThreadInfo:
-        return _thread(await self.client.describe_thread(id, title=title))
+    async def rename_thread(self, id: str, title: str) -> ThreadRow:
+        return _thread_row(await self.client.describe_thread(id, title=title))
 
-    async def export(self, id: str, format: Literal["json", "markdown"] = "json") -> str:
+    async def export_thread(self, id: str, format: Literal["json", "markdown"] = "json") -> str:
         return await self.client.export(id, format)
 
-    async def delete(self, id: str) -> None:
+    async def delete_thread(self, id: str) -> None:
         await self.client.delete_thread(id)
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
-    async def approvals(self, thread: str = "") -> list[Approval]:
-        return [_approval(one) for one in await self.client.approvals(thread)]
+    async def list_approvals(self, thread: str = "") -> list[PendingApproval]:
+        return [_pending_approval(one) for one in await self.client.approvals(thread)]
 
-    async def answer(
+    async def answer_approval(
         self, id: str, choice: Choice, *, words: str = "", args: Mapping[str, Any] | None = None, thread: str = ""
     ) -> str:
         found = thread or next((one.thread_id for one in await self.client.approvals() if one.id == id), "")
         await self.client.answer(id, choice, words=words, args=args, thread_id=found)
         return found
 
-    async def allow(self, rule: str) -> None:
-        path = f"/agents/{await self.id()}/hooks"
+    async def add_allow_rule(self, rule: str) -> None:
+        path = f"/agents/{await self.resolve_agent_id()}/hooks"
         found = (await self.client.request("GET", path))["hooks"]
-        said = next((hook["options"] for hook in found if hook["name"] == "permissions" and hook["on"]), None)
-        if said is None:
-            raise ConfigError(f"the agent {await self.id()!r} of {self.name} has no permission rules")
-        rules = said if isinstance(said, dict) else {}
+        current = next((hook["options"] for hook in found if hook["name"] == "permissions" and hook["on"]), None)
+        if current is None:
+            raise ConfigError(f"the agent {await self.resolve_agent_id()!r} of {self.name} has no permission rules")
+        rules = current if isinstance(current, dict) else {}
         changed = {**rules, "allow": [*rules.get("allow", ()), rule]}
         await self.client.request("PATCH", path, json={"hooks": {"permissions": changed}})
 
-    # -- replaying ----------------------------------------------------------------------------------------------------
+    # -- replay -------------------------------------------------------------------------------------------------------
 
     async def replay(
         self,
@@ -195,21 +197,21 @@ class Remote:
         *,
         rules: Mapping[Literal["deny", "ask", "allow"], Sequence[str]] | None = None,
         guards: Sequence[Hook] = (),
-    ) -> Replayed:
+    ) -> ReplayResult:
         if guards:
             raise ConfigError("a server is sent no code: guards of Python are put before the threads of this machine")
-        asked = {"agent_id": await self.id(), "thread_ids": None if threads is None else [*threads]}
+        body = {"agent_id": await self.resolve_agent_id(), "thread_ids": None if threads is None else [*threads]}
         more = {type: [*given] for type, given in (rules or {}).items()}
-        found = await self.client.request("POST", "/replay", json={**asked, "rules": more})
-        changes = [Changed(thread=row.pop("thread_id"), **row) for row in found["changes"]]
-        return Replayed(found["threads"], found["uses"], changes, found["skipped"], found["more"])
+        found = await self.client.request("POST", "/replay", json={**body, "rules": more})
+        changes = [ReplayChange(thread=row.pop("thread_id"), **row) for row in found["changes"]]
+        return ReplayResult(found["threads"], found["uses"], changes, found["skipped"], found["more"])
 
 
-class _Talk:
-    """A run of a server, while it is read."""
+class _RemoteRun:
+    """A run on a server, followed through its event stream."""
 
-    def __init__(self, desk: Remote, words: str, thread: str, recipe: str) -> None:
-        self._desk, self._said, self._new = desk, (words, thread, recipe), not thread
+    def __init__(self, host: RemoteHost, words: str, thread: str, recipe: str) -> None:
+        self._host, self._request, self._new = host, (words, thread, recipe), not thread
         self._stream: RunStream | None = None
         self._last: Event | None = None
 
@@ -219,60 +221,60 @@ class _Talk:
 
     @property
     def thread_id(self) -> str:
-        return self._said[1] or (self._stream.thread_id if self._stream is not None else "")
+        return self._request[1] or (self._stream.thread_id if self._stream is not None else "")
 
     async def __aiter__(self) -> AsyncIterator[Event]:
-        self._stream = await self._desk.begun(*self._said)
-        self._stream.on_break = self._desk.on_break
+        self._stream = await self._host.open_stream(*self._request)
+        self._stream.on_break = self._host.on_break
         async for event in self._stream:
             if self._new and self.thread_id:
                 self._new = False
-                await self._desk.note_folder(self.thread_id)
+                await self._host.record_folder(self.thread_id)
             self._last = event
             yield event
 
     async def stop(self) -> None:
         if self.run_id:
-            await self._desk.client.cancel(self.run_id)
+            await self._host.client.cancel(self.run_id)
 
-    async def came_to(self) -> CameTo:
-        state, last = await self._desk.client.run(self.run_id), self._last
-        told_of = {"text": last.text} if isinstance(last, Done) else {}
+    async def get_outcome(self) -> RunOutcome:
+        state, last = await self._host.client.run(self.run_id), self._last
+        text = {"text": last.text} if isinstance(last, Done) else {}
         problem = state.error or {}
         error = last.message if isinstance(last, Failed) else str(problem.get("message", ""))
         code = last.code if isinstance(last, Failed) else str(problem.get("code", ""))
         outcome = "failed" if error else last.outcome if isinstance(last, Done) else state.outcome or "interrupted"
         reason = last.reason if isinstance(last, Done) else state.reason or state.state
-        return CameTo(
+        return RunOutcome(
             self.run_id,
             self.thread_id,
             outcome,
             reason,
-            usage=_usage(state.usage),
+            usage=_token_counts(state.usage),
             cost=state.cost,
             error=error,
             code=code,
-            **told_of,
+            **text,
         )
 
 
-def _about(one: told.ThreadInfo) -> dict[str, Any]:
+def _thread_fields(one: types.ThreadInfo) -> dict[str, Any]:
     same = {name: getattr(one, name) for name in ("id", "title", "created", "updated", "last", "running")}
     state = {"run": one.run_id, "asking": one.asking, "queued": one.queued}
     agent = one.agent_id or str(one.meta.get("agent_name", ""))
     return {**same, **state, "agent": agent, "folder": str(one.meta.get("folder", ""))}
 
 
-def _thread(one: told.ThreadInfo) -> ThreadInfo:
-    return ThreadInfo(**_about(one))
+def _thread_row(one: types.ThreadInfo) -> ThreadRow:
+    return ThreadRow(**_thread_fields(one))
 
 
-def _approval(one: told.Approval) -> Approval:
+def _pending_approval(one: types.Approval) -> PendingApproval:
     same = {name: getattr(one, name) for name in ("id", "title", "question", "operation", "tool", "call_id", "args")}
-    return Approval(
+    return PendingApproval(
         **same, thread=one.thread_id, agent=one.agent_id, run=one.run_id, about=one.about, expires=one.expires
     )
 
 
-def _usage(tokens: told.Tokens) -> dict[str, int]:
+def _token_counts(tokens: types.TokenUsage) -> dict[str, int]:
     return tokens.model_dump()

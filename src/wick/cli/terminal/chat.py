@@ -1,4 +1,4 @@
-"""A conversation at a terminal: one thread at a time, and a run of it while the agent answers."""
+"""The interactive session of `wick chat`: one thread at a time, and its current run."""
 
 from __future__ import annotations
 
@@ -13,144 +13,149 @@ from rich.text import Text
 
 from wick._internal.prompt_text import to_one_line
 from wick.capabilities.skills.catalog import slugify
-from wick.cli.host.protocol import AgentDetail, Desk, Talk, ThreadDetail
-from wick.cli.terminal.follow_run import Reply, follow
-from wick.cli.terminal.output import plain
-from wick.cli.terminal.prompts import Terminal
+from wick.cli.host.protocol import AgentHost, AgentProfile, RunHandle, ThreadTranscript
+from wick.cli.terminal.follow_run import ApprovalReply, follow_run
+from wick.cli.terminal.output import strip_controls
+from wick.cli.terminal.prompts import ApprovalPrompt
 from wick.cli.terminal.screen import Screen
-from wick.cli.terminal.typed_ahead import Overhearing
+from wick.cli.terminal.typed_ahead import TypeAheadReader
 from wick.errors import WickError
 from wick.events import ApprovalRequest
 
-SHOWN_BEFORE = 4  # messages of a thread that is gone on with
-LET_GO_SECONDS = 5.0  # for a program that has a thread and is about to end
-SHOWN_CHARS = 60  # of what was said while the agent answers
+HISTORY_MESSAGES = 4  # shown when a thread is resumed
+RELEASE_SECONDS = 5.0  # for another process to release the lease of a thread
+SHOWN_CHARS = 60  # of a message sent while the agent answers
 
 
 class Chat:
-    """A conversation with the agent of a desk. `thread` is empty until something was said."""
+    """A conversation with the agent of a host. `thread` is empty until the first message."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk, self.thread, self.over = desk, "", False
+    def __init__(self, host: AgentHost) -> None:
+        self.host, self.thread, self.is_over = host, "", False
         self.console = Console(highlight=False)
         self.screen = Screen(self.console)
-        desk.on_break = self.screen.lost
-        self.skills: Mapping[str, str] = {}  # their names, by the word that calls them
-        self.agent = AgentDetail("", "", "", [])
+        host.on_break = self.screen.show_disconnect
+        self.skills: Mapping[str, str] = {}  # name by slash command
+        self.agent = AgentProfile("", "", "", [])
         self.warnings: list[str] = []
-        self.later: list[str] = []  # commands that were typed while the agent answered
-        self._terminal = Terminal(sys.stdout)
+        self.queued_lines: list[str] = []  # slash commands typed while the agent answered
+        self._prompt = ApprovalPrompt(sys.stdout)
         self._sending: list[asyncio.Task[None]] = []
 
-    def tell(self, words: str, style: str = "dim") -> None:
-        """Say something that the agent does not hear."""
-        self.console.print(Text(plain(words), style=style))
+    def print_notice(self, words: str, style: str = "dim") -> None:
+        """Print a line that is not part of the conversation."""
+        self.console.print(Text(strip_controls(words), style=style))
 
     async def prepare(self) -> None:
-        """Find out what there is to talk to."""
-        self.agent = await self.desk.agent()
-        self.warnings = await self.desk.warnings()
-        self.skills = {slugify(skill.name).lower(): skill.name for skill in await self.desk.skills() if skill.enabled}
+        """Load the agent, its warnings and its skills."""
+        self.agent = await self.host.get_agent()
+        self.warnings = await self.host.list_warnings()
+        self.skills = {slugify(skill.name).lower(): skill.name for skill in await self.host.list_skills() if skill.enabled}
 
     async def open(self, thread: str) -> None:
-        """Say what this is, and go on with a thread if one is named."""
-        self.tell(f"{self.agent.name} · {self.agent.model} · {self.desk.name}", "bold")
+        """Print the header, and resume a thread if one is given."""
+        self.print_notice(f"{self.agent.name} · {self.agent.model} · {self.host.name}", "bold")
         if self.agent.protection:
-            self.tell(self.agent.protection)
+            self.print_notice(self.agent.protection)
         for sentence in self.warnings:
-            self.tell(sentence, "yellow")
-        self.tell("/help shows the commands; Ctrl-C stops the agent, Ctrl-D leaves")
+            self.print_notice(sentence, "yellow")
+        self.print_notice("/help shows the commands; Ctrl-C stops the agent, Ctrl-D leaves")
         if thread:
-            await self.go_on(thread)
+            await self.resume_thread(thread)
 
-    async def go_on(self, thread: str) -> None:
-        """Go on with a thread: with what was said in it last, and with a run that was interrupted."""
-        detail = await self.desk.thread(thread)
+    async def resume_thread(self, thread: str) -> None:
+        """Switch to a thread: print its last messages, and resume an interrupted run."""
+        detail = await self.host.get_thread(thread)
         self.thread = detail.id
-        self.tell(f"going on with {detail.id}: {detail.title or '(untitled)'}")
-        self.screen.said([row for row in detail.messages if row.get("content")][-SHOWN_BEFORE:])
-        if detail.run and (self.desk.remote or await self._is_let_go(detail)):
-            await self._see(self.desk.take_up(detail.id))
+        self.print_notice(f"going on with {detail.id}: {detail.title or '(untitled)'}")
+        self.screen.print_messages([row for row in detail.messages if row.get("content")][-HISTORY_MESSAGES:])
+        if detail.run and (self.host.remote or await self._wait_for_release(detail)):
+            await self._follow(self.host.resume_run(detail.id))
 
-    async def _is_let_go(self, detail: ThreadDetail) -> bool:
-        """Whether no other program works on a thread; one whose terminal was just closed takes a moment to end."""
+    async def _wait_for_release(self, detail: ThreadTranscript) -> bool:
+        """Wait until another process releases a thread; return True if its run can be resumed here.
+
+        A process whose terminal was just closed needs a moment to end.
+        """
         if detail.running:
-            self.tell("another program works on this thread; waiting a moment, as it may be about to end")
-        until = asyncio.get_running_loop().time() + LET_GO_SECONDS
+            self.print_notice("another program works on this thread; waiting a moment, as it may be about to end")
+        until = asyncio.get_running_loop().time() + RELEASE_SECONDS
         while detail.running and asyncio.get_running_loop().time() < until:
             await asyncio.sleep(0.1)
-            detail = await self.desk.thread(detail.id)
+            detail = await self.host.get_thread(detail.id)
         if detail.running:
-            self.tell("it goes on there, and so does what it asks")
+            self.print_notice("it goes on there, and so does what it asks")
         return bool(detail.run) and not detail.running
 
-    async def say(self, words: str) -> None:
-        """Say something to the agent, and see its answer."""
-        await self._see(self.desk.talk(words, thread=self.thread))
+    async def send_prompt(self, words: str) -> None:
+        """Send a prompt to the agent, and show the run."""
+        await self._follow(self.host.start_run(words, thread=self.thread))
 
-    async def _see(self, talk: Talk) -> None:
-        self.screen.begin()
-        overhearing = Overhearing(lambda words: self._steer(talk, words))
+    async def _follow(self, run: RunHandle) -> None:
+        self.screen.show_thinking()
+        type_ahead = TypeAheadReader(lambda words: self._steer(run, words))
 
-        async def ask(asked: ApprovalRequest) -> Reply:
-            with overhearing.paused():
-                return await self._terminal.ask(asked)
+        async def ask(request: ApprovalRequest) -> ApprovalReply:
+            with type_ahead.pause():
+                return await self._prompt.ask(request)
 
-        seeing = asyncio.create_task(
-            follow(self.desk, talk, lambda event: self.screen.show(event, mine=event.run_id == talk.run_id), ask),
+        following = asyncio.create_task(
+            follow_run(
+                self.host, run, lambda event: self.screen.show(event, is_main_run=event.run_id == run.run_id), ask
+            ),
             name="a run",
         )
-        with _interrupting(seeing), overhearing.unseen():
-            await asyncio.wait((seeing,))
-        self.thread = talk.thread_id or self.thread
-        await self._tell_end(talk, seeing)
-        await self._answer_the_rest(talk)
+        with _cancel_on_sigint(following), type_ahead.capture():
+            await asyncio.wait((following,))
+        self.thread = run.thread_id or self.thread
+        await self._print_end(run, following)
+        await self._run_queued(run)
 
-    # -- what is said while the agent answers -------------------------------------------------------------------------
+    # -- messages during a run ----------------------------------------------------------------------------------------
 
-    def _steer(self, talk: Talk, words: str) -> None:
-        """Say something to a run that goes on; a command is for the time after it."""
-        if words.startswith("/") or not talk.thread_id:
-            self.later.append(words)
-            return self.tell(f"{to_one_line(words, SHOWN_CHARS)}: when the agent is done")
-        self._sending.append(asyncio.create_task(self._send(talk.thread_id, words), name="steering"))
+    def _steer(self, run: RunHandle, words: str) -> None:
+        """Send a message to the current run; queue a slash command until it ends."""
+        if words.startswith("/") or not run.thread_id:
+            self.queued_lines.append(words)
+            return self.print_notice(f"{to_one_line(words, SHOWN_CHARS)}: when the agent is done")
+        self._sending.append(asyncio.create_task(self._send_message(run.thread_id, words), name="steering"))
         return None
 
-    async def _send(self, thread: str, words: str) -> None:
+    async def _send_message(self, thread: str, words: str) -> None:
         try:
-            await self.desk.steer(thread, words)
-            self.tell(f"{to_one_line(words, SHOWN_CHARS)}: heard at its next step")
+            await self.host.steer(thread, words)
+            self.print_notice(f"{to_one_line(words, SHOWN_CHARS)}: heard at its next step")
         except (WickError, OSError) as error:
-            self.tell(f"this was not heard: {words}\n{error}", "red")
+            self.print_notice(f"this was not heard: {words}\n{error}", "red")
 
-    async def _answer_the_rest(self, talk: Talk) -> None:
-        """What was said too late for a run is answered by the next one."""
+    async def _run_queued(self, run: RunHandle) -> None:
+        """Start another run if messages arrived too late for this one."""
         sending, self._sending = self._sending, []
         if not sending:
             return
         await asyncio.wait(sending)
         try:
-            found = await self.desk.thread(self.thread)
+            found = await self.host.get_thread(self.thread)
         except (WickError, OSError) as error:
-            return self.tell(str(error), "red")
-        if found.queued or (self.desk.remote and found.run not in ("", talk.run_id)):
-            await self._see(self.desk.take_up(self.thread))
+            return self.print_notice(str(error), "red")
+        if found.queued or (self.host.remote and found.run not in ("", run.run_id)):
+            await self._follow(self.host.resume_run(self.thread))
 
-    async def _tell_end(self, talk: Talk, seeing: asyncio.Task[bool]) -> None:
+    async def _print_end(self, run: RunHandle, following: asyncio.Task[bool]) -> None:
         try:
-            if not seeing.cancelled():
-                seeing.result()
-            self.screen.end(await talk.came_to() if talk.run_id else None)
+            if not following.cancelled():
+                following.result()
+            self.screen.finish(await run.get_outcome() if run.run_id else None)
         except (WickError, OSError) as error:
-            self.screen.end()
-            self.tell(str(error), "red")
-        if seeing.cancelled():
-            self.tell("stopped; the thread stays, go on when you like", "yellow")
+            self.screen.finish()
+            self.print_notice(str(error), "red")
+        if following.cancelled():
+            self.print_notice("stopped; the thread stays, go on when you like", "yellow")
 
 
 @contextmanager
-def _interrupting(task: asyncio.Task[bool]) -> Iterator[None]:
-    """Ctrl-C ends a task, and nothing else."""
+def _cancel_on_sigint(task: asyncio.Task[bool]) -> Iterator[None]:
+    """Cancel a task on Ctrl-C, instead of interrupting the process."""
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, task.cancel)
     try:

@@ -1,4 +1,4 @@
-"""Sees a run through: shows each event, and puts what the agent asks to who sits at the terminal, one by one."""
+"""Following a run in the terminal: show its events, and ask the user its questions one by one."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from wick._internal.tasks import cancel_and_wait
-from wick.cli.host.protocol import Choice, Desk, Talk
+from wick.cli.host.protocol import AgentHost, Choice, RunHandle
 from wick.errors import WickError
 from wick.events import ApprovalRequest, ApprovalResponse, Event
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
-    """What somebody answers to a question; `rule` is to be allowed from now on."""
+class ApprovalReply:
+    """The user's answer to a question; `rule` is a permission rule to add to `allow`."""
 
     choice: Choice
     words: str = ""
@@ -24,87 +24,87 @@ class Reply:
 
 
 class Interrupted(Exception):
-    """Who was asked interrupts the run in place of an answer."""
+    """Raised when the user presses Ctrl-C at a question; it stops the run."""
 
 
-Asker = Callable[[ApprovalRequest], Awaitable[Reply]]
+Asker = Callable[[ApprovalRequest], Awaitable[ApprovalReply]]
 Show = Callable[[Event], None]
 
 
-async def follow(desk: Desk, talk: Talk, show: Show, ask: Asker | None = None) -> bool:
-    """Read a run to its end; False if it waits for an answer, and nobody is here to give one.
+async def follow_run(host: AgentHost, run: RunHandle, show: Show, ask: Asker | None = None) -> bool:
+    """Read a run to its end; return False if it waits on a server for an answer that `ask` cannot give.
 
-    Who is interrupted stops the run. The thread stays.
+    Cancellation stops the run. The thread can be continued.
     """
-    questions = _Questions(desk, talk, ask)
+    questions = _QuestionQueue(host, run, ask)
     try:
-        async for event in talk:
+        async for event in run:
             show(event)
             if isinstance(event, ApprovalRequest):
-                if ask is None and desk.remote:
-                    return False  # it waits there; whoever answers lets it go on
+                if ask is None and host.remote:
+                    return False  # the run waits on the server, and continues once answered
                 questions.put(event)
             elif isinstance(event, ApprovalResponse):
-                questions.forget(event.id)
-        if questions.problem is not None:
-            raise questions.problem
+                questions.discard(event.id)
+        if questions.error is not None:
+            raise questions.error
         return True
     except asyncio.CancelledError:
-        await talk.stop()
+        await run.stop()
         raise
     finally:
         await questions.close()
 
 
-class _Questions:
-    """The questions of a run, put one after the other; one that is answered elsewhere is put no more."""
+class _QuestionQueue:
+    """A queue of the questions of a run, asked one at a time. Answers given elsewhere remove a question."""
 
-    def __init__(self, desk: Desk, talk: Talk, ask: Asker | None) -> None:
-        self._desk, self._talk, self._ask = desk, talk, ask
+    def __init__(self, host: AgentHost, run: RunHandle, ask: Asker | None) -> None:
+        self._host, self._run, self._ask = host, run, ask
         self._waiting: dict[str, ApprovalRequest] = {}
         self._asking: asyncio.Task[None] | None = None
         self._current = ""
-        self.problem: Exception | None = None  # why a question could not be put
+        self.error: Exception | None = None  # raised while asking
 
-    def put(self, asked: ApprovalRequest) -> None:
+    def put(self, request: ApprovalRequest) -> None:
         if self._ask is None:
             return
-        self._waiting[asked.id] = asked
-        self._next()
+        self._waiting[request.id] = request
+        self._ask_next()
 
-    def forget(self, id: str) -> None:
+    def discard(self, id: str) -> None:
         self._waiting.pop(id, None)
         if id == self._current and self._asking is not None:
             self._asking.cancel()
 
-    def _next(self, *_: object) -> None:
+    def _ask_next(self, *_: object) -> None:
         if self._waiting and (self._asking is None or self._asking.done()):
             self._current = next(iter(self._waiting))
-            asked = self._waiting.pop(self._current)
-            self._asking = asyncio.create_task(self._put(asked), name=f"asking {asked.id}")
-            self._asking.add_done_callback(self._next)
+            request = self._waiting.pop(self._current)
+            self._asking = asyncio.create_task(self._answer_or_stop(request), name=f"asking {request.id}")
+            self._asking.add_done_callback(self._ask_next)
 
-    async def _put(self, asked: ApprovalRequest) -> None:
+    async def _answer_or_stop(self, request: ApprovalRequest) -> None:
         try:
-            await self._answer(asked)
+            await self._ask_and_answer(request)
         except Interrupted:
-            await self._talk.stop()
+            await self._run.stop()
         except Exception as error:
-            self.problem = error
-            await self._talk.stop()
+            self.error = error
+            await self._run.stop()
 
-    async def _answer(self, asked: ApprovalRequest) -> None:
+    async def _ask_and_answer(self, request: ApprovalRequest) -> None:
         assert self._ask is not None
-        reply = await self._ask(asked)
-        self._current = ""  # from here on it is answered, here or elsewhere
+        reply = await self._ask(request)
+        self._current = ""  # answered: a response event must not cancel this task
         if reply.rule:
-            await self._desk.allow(reply.rule)
+            await self._host.add_allow_rule(reply.rule)
         try:
-            await self._desk.answer(
-                asked.id, reply.choice, words=reply.words, args=reply.args, thread=self._talk.thread_id
+            await self._host.answer_approval(
+                request.id, reply.choice, words=reply.words, args=reply.args, thread=self._run.thread_id
             )
         except WickError as error:
-            if getattr(error, "code", "") not in ("conflict", "not_found"):  # somebody else was faster
+            if getattr(error, "code", "") not in ("conflict", "not_found"):  # answered elsewhere first
                 raise
 
     async def close(self) -> None:

@@ -1,6 +1,6 @@
-"""Where a user types: with a history, several lines, and words that are completed after a slash.
+"""The input line of `wick chat`, with a history, multi-line editing and completion of slash commands.
 
-Enter sends. Alt-Enter, or Enter after a backslash, begins another line; a text that is pasted keeps its lines.
+Enter sends. Alt-Enter, or Enter after a backslash, inserts a newline. Pasted text keeps its newlines.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 PROMPT = FormattedText([("bold", "› ")])
-MORE = FormattedText([("", "… ")])
+CONTINUATION = FormattedText([("", "… ")])
 
 
-class Lines:
-    """Reads what a user says; `words` are what can stand after a slash, each with what it does."""
+class LineReader:
+    """A reader of prompts; `words` returns the slash commands with their help texts."""
 
     def __init__(self, history: Path, words: Callable[[], Mapping[str, str]]) -> None:
         self._session: PromptSession[str] = PromptSession(
-            history=_history(history),
-            completer=_Slash(words),
+            history=_open_history(history),
+            completer=_SlashCompleter(words),
             complete_while_typing=False,
             multiline=True,
-            prompt_continuation=MORE,
-            key_bindings=_keys(),
+            prompt_continuation=CONTINUATION,
+            key_bindings=_build_key_bindings(),
             enable_open_in_editor=True,
             enable_suspend=True,
         )
 
     async def read(self) -> str:
-        """What was typed. KeyboardInterrupt is Ctrl-C, EOFError Ctrl-D."""
+        """Return the next input. Raise KeyboardInterrupt on Ctrl-C and EOFError on Ctrl-D."""
         return await self._session.prompt_async(PROMPT, handle_sigint=False)
 
     @property
-    def typed(self) -> str:
-        """What stood there when it was interrupted."""
+    def typed_text(self) -> str:
+        """Return the text of the input line when it was interrupted."""
         return self._session.default_buffer.text
 
 
-class _Slash(Completer):
+class _SlashCompleter(Completer):
     def __init__(self, words: Callable[[], Mapping[str, str]]) -> None:
         self._words = words
 
@@ -58,8 +58,8 @@ class _Slash(Completer):
                 yield Completion(f"/{word} ", start_position=-len(text), display=f"/{word}", display_meta=does)
 
 
-def _history(path: Path) -> History:
-    """The history in a file that only its owner reads; where none can be written, for as long as this goes on."""
+def _open_history(path: Path) -> History:
+    """Return a history file with mode 0600, or a history in memory if the file cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600))
@@ -68,7 +68,7 @@ def _history(path: Path) -> History:
     return FileHistory(path)
 
 
-def _keys() -> KeyBindings:
+def _build_key_bindings() -> KeyBindings:
     keys = KeyBindings()
 
     @keys.add("enter")

@@ -7,12 +7,12 @@ from copy import copy
 
 import click
 
-VERBOSE = click.option("--verbose", is_flag=True, help="Log what happens, with the traceback of a tool that crashes.")
-_FORM = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+VERBOSE = click.option("--verbose", is_flag=True, help="Log at level INFO, with tracebacks of tools that crash.")
+_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
-class WithoutTraceback(logging.Formatter):
-    """A formatter that leaves out where an error was raised."""
+class BriefFormatter(logging.Formatter):
+    """A log formatter without tracebacks."""
 
     def format(self, record: logging.LogRecord) -> str:
         brief = copy(record)
@@ -23,5 +23,5 @@ class WithoutTraceback(logging.Formatter):
 def log_to_stderr(verbose: bool) -> None:
     """Send logs to stderr; tracebacks only if `verbose`."""
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter(_FORM) if verbose else WithoutTraceback("%(message)s"))
+    handler.setFormatter(logging.Formatter(_FORMAT) if verbose else BriefFormatter("%(message)s"))
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])

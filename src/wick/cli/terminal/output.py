@@ -1,4 +1,4 @@
-"""How commands print what they found: a table for people, JSON for programs, and what takes long while it does."""
+"""Output of commands: tables, JSON, and a status line during long operations."""
 
 from __future__ import annotations
 
@@ -12,65 +12,65 @@ from typing import Any
 
 import click
 
-WIDTH = 200  # of what is not printed on a terminal
+WIDTH = 200  # columns, if the output is not a terminal
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def print_json(data: Mapping[str, Any] | Sequence[Any]) -> None:
-    click.echo(json_text(data, indent=2))
+    click.echo(dump_json(data, indent=2))
 
 
-def json_text(data: Mapping[str, Any] | Sequence[Any], indent: int | None = None) -> str:
-    """Data as JSON that any terminal can show: what it would obey is escaped."""
+def dump_json(data: Mapping[str, Any] | Sequence[Any], indent: int | None = None) -> str:
+    """Return data as JSON, with control characters escaped."""
     text = json.dumps(data, indent=indent, ensure_ascii=False, default=str)
     return re.sub(r"[^\n -~]", lambda found: found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1], text)
 
 
 def print_text(text: str, *, nl: bool = False) -> None:
-    """Print what somebody else wrote: to a terminal without what it would obey, elsewhere exactly as it is."""
-    click.echo(plain(text) if sys.stdout.isatty() else text, nl=nl, color=True)
+    """Print untrusted text: without control characters on a terminal, unchanged elsewhere."""
+    click.echo(strip_controls(text) if sys.stdout.isatty() else text, nl=nl, color=True)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, nothing: str = "") -> None:
-    """Print a table. Where there are no rows, `nothing` is said instead, to those who read it."""
-    from rich.console import Console  # takes longer to load than most commands to run
+    """Print a table. Without rows, print `nothing` to stderr instead."""
+    from rich.console import Console  # slow to import
     from rich.table import Table
 
-    there = [*rows]
-    if not there and nothing:
+    cells = [*rows]
+    if not cells and nothing:
         click.echo(nothing, err=True)
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, overflow="fold")
-    for row in there:
-        table.add_row(*(plain(str(cell)) for cell in row))
+    for row in cells:
+        table.add_row(*(strip_controls(str(cell)) for cell in row))
     Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False, markup=False).print(table)
 
 
-def plain(text: str) -> str:
-    """A text without what a terminal would obey: somebody else may have written it."""
+def strip_controls(text: str) -> str:
+    """Replace control characters by spaces: untrusted text must not send escape sequences to the terminal."""
     return "".join(char if char.isprintable() or char in "\n\t" else " " for char in text)
 
 
-def counted(number: int, what: str) -> str:
-    """A number of things: `1 thread`, `2 threads`."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+def format_count(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 thread`, `2 threads`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def when(at: float) -> str:
-    """A time, as people here write it."""
+def format_time(at: float) -> str:
+    """Return a timestamp in local time."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
 
 
 @contextmanager
-def working(what: str) -> Iterator[None]:
-    """Say what is being done, on a terminal and for as long as it takes; elsewhere say nothing."""
+def show_status(text: str) -> Iterator[None]:
+    """Show a status line while the block runs, if stderr is a terminal."""
     if not sys.stderr.isatty():
         yield
         return
     from rich.console import Console
 
-    with Console(stderr=True).status(plain(what)):
+    with Console(stderr=True).status(strip_controls(text)):
         yield

@@ -1,4 +1,4 @@
-"""Puts what an agent asks to who sits at the terminal: may it do this, and what only the user can know."""
+"""Questions of an agent at the terminal: approvals of tool uses, and questions of the tool `ask_user`."""
 
 from __future__ import annotations
 
@@ -19,94 +19,96 @@ from rich.text import Text
 from wick._internal.visible_text import make_visible
 from wick.capabilities.ask_user import Inquiry, format_inquiry, parse_line
 from wick.cli.host.protocol import Choice
-from wick.cli.terminal.follow_run import Interrupted, Reply
-from wick.cli.terminal.output import plain
+from wick.cli.terminal.follow_run import ApprovalReply, Interrupted
+from wick.cli.terminal.output import strip_controls
 from wick.constants import DETAIL_CHARS, DETAIL_LINES
 from wick.errors import WickError
 from wick.events import ApprovalRequest
 from wick.permissions.rules import parse_rule
 
-WORDS: dict[str, Choice] = {
+CHOICES: dict[str, Choice] = {
     **dict.fromkeys(("y", "yes"), "allow"),
     **dict.fromkeys(("n", "no"), "deny"),
     **dict.fromkeys(("s", "session"), "allow_session"),
     **dict.fromkeys(("a", "always"), "allow_always"),
 }
-ONCE = "y yes · v view all · n no, or say what to do instead"
-EDITED = "y yes · v view all · e edit · n no, or say what to do instead"
-LONGER = "y yes · s yes in this thread · a always, or a RULE · v view all · e edit · n no, or say what to do instead"
+KEYS_ONCE = "y yes · v view all · n no, or say what to do instead"
+KEYS_EDITABLE = "y yes · v view all · e edit · n no, or say what to do instead"
+KEYS_LASTING = (
+    "y yes · s yes in this thread · a always, or a RULE · v view all · e edit · n no, or say what to do instead"
+)
 RULE = re.compile(r"a(?:lways)?\s+(\w+\(.*)", re.DOTALL)  # as in: a Bash(git *)
 
 
-class Terminal:
-    """Who sits at the terminal that this file is."""
+class ApprovalPrompt:
+    """A prompt for approvals and questions on a terminal, given as a file."""
 
     def __init__(self, file: TextIO) -> None:
         self._session: PromptSession[str] = PromptSession(output=create_output(stdout=file))
         self._console = Console(file=file, highlight=False)
 
-    async def ask(self, asked: ApprovalRequest) -> Reply:
-        """The answer to a question. Who ends the input says no; who interrupts it ends the run."""
-        self._forget_what_was_typed()
+    async def ask(self, request: ApprovalRequest) -> ApprovalReply:
+        """Ask a question and return the answer. Ctrl-D denies; Ctrl-C raises Interrupted, which stops the run."""
+        self._flush_input()
         try:
-            return await (self._inquire(asked) if _is_inquiry(asked) else self._permit(asked))
+            return await (self._ask_question(request) if _is_inquiry(request) else self._ask_permission(request))
         except EOFError:
-            return Reply("deny")
+            return ApprovalReply("deny")
         except KeyboardInterrupt:
             raise Interrupted from None
 
-    def _forget_what_was_typed(self) -> None:
-        """Nobody answers a question that they have not seen."""
+    def _flush_input(self) -> None:
+        """Discard type-ahead: keys pressed before the question was shown must not answer it."""
         clear_typeahead(self._session.input)
         with suppress(termios.error, OSError, ValueError):
             termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
-    # -- may it do this ---------------------------------------------------------------------------------------------
+    # -- approvals --------------------------------------------------------------------------------------------------
 
-    async def _permit(self, asked: ApprovalRequest) -> Reply:
-        args = asked.about.get("args")
-        first, *rest = make_visible(asked.question, mark_breaks=False).split("\n")
+    async def _ask_permission(self, request: ApprovalRequest) -> ApprovalReply:
+        args = request.about.get("args")
+        first, *rest = make_visible(request.question, mark_breaks=False).split("\n")
         self._console.print(Text(f"? {first}", style="bold yellow"))
         for line in rest:
             self._console.print(Text(f"    {line}", style="bold yellow"))
-        for line in details(args):
+        for line in format_args(args):
             self._console.print(Text(f"  {line}", style="dim"))
-        lasting = bool(asked.about.get("lasting"))  # a yes that holds for longer would silence this question
-        offered = LONGER if lasting else EDITED if isinstance(args, dict) else ONCE
+        lasting = bool(request.about.get("lasting"))  # whether a lasting grant is offered
+        offered = KEYS_LASTING if lasting else KEYS_EDITABLE if isinstance(args, dict) else KEYS_ONCE
         self._console.print(Text(f"  {offered}", style="dim"))
         while True:
-            said = (await self._line("  > ")).strip()
-            if said.lower() in ("e", "edit") and isinstance(args, dict):
-                if (changed := await self._edited(args)) is not None:
-                    return Reply("allow", args=changed)
-            elif said.lower() in ("v", "view"):
-                for line in details(args, cut=False):
-                    self._console.print(Text(f"  {line}", style="dim"))
-            elif (choice := WORDS.get(said.lower())) is not None:
+            line = (await self._read_line("  > ")).strip()
+            if line.lower() in ("e", "edit") and isinstance(args, dict):
+                if (changed := await self._edit_args(args)) is not None:
+                    return ApprovalReply("allow", args=changed)
+            elif line.lower() in ("v", "view"):
+                for detail in format_args(args, cut=False):
+                    self._console.print(Text(f"  {detail}", style="dim"))
+            elif (choice := CHOICES.get(line.lower())) is not None:
                 if lasting or choice in ("allow", "deny"):
-                    return Reply(choice)
+                    return ApprovalReply(choice)
                 self._console.print(Text("  this is asked each time; say y or n", style="red"))
-            elif (found := RULE.fullmatch(said)) is not None:
-                if self._is_rule(found[1]):
-                    return Reply("allow", rule=found[1])
-            elif said:
-                return Reply("deny", words=said)
+            elif (found := RULE.fullmatch(line)) is not None:
+                if self._is_valid_rule(found[1]):
+                    return ApprovalReply("allow", rule=found[1])
+            elif line:
+                return ApprovalReply("deny", words=line)
 
-    def _is_rule(self, text: str) -> bool:
+    def _is_valid_rule(self, text: str) -> bool:
         try:
             parse_rule("allow", text)
         except WickError as error:
-            self._console.print(Text(f"  {plain(str(error))}", style="red"))
+            self._console.print(Text(f"  {strip_controls(str(error))}", style="red"))
             return False
         return True
 
-    async def _edited(self, args: dict[str, Any]) -> dict[str, Any] | None:
-        """The arguments as the user wants them: the command alone, or all of them as JSON."""
+    async def _edit_args(self, args: dict[str, Any]) -> dict[str, Any] | None:
+        """Let the user edit the command, or all arguments as JSON. Return None if the JSON is invalid."""
         if isinstance(args.get("command"), str):
-            return {**args, "command": await self._line("  command: ", args["command"])}
-        said = await self._line("  arguments: ", json.dumps(args, ensure_ascii=False))
+            return {**args, "command": await self._read_line("  command: ", args["command"])}
+        text = await self._read_line("  arguments: ", json.dumps(args, ensure_ascii=False))
         try:
-            changed = json.loads(said)
+            changed = json.loads(text)
         except ValueError as error:
             self._console.print(Text(f"  that is no JSON: {error}", style="red"))
             return None
@@ -115,42 +117,45 @@ class Terminal:
         self._console.print(Text("  the arguments are a JSON object, as in {…}", style="red"))
         return None
 
-    # -- what only the user can know --------------------------------------------------------------------------------
+    # -- questions of ask_user --------------------------------------------------------------------------------------
 
-    async def _inquire(self, asked: ApprovalRequest) -> Reply:
-        about = asked.about
-        inquiry = Inquiry(about["kind"], asked.question, tuple(about.get("options") or ()), about.get("default"))
+    async def _ask_question(self, request: ApprovalRequest) -> ApprovalReply:
+        about = request.about
+        inquiry = Inquiry(about["kind"], request.question, tuple(about.get("options") or ()), about.get("default"))
         while True:
-            *above, last = plain(format_inquiry(inquiry)).rstrip().split("\n")
+            *above, last = strip_controls(format_inquiry(inquiry)).rstrip().split("\n")
             for line in above:
                 self._console.print(Text(line, style="bold cyan"))
-            said = (await self._line(f"{last} ")).strip()
+            line = (await self._read_line(f"{last} ")).strip()
             try:
-                return Reply("allow", args={"answer": inquiry.read(parse_line(inquiry, said))})
+                return ApprovalReply("allow", args={"answer": inquiry.read(parse_line(inquiry, line))})
             except ValueError as problem:
-                self._console.print(Text(plain(str(problem)), style="red"))
+                self._console.print(Text(strip_controls(str(problem)), style="red"))
 
-    async def _line(self, words: str, default: str = "") -> str:
-        """A line; what is printed meanwhile stands above it."""
+    async def _read_line(self, words: str, default: str = "") -> str:
+        """Read a line; output printed meanwhile appears above it."""
         beside: AbstractContextManager[Any] = patch_stdout(raw=True) if sys.stdout.isatty() else nullcontext()
         with beside:
             return await self._session.prompt_async(words, default=default, handle_sigint=False)
 
 
-def details(args: Any, *, cut: bool = True) -> list[str]:
-    """Return the lines that show what a tool would be given.
+def format_args(args: Any, *, cut: bool = True) -> list[str]:
+    """Return the lines that show the arguments of a tool.
 
-    A command is complete. Of other long values the rest is counted, unless `cut` is False.
+    A command is shown completely. Other long values are cut, with the number of omitted characters, unless `cut` is
+    False.
     """
     lines = list[str]()
-    given = {name: value for name, value in args.items() if value not in (None, "")} if isinstance(args, dict) else {}
-    for name, value in given.items():
+    shown_args = (
+        {name: value for name, value in args.items() if value not in (None, "")} if isinstance(args, dict) else {}
+    )
+    for name, value in shown_args.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        lines += _detail(make_visible(str(name)), text, cut and name != "command")
+        lines += _format_arg(make_visible(str(name)), text, cut and name != "command")
     return lines
 
 
-def _detail(name: str, text: str, cut: bool) -> list[str]:
+def _format_arg(name: str, text: str, cut: bool) -> list[str]:
     shown = "\n".join(text[:DETAIL_CHARS].split("\n")[:DETAIL_LINES]) if cut else text
     first, *rest = make_visible(shown, mark_breaks=False).split("\n")
     rows = [f"{name}: {first}", *(f"    {line}" for line in rest)]
@@ -158,7 +163,7 @@ def _detail(name: str, text: str, cut: bool) -> list[str]:
     return [*rows, f"    … {left:,} of {len(text):,} characters of {name} are not shown; v shows all"] if left else rows
 
 
-def _is_inquiry(asked: ApprovalRequest) -> bool:
-    return asked.about.get("tool") == "ask_user" and asked.about.get("kind") in (
+def _is_inquiry(request: ApprovalRequest) -> bool:
+    return request.about.get("tool") == "ask_user" and request.about.get("kind") in (
         *("confirm", "select", "multiselect", "input"),
     )

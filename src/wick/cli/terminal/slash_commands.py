@@ -1,4 +1,4 @@
-"""What can be said to `wick chat` beside what the agent hears: `/help` shows it. Skills are commands, too."""
+"""The slash commands of `wick chat`; each skill of the agent is a command, too."""
 
 from __future__ import annotations
 
@@ -9,157 +9,159 @@ from difflib import get_close_matches
 from itertools import groupby
 
 from wick.cli.terminal.chat import Chat
-from wick.cli.terminal.output import when
-from wick.cli.terminal.screen import spent
+from wick.cli.terminal.output import format_time
+from wick.cli.terminal.screen import format_usage
 from wick.errors import WickError
 
-COMMAND = re.compile(r"/([A-Za-z][\w.-]*)(?:\s+(.*))?", re.DOTALL)
+COMMAND_PATTERN = re.compile(r"/([A-Za-z][\w.-]*)(?:\s+(.*))?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
-    """A word after a slash: what it takes, what it does."""
+class SlashCommand:
+    """A slash command: its arguments, help text and function."""
 
-    takes: str
-    does: str
-    do: Callable[[Chat, str], Awaitable[None]]
+    arguments: str
+    help: str
+    run: Callable[[Chat, str], Awaitable[None]]
 
 
-async def obey(chat: Chat, said: str) -> bool:
-    """Do what a command says; False if this is none, but something for the agent."""
-    found = COMMAND.fullmatch(said.strip())
+async def run_slash_command(chat: Chat, text: str) -> bool:
+    """Run a slash command; return False if the text is not one, but a prompt."""
+    found = COMMAND_PATTERN.fullmatch(text.strip())
     if found is None:
         return False
     word, rest = found[1].lower(), (found[2] or "").strip()
     try:
-        await _obeyed(chat, word, rest)
+        await _dispatch(chat, word, rest)
     except (WickError, OSError) as error:
-        chat.tell(str(error), "red")
+        chat.print_notice(str(error), "red")
     return True
 
 
-async def _obeyed(chat: Chat, word: str, rest: str) -> None:
+async def _dispatch(chat: Chat, word: str, rest: str) -> None:
     if word in COMMANDS:
-        return await COMMANDS[word].do(chat, rest)
+        return await COMMANDS[word].run(chat, rest)
     if word in chat.skills:
-        return await chat.say("\n\n".join(filter(None, (f"Use the skill {chat.skills[word]!r}.", rest))))
-    near = get_close_matches(word, words(chat), 1)
-    chat.tell(f"there is no command /{word}; {f'did you mean /{near[0]}?' if near else '/help shows them'}", "red")
+        return await chat.send_prompt("\n\n".join(filter(None, (f"Use the skill {chat.skills[word]!r}.", rest))))
+    near = get_close_matches(word, describe_commands(chat), 1)
+    chat.print_notice(
+        f"there is no command /{word}; {f'did you mean /{near[0]}?' if near else '/help shows them'}", "red"
+    )
     return None
 
 
-def words(chat: Chat) -> Mapping[str, str]:
-    """What can stand after a slash, and what it does."""
-    return {**{word: one.does for word, one in COMMANDS.items()}, **dict.fromkeys(chat.skills, "a skill")}
+def describe_commands(chat: Chat) -> Mapping[str, str]:
+    """Return all slash commands with their help texts."""
+    return {**{word: one.help for word, one in COMMANDS.items()}, **dict.fromkeys(chat.skills, "a skill")}
 
 
 # -- the commands ---------------------------------------------------------------------------------------------------
 
 
-async def _help(chat: Chat, rest: str) -> None:
+async def _show_help(chat: Chat, rest: str) -> None:
     for word, one in COMMANDS.items():
-        chat.tell(f"  {f'/{word} {one.takes}':<20}{one.does}", "")
+        chat.print_notice(f"  {f'/{word} {one.arguments}':<20}{one.help}", "")
     for word, name in chat.skills.items():
-        chat.tell(f"  {f'/{word}':<20}use the skill {name}", "")
-    chat.tell("  Alt-Enter, or \\ before Enter, begins another line; Tab completes a command")
+        chat.print_notice(f"  {f'/{word}':<20}use the skill {name}", "")
+    chat.print_notice("  Alt-Enter, or \\ before Enter, begins another line; Tab completes a command")
 
 
-async def _model(chat: Chat, rest: str) -> None:
-    chat.tell(await chat.desk.use_model(rest) if rest else (await chat.desk.agent()).model)
+async def _switch_model(chat: Chat, rest: str) -> None:
+    chat.print_notice(await chat.host.use_model(rest) if rest else (await chat.host.get_agent()).model)
 
 
-async def _compact(chat: Chat, rest: str) -> None:
+async def _compact_thread(chat: Chat, rest: str) -> None:
     if _has_thread(chat):
-        await chat.say(f"/compact {rest}".strip())  # the agent's own command, which sums up
+        await chat.send_prompt(f"/compact {rest}".strip())  # handled by the capability Summarization
 
 
-async def _todos(chat: Chat, rest: str) -> None:
-    todos = (await chat.desk.thread(chat.thread)).todos if chat.thread else []
-    chat.screen.todos(todos) if todos else chat.tell("there is nothing on the list")
+async def _show_todos(chat: Chat, rest: str) -> None:
+    todos = (await chat.host.get_thread(chat.thread)).todos if chat.thread else []
+    chat.screen.print_todos(todos) if todos else chat.print_notice("there is nothing on the list")
 
 
-async def _hooks(chat: Chat, rest: str) -> None:
-    for operation, there in groupby(await chat.desk.onion(), lambda ring: ring.operation):
-        chat.tell(operation, "bold")
-        for ring in there:
+async def _show_hooks(chat: Chat, rest: str) -> None:
+    for operation, hooks in groupby(await chat.host.list_rings(), lambda ring: ring.operation):
+        chat.print_notice(operation, "bold")
+        for ring in hooks:
             open = "  (fail: open)" if ring.fail == "open" else ""
-            chat.tell(f"  {ring.position:<7}{ring.hook}  [{ring.source}]{open}", "")
+            chat.print_notice(f"  {ring.position:<7}{ring.hook}  [{ring.source}]{open}", "")
 
 
-async def _tools(chat: Chat, rest: str) -> None:
-    for tool in (await chat.desk.agent()).tools:
-        chat.tell(f"  {tool.name:<16} {' '.join(tool.description.split())[:100]}", "")
+async def _show_tools(chat: Chat, rest: str) -> None:
+    for tool in (await chat.host.get_agent()).tools:
+        chat.print_notice(f"  {tool.name:<16} {' '.join(tool.description.split())[:100]}", "")
 
 
-async def _skills(chat: Chat, rest: str) -> None:
-    found = await chat.desk.skills()
+async def _show_skills(chat: Chat, rest: str) -> None:
+    found = await chat.host.list_skills()
     for skill in found:
-        chat.tell(f"  {skill.name:<20} {skill.description[:100]}", "" if skill.enabled else "dim")
+        chat.print_notice(f"  {skill.name:<20} {skill.description[:100]}", "" if skill.enabled else "dim")
     if not found:
-        chat.tell("there are no skills; make one with: wick skills new NAME")
+        chat.print_notice("there are no skills; make one with: wick skills new NAME")
 
 
-async def _fork(chat: Chat, rest: str) -> None:
+async def _fork_thread(chat: Chat, rest: str) -> None:
     if _has_thread(chat):
-        made = await chat.desk.fork(chat.thread)
-        chat.tell(f"{chat.thread} stays as it is; going on with {made.id}")
-        chat.thread = made.id
+        forked = await chat.host.fork_thread(chat.thread)
+        chat.print_notice(f"{chat.thread} stays as it is; going on with {forked.id}")
+        chat.thread = forked.id
 
 
-async def _threads(chat: Chat, rest: str) -> None:
-    found = await chat.desk.threads(limit=20)
+async def _show_threads(chat: Chat, rest: str) -> None:
+    found = await chat.host.list_threads(limit=20)
     for one in found:
         mark = "▸" if one.id == chat.thread else "?" if one.asking else " "
-        chat.tell(f"{mark} {one.id}  {when(one.updated)}  {one.title[:60] or '(untitled)'}", "")
-    chat.tell("go on with one: /thread ID" if found else "there are no threads yet")
+        chat.print_notice(f"{mark} {one.id}  {format_time(one.updated)}  {one.title[:60] or '(untitled)'}", "")
+    chat.print_notice("go on with one: /thread ID" if found else "there are no threads yet")
 
 
-async def _thread(chat: Chat, rest: str) -> None:
+async def _open_thread(chat: Chat, rest: str) -> None:
     if not rest:
-        return chat.tell(chat.thread or "nothing was said yet")
-    ids = [one.id for one in await chat.desk.threads(limit=200) if one.id.startswith(rest)]
-    await chat.go_on(ids[0] if len(ids) == 1 else rest)
+        return chat.print_notice(chat.thread or "nothing was said yet")
+    ids = [one.id for one in await chat.host.list_threads(limit=200) if one.id.startswith(rest)]
+    await chat.resume_thread(ids[0] if len(ids) == 1 else rest)
     return None
 
 
-async def _new(chat: Chat, rest: str) -> None:
+async def _start_thread(chat: Chat, rest: str) -> None:
     chat.thread = ""
-    chat.tell("a new thread begins with what you say next")
+    chat.print_notice("a new thread begins with what you say next")
 
 
-async def _title(chat: Chat, rest: str) -> None:
+async def _set_title(chat: Chat, rest: str) -> None:
     if _has_thread(chat) and rest:
-        chat.tell((await chat.desk.rename(chat.thread, rest)).title)
+        chat.print_notice((await chat.host.rename_thread(chat.thread, rest)).title)
 
 
-async def _usage(chat: Chat, rest: str) -> None:
+async def _show_usage(chat: Chat, rest: str) -> None:
     if _has_thread(chat):
-        chat.tell(spent((await chat.desk.thread(chat.thread)).usage, None))
+        chat.print_notice(format_usage((await chat.host.get_thread(chat.thread)).usage, None))
 
 
 async def _quit(chat: Chat, rest: str) -> None:
-    chat.over = True
+    chat.is_over = True
 
 
 def _has_thread(chat: Chat) -> bool:
     if not chat.thread:
-        chat.tell("nothing was said yet")
+        chat.print_notice("nothing was said yet")
     return bool(chat.thread)
 
 
-COMMANDS: dict[str, Command] = {
-    "help": Command("", "show this", _help),
-    "model": Command("[NAME]", "show the model, or ask another one from now on", _model),
-    "compact": Command("[WORDS]", "sum up what was said; the words say what matters", _compact),
-    "todos": Command("", "show what is to be done", _todos),
-    "hooks": Command("", "show the hooks around each operation, the outermost first", _hooks),
-    "tools": Command("", "show the agent's tools", _tools),
-    "skills": Command("", "show the skills; each is a command of its name", _skills),
-    "fork": Command("", "go on in a copy of this thread", _fork),
-    "threads": Command("", "show the latest threads", _threads),
-    "thread": Command("[ID]", "show this thread's id, or go on with another one", _thread),
-    "new": Command("", "begin a new thread", _new),
-    "title": Command("WORDS", "call this thread so", _title),
-    "usage": Command("", "show what this thread has taken", _usage),
-    "quit": Command("", "leave; so does Ctrl-D", _quit),
+COMMANDS: dict[str, SlashCommand] = {
+    "help": SlashCommand("", "show this", _show_help),
+    "model": SlashCommand("[NAME]", "show the model, or ask another one from now on", _switch_model),
+    "compact": SlashCommand("[WORDS]", "sum up what was said; the words say what matters", _compact_thread),
+    "todos": SlashCommand("", "show what is to be done", _show_todos),
+    "hooks": SlashCommand("", "show the hooks around each operation, the outermost first", _show_hooks),
+    "tools": SlashCommand("", "show the agent's tools", _show_tools),
+    "skills": SlashCommand("", "show the skills; each is a command of its name", _show_skills),
+    "fork": SlashCommand("", "go on in a copy of this thread", _fork_thread),
+    "threads": SlashCommand("", "show the latest threads", _show_threads),
+    "thread": SlashCommand("[ID]", "show this thread's id, or go on with another one", _open_thread),
+    "new": SlashCommand("", "begin a new thread", _start_thread),
+    "title": SlashCommand("WORDS", "call this thread so", _set_title),
+    "usage": SlashCommand("", "show what this thread has taken", _show_usage),
+    "quit": SlashCommand("", "leave; so does Ctrl-D", _quit),
 }

@@ -1,4 +1,4 @@
-"""What is typed while an agent answers: not shown in the midst of that, and passed on when it is sent."""
+"""Type-ahead: reading lines typed while an agent answers, without echo."""
 
 from __future__ import annotations
 
@@ -17,59 +17,59 @@ CHUNK = 65_536
 SHOW_CURSOR = "\x1b[?25h"
 
 
-class Overhearing:
-    """Hears each line that is sent at the terminal; what was typed and not sent is there at the next prompt."""
+class TypeAheadReader:
+    """A reader of stdin that calls `on_text` with each entered text. An unfinished line stays for the next prompt."""
 
-    def __init__(self, heard: Callable[[str], None]) -> None:
-        self._heard, self._handle = heard, sys.stdin.fileno()
+    def __init__(self, on_text: Callable[[str], None]) -> None:
+        self._on_text, self._handle = on_text, sys.stdin.fileno()
 
     @contextmanager
-    def unseen(self) -> Iterator[None]:
-        """Hear, and do not show what is typed."""
+    def capture(self) -> Iterator[None]:
+        """Disable echo, and read stdin while the block runs."""
         before = termios.tcgetattr(self._handle)
         now = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
         termios.tcsetattr(self._handle, termios.TCSADRAIN, now)
-        self._listen()
+        self._start_reading()
         try:
             yield
         finally:
-            self._stop()
+            self._stop_reading()
             termios.tcsetattr(self._handle, termios.TCSADRAIN, before)
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Leave the terminal to somebody who asks something there."""
-        self._stop()
+    def pause(self) -> Iterator[None]:
+        """Stop reading while another prompt uses the terminal."""
+        self._stop_reading()
         try:
             yield
         finally:
-            self._listen()
+            self._start_reading()
 
-    def _listen(self) -> None:
-        asyncio.get_running_loop().add_reader(self._handle, self._read)
+    def _start_reading(self) -> None:
+        asyncio.get_running_loop().add_reader(self._handle, self._read_lines)
 
-    def _stop(self) -> None:
+    def _stop_reading(self) -> None:
         asyncio.get_running_loop().remove_reader(self._handle)
 
-    def _read(self) -> None:
-        """Lines that were sent at once, as those of a paste are, are one thing that was said."""
-        said = b""
+    def _read_lines(self) -> None:
+        """Read all available bytes as one text, so that a pasted block stays together."""
+        data = b""
         while select.select([self._handle], [], [], 0)[0]:
             try:
                 more = os.read(self._handle, CHUNK)
             except OSError:
                 more = b""
-            if not more:  # Ctrl-D, or the terminal is gone; nothing more is heard until the next run
-                self._stop()
+            if not more:  # Ctrl-D or a closed terminal; stop until the next run
+                self._stop_reading()
                 break
-            said += more
-        if words := said.decode(errors="replace").strip():
-            self._heard(words)
+            data += more
+        if words := data.decode(errors="replace").strip():
+            self._on_text(words)
 
 
 @contextmanager
-def terminal_restored() -> Iterator[None]:
-    """Who is ended by SIGTERM leaves the terminal as it was: it shows what is typed, and where."""
+def restore_terminal_on_sigterm() -> Iterator[None]:
+    """Restore echo and the cursor if SIGTERM ends the process."""
     before, other = termios.tcgetattr(sys.stdin), signal.getsignal(signal.SIGTERM)
 
     def restore(number: int, frame: FrameType | None) -> Any:

@@ -15,7 +15,7 @@ from cli.command import ROOT, Wick
 from cli.places import Somewhere
 from cli.ready import Quick
 from wick import Agent
-from wick.cli.checks.agents_file import look
+from wick.cli.checks.agents_file import check_agents_file
 from wick.config import load
 
 
@@ -171,7 +171,7 @@ def test_whatever_is_written_the_check_ends(tmp_path: Path, options: dict[str, A
     """It always comes to an end, and a file is right exactly if nothing is said about it."""
     path = tmp_path / "agents.yaml"
     path.write_text(json.dumps({"agents": {"a": options, "b": {"model": "demo"}}} if several else options))
-    config, problems = look(path)
+    config, problems = check_agents_file(path)
     assert (config is not None) or problems
     assert all(problem.says for problem in problems)
     assert problems or is_right(path)

@@ -12,7 +12,7 @@ import pytest
 
 from cli.places import Somewhere
 from cli.ready import Quick
-from wick.cli.checks.agents_file import look
+from wick.cli.checks.agents_file import check_agents_file
 
 FILES = ("agents.yaml", "pyproject.toml", "README.md", ".gitignore")
 
@@ -36,7 +36,7 @@ def test_a_new_project_works(tmp_path: Path) -> None:
     assert made.code == 0 and "pytest" in made.err
     files = {Path(line).relative_to("my-agent").as_posix() for line in made.out.split()}
     assert files == {*FILES, "my_agent.py", "tests/test_my_agent.py"}
-    assert look(here.wick.folder / "my-agent" / "agents.yaml")[1] == []
+    assert check_agents_file(here.wick.folder / "my-agent" / "agents.yaml")[1] == []
     done = outcome_of(here, "my-agent")
     assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout
     answered = here("run", "--agent", "my-agent/agents.yaml", "--model", "demo", "What is in this folder?")

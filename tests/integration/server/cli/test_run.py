@@ -22,8 +22,8 @@ from cli.ready import Quick
 from cli.terminal import terminal
 from cli.terminal import wick as line
 from serving import TOKENS, Served
-from wick.cli.host.protocol import CameTo
-from wick.cli.host.remote import Remote
+from wick.cli.host.protocol import RunOutcome
+from wick.cli.host.remote import RemoteHost
 
 WATCH = """
 import sys
@@ -226,24 +226,24 @@ def test_it_streams_pipes_and_waits_in_both_places(place: Somewhere) -> None:
 
 def test_a_thread_is_gone_on_with_by_its_own_agent(cli_server: Served) -> None:
     async def talked() -> list[str]:
-        desk = Remote(cli_server.url, TOKENS["ada"])
+        host = RemoteHost(cli_server.url, TOKENS["ada"])
         try:
-            first = Remote(cli_server.url, TOKENS["ada"], "other")
+            first = RemoteHost(cli_server.url, TOKENS["ada"], "other")
             thread = (await _talked(first, "Hello!")).thread
             await first.close()
-            assert (await desk.agent()).id == "default"  # as `wick chat` asks before anything is said
-            return [(await _talked(desk, "Again!", thread)).outcome, (await desk.thread(thread)).agent]
+            assert (await host.get_agent()).id == "default"  # as `wick chat` asks before anything is said
+            return [(await _talked(host, "Again!", thread)).outcome, (await host.get_thread(thread)).agent]
         finally:
-            await desk.close()
+            await host.close()
 
     assert asyncio.run(talked()) == ["completed", "other"]
 
 
-async def _talked(desk: Remote, words: str, thread: str = "") -> CameTo:
-    talk = desk.talk(words, thread=thread)
-    async for _ in talk:
+async def _talked(host: RemoteHost, words: str, thread: str = "") -> RunOutcome:
+    run = host.start_run(words, thread=thread)
+    async for _ in run:
         pass
-    return await talk.came_to()
+    return await run.get_outcome()
 
 
 @pytest.mark.parametrize("option", ["--model=demo", "--allow=Read", "--deny=Read", "--max-steps=3", "--budget=1"])

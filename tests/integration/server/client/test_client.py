@@ -12,7 +12,7 @@ import pytest
 from serving import TOKENS, Served, eventually
 from wick import user
 from wick.client import Client, ServerError, SyncClient
-from wick.client.client import _part
+from wick.client.client import _quote_part
 from wick.events import ApprovalRequest, ChatModelEnd, ChatModelStream, Done, Failed, ToolEnd, ToolStart
 from wick.messages import TextPart
 
@@ -286,7 +286,7 @@ async def test_nobody_there() -> None:
 @pytest.mark.parametrize("name", ["", ".", ".."])
 def test_a_name_that_would_be_another_path(name: str) -> None:
     with pytest.raises(ServerError, match="is no name"):
-        _part(name)
+        _quote_part(name)
 
 
 async def test_a_name_is_one_part_of_a_path(ada: Client) -> None:
@@ -380,7 +380,7 @@ def test_the_sync_client(served: Served) -> None:
             bob.agent("nobody")
     with pytest.raises(ServerError, match="closed"):
         bob.health()
-    bob._waiting.end()  # a second time is no error
+    bob._loop_thread.stop()  # a second time is no error
 
 
 def test_a_terminal_without_async(served: Served) -> None:

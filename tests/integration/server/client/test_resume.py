@@ -15,7 +15,7 @@ from ports import own_port
 from served_agents import AGENTS
 from serving import TOKENS, Served, serving
 from wick.client import Client
-from wick.client.sse import Frame
+from wick.client.sse import SseFrame
 from wick.events import ChatModelEnd, ChatModelStream, Done, Event, ToolEnd
 
 DURABLE = (ChatModelEnd, ToolEnd, Done)
@@ -120,6 +120,6 @@ async def test_who_is_told_of_the_next_run_comes_back_to_that(served: Served) ->
         ]
         at = []
         for id, name, run in told:
-            stream._news(Frame(id, name, json.dumps({"event": name, "run_id": run, "data": {}})))
+            stream._accept_frame(SseFrame(id, name, json.dumps({"event": name, "run_id": run, "data": {}})))
             at.append(stream.run_id)
     assert at == ["run_1", "run_1", "run_1", "run_2"]
