@@ -323,19 +323,19 @@ class Docker:
 
     async def read(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> ReadResult:
         return cast(
-            Content,
+            ReadResult,
             await self._run_file_operation("read", path=path, offset=offset, limit=limit, **_links_argument(links)),
         )
 
     async def lines(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> FileLines:
         return cast(
-            Lines,
+            FileLines,
             await self._run_file_operation("lines", path=path, offset=offset, limit=limit, **_links_argument(links)),
         )
 
     async def write(self, path: str, content: str | bytes, *, links: bool = True) -> WriteResult:
         return cast(
-            Written, await self._run_file_operation("write", path=path, content=content, **_links_argument(links))
+            WriteResult, await self._run_file_operation("write", path=path, content=content, **_links_argument(links))
         )
 
     async def edit(
@@ -369,7 +369,9 @@ class Docker:
             raise BackendError("a regular expression has no NUL in it", "invalid")
         LineSearch(pattern, ignore_case=ignore_case)  # validate with RE2, whatever engine searches
         args = {"path": path, "glob": glob, "everything": everything, **_links_argument(links)}
-        return cast(GrepResult, await self._run_file_operation("grep", pattern=pattern, ignore_case=ignore_case, **args))
+        return cast(
+            GrepResult, await self._run_file_operation("grep", pattern=pattern, ignore_case=ignore_case, **args)
+        )
 
     async def mkdir(self, path: str) -> None:
         await self._run_file_operation("mkdir", path=path)

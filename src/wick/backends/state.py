@@ -18,7 +18,7 @@ from typing import Any, Literal, NoReturn
 
 from wick import constants
 from wick._internal.worker_threads import run_in_thread
-from wick.backends.state_tree import InThread, MappedWalk, PathNames, StateTree, encode_content
+from wick.backends.state_tree import InThread, MappedWalk, PathNames, StateTree, encode_state
 from wick.errors import BackendError
 from wick.protocols import OnOutput, Protection, Status, Terminal
 from wick.threads import Thread
@@ -206,7 +206,9 @@ class State:
         links: bool = True,
     ) -> EditResult:
         with self._resolve_for_change(path) as names:
-            data, count = replace_text(path, self._read_file(path), old, new, replace_all=replace_all, occurrence=occurrence)
+            data, count = replace_text(
+                path, self._read_file(path), old, new, replace_all=replace_all, occurrence=occurrence
+            )
             self._write_file(names, path, data)
         return {"path": path, "replacements": count, "bytes_written": len(data)}
 
@@ -330,7 +332,7 @@ class State:
     def _store(self, key: str, data: bytes) -> None:
         if StateTree(self._files).total_size(without=key) + len(key) + len(data) > constants.STATE_BYTES:
             raise_os_error(errno.ENOSPC)
-        self._files[key] = encode_content(data)
+        self._files[key] = encode_state(data)
 
     def _make_folder(self, names: PathNames) -> None:
         self._store("/".join(names) + "/", b"")

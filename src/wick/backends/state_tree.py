@@ -149,7 +149,7 @@ class MappedWalk(FileWalk):
         )
 
 
-def encode_content(data: bytes) -> Any:
+def encode_state(data: bytes) -> Any:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:

@@ -83,7 +83,9 @@ class Critique(Capability):
             run.record("critique_failed", error=f"{type(error).__name__}: {error}")
             return None
         run.record("critique", round=done, approved=verdict.approved, feedback=verdict.feedback)
-        feedback = "" if verdict.approved else to_one_line(f"not approved by the critic: {verdict.feedback}", REASON_CHARS)
+        feedback = (
+            "" if verdict.approved else to_one_line(f"not approved by the critic: {verdict.feedback}", REASON_CHARS)
+        )
         run.scratch[self] = feedback
         if verdict.approved or done >= self.rounds:
             return None

@@ -72,7 +72,9 @@ class Executables(Capability):
         """Yield each hook with its event."""
         for found in self._active:
             hooks = (
-                self._workers[found.name].hooks() if found.protocol == "lines" else single.build_hooks(found, self.runner)
+                self._workers[found.name].hooks()
+                if found.protocol == "lines"
+                else single.build_hooks(found, self.runner)
             )
             events = {_resolve_point(event): event for event in found.points}
             yield from ((events.get(hook.point, hook.point), hook) for hook in hooks)

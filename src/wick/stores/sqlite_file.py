@@ -331,7 +331,9 @@ class SqliteReaders:
             found = work(link.db)
             self._return_connection(link)
         except StoreError as error:
-            clear_frames(error.__traceback__)  # a stored → frame → cursors alive, would the file open
+            clear_frames(
+                error.__traceback__
+            )  # a stored error would keep its frames and cursors alive, and the file open
             self._return_connection(link)
             raise
         except BaseException as error:

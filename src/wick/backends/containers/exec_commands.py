@@ -190,7 +190,8 @@ class ExecRunner:
         if (
             code in NO_SHELL
             and (output := call.outputs[1].to_text() + call.outputs[2].to_text())
-            and "exec failed" in output:
+            and "exec failed" in output
+        ):
             raise BackendError(f"the engine could not run the command: {output[:300]}", "failed")
         if code <= 128:
             return call.result(code, "")

@@ -39,7 +39,7 @@ def command() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class HookRow:
+class HookLine:
     """A row in a list of hooks. `ring` counts from the outside; it is None for an untrusted program."""
 
     name: str
@@ -63,18 +63,18 @@ def list_hooks(options: HostOptions, as_json: bool) -> None:
     print_table(("hook", "point", "ring", "source", "trust", "fail", "problem"), map(_format_cells, rows))
 
 
-def _local_rows(options: HostOptions) -> list[HookRow]:
+def _local_rows(options: HostOptions) -> list[HookLine]:
     selected = SelectedAgent(options.agent or None, options.folder)
     return list_hook_rows(selected.build(), selected.executables)
 
 
-def _rows_from_rings(found: list[RingRow]) -> list[HookRow]:
+def _rows_from_rings(found: list[RingRow]) -> list[HookLine]:
     """Return the rows of a server's agent, which has only trusted hooks."""
     counts = Counter[str]()
     rows = []
     for ring in found:
         point, depth = f"{ring.position}_{ring.operation}", counts[ring.operation]
-        rows.append(HookRow(ring.hook, point, depth, 0.0, ring.source, "", ring.fail, ""))
+        rows.append(HookLine(ring.hook, point, depth, 0.0, ring.source, "", ring.fail, ""))
         counts[ring.operation] += 1
     return rows
 
@@ -85,12 +85,12 @@ async def _fetch_rings(options: HostOptions) -> list[RingRow]:
             return await host.list_rings()
 
 
-def _format_cells(row: HookRow) -> tuple[str, ...]:
+def _format_cells(row: HookLine) -> tuple[str, ...]:
     ring = "-" if row.ring is None else f"{row.ring}{f' ({row.priority:+g})' if row.priority else ''}"
     return row.name, row.point or "-", ring, row.source, row.trust, row.fail, row.problem
 
 
-def list_hook_rows(agent: Agent, programs: Sequence[Executables]) -> list[HookRow]:
+def list_hook_rows(agent: Agent, programs: Sequence[Executables]) -> list[HookLine]:
     """Return the hooks of an agent, and the programs that are not trusted."""
     depths = {id(hook): depth for one in OPERATIONS for depth, hook in enumerate(order_rings(agent.hooks, one))}
     of_programs = {id(hook): hook for part in programs for hook in part.hooks()}
@@ -99,16 +99,16 @@ def list_hook_rows(agent: Agent, programs: Sequence[Executables]) -> list[HookRo
     return [*own, *(_program_row(listed, by_name) for part in programs for listed in part.listed())]
 
 
-def _hook_row(hook: Hook, depth: int) -> HookRow:
+def _hook_row(hook: Hook, depth: int) -> HookLine:
     fails = "closed" if hook.position == "guard" or hook.on_error == "fail" else "open"
-    return HookRow(hook.name, hook.point, depth, hook.priority, _hook_source(hook), "", fails, "")
+    return HookLine(hook.name, hook.point, depth, hook.priority, _hook_source(hook), "", fails, "")
 
 
-def _program_row(listed: HookRow, by_name: dict[str, tuple[int, float]]) -> HookRow:
+def _program_row(listed: HookRow, by_name: dict[str, tuple[int, float]]) -> HookLine:
     point = listed.point
     names = (f"{listed.name}@{point}", f"{listed.name}@{point}({listed.event})", f"{listed.event}@{point}")
     depth, priority = next((by_name[name] for name in names if name in by_name), (None, listed.priority))
-    return HookRow(
+    return HookLine(
         listed.name, listed.point, depth, priority, listed.source, listed.trust, listed.fail, listed.problem
     )  # fmt: skip
 

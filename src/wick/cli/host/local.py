@@ -384,7 +384,9 @@ def _find_backend(agent: Agent) -> Backend | None:
 
 def describe_rings(agent: Agent) -> list[RingRow]:
     """Return the hooks of an agent, operation by operation."""
-    return [_ring_row(agent, hook, one.name) for one in OPERATIONS for hook in _order_rings(order_rings(agent.hooks, one))]
+    return [
+        _ring_row(agent, hook, one.name) for one in OPERATIONS for hook in _order_rings(order_rings(agent.hooks, one))
+    ]
 
 
 def _order_rings(found: Sequence[Hook]) -> list[Hook]:

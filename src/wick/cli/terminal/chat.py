@@ -50,7 +50,9 @@ class Chat:
         """Load the agent, its warnings and its skills."""
         self.agent = await self.host.get_agent()
         self.warnings = await self.host.list_warnings()
-        self.skills = {slugify(skill.name).lower(): skill.name for skill in await self.host.list_skills() if skill.enabled}
+        self.skills = {
+            slugify(skill.name).lower(): skill.name for skill in await self.host.list_skills() if skill.enabled
+        }
 
     async def open(self, thread: str) -> None:
         """Print the header, and resume a thread if one is given."""

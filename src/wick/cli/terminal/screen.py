@@ -175,7 +175,9 @@ class Screen:
             self._print_line(f"    … {', '.join([*more, f'{took:.1f} s'])}", "dim")
 
     def _on_subagent_start(self, event: SubagentStart) -> None:
-        self._print_line(f"▸ {strip_controls(event.name)}: {to_one_line(strip_controls(event.prompt), CHARS)}", "magenta")
+        self._print_line(
+            f"▸ {strip_controls(event.name)}: {to_one_line(strip_controls(event.prompt), CHARS)}", "magenta"
+        )
 
     def _on_subagent_end(self, event: SubagentEnd) -> None:
         self._print_line(f"◂ {strip_controls(event.name)} {event.outcome}", "magenta")

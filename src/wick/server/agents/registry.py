@@ -120,7 +120,9 @@ class AgentRegistry:
         """Return why agents of the file cannot be built, by agent id."""
         templates = [*self._file_templates.values()][:MAX_CHECKED_AGENTS]
         kept = await self.toolbox.list_registered(user)
-        found = await run_in_thread(lambda: {one.id: self._builder.find_problem(one, kept) for one in templates}, "check")
+        found = await run_in_thread(
+            lambda: {one.id: self._builder.find_problem(one, kept) for one in templates}, "check"
+        )
         return {id: problem for id, problem in found.items() if problem}
 
     def _background_work(self) -> Iterator[tuple[str, Any]]:

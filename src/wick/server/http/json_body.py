@@ -93,7 +93,9 @@ class _JsonRequest(Request):
         if not hasattr(self, "_json"):
             body = await self.body()
             large = len(body) > SMALL_BYTES
-            self._json = await run_in_thread(lambda: _parse_json(body), "reading a body") if large else orjson.loads(body)
+            self._json = (
+                await run_in_thread(lambda: _parse_json(body), "reading a body") if large else orjson.loads(body)
+            )
             await asyncio.sleep(0)  # validation follows and takes time: let other tasks run first
         return self._json
 

@@ -113,7 +113,9 @@ async def _create_approval(head: Summary, asked: Mapping[str, Any]) -> Approval:
     about = {key: value for key, value in asked.items() if key not in QUESTION_KEYS}
     whose = {"thread_id": head.id, "agent_id": str(head.meta.get("agent", "")), "title": head.title}
     command = (asked.get("args") or {}).get("command")
-    shell = await run_in_thread(lambda: _parse_shell(command), "reading a command") if isinstance(command, str) else None
+    shell = (
+        await run_in_thread(lambda: _parse_shell(command), "reading a command") if isinstance(command, str) else None
+    )
     return Approval.model_validate({**known, **whose, "run_id": known.pop("run", ""), "about": about, "shell": shell})
 
 

@@ -79,7 +79,9 @@ async def thread_runs(id: str, caller: Caller, wick: Wick, request: Request) -> 
     """The runs of a thread, so that the one which a message is of can be found."""
     await wick.store.head(caller.id, id)
     async with wick.thread_loader.load(caller.id, id, request) as thread:
-        found = await run_in_thread(lambda: ThreadRuns(runs=list_runs(thread)).model_dump_json(), "the runs of a thread")
+        found = await run_in_thread(
+            lambda: ThreadRuns(runs=list_runs(thread)).model_dump_json(), "the runs of a thread"
+        )
     return Response(found, media_type="application/json")
 
 
