@@ -182,7 +182,7 @@ def test_the_words_for_those_who_come_from_elsewhere_are_ours(page: Path) -> Non
     """What stands on our side of a table is there, and takes the options that are named."""
     places = ("wick", "wick.backends.local", "wick.backends.state", "wick.capabilities.mcp")
     known = {kind: value for place in places for kind, value in vars(import_module(place)).items()}
-    known |= {ring.kind: ring.load() for ring in RINGS if ring.kind}
+    known |= {ring.kind: ring.load_class() for ring in RINGS if ring.kind}
     for code in [code for row in rows(page, 1).values() for code in codes(row[1])]:
         if found := re.match(r"@?([A-Z][a-z]\w+)(\(.*)?", code):
             assert found[1] in known, f"{code} is no name of wick"

@@ -44,6 +44,8 @@ class _Work:
             return self.context.run(self.fn), None
         except BaseException as error:  # every error is raised in the caller
             return None, error
+        finally:
+            del self.fn  # this thread may hold the work for a moment longer than its caller needs the function
 
     def deliver(self, outcome: tuple[Any, BaseException | None]) -> None:
         if not self.answer.done():

@@ -115,7 +115,7 @@ def test_a_rule(given_: RuleSpec, tool_: str, specifier: str, message: str) -> N
         ("a|b", "cannot be read"),
         ("Bash(* x)", "must begin with the name of a command"),
         ("Bash(:*)", "must begin with the name of a command"),
-        ("Read(~/x)", "begins with ~"),
+        ("Read(~/x)", "~ is not expanded"),
         ("Read(../x)", "has .. in it"),
         ("Edit(/)", "names no file"),
         ("kind:write(../x)", "has .. in it"),

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from wick._internal.paths import default_data_folder
 from wick.errors import ConfigError
 from wick.server.server import ServerOptions
-from wick.server.settings import Settings, default_data, is_loopback, load_settings
+from wick.server.settings import Settings, is_loopback, load_settings
 
 DIGEST = sha256(b"secret").hexdigest()
 
@@ -43,9 +44,9 @@ def test_without_a_word_it_stays_on_this_machine(tmp_path: Path) -> None:
 
 def test_the_data_folder_follows_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    assert default_data() == tmp_path / "wick"
+    assert default_data_folder() == tmp_path / "wick"
     monkeypatch.setenv("XDG_DATA_HOME", "not/absolute")
-    assert default_data() == Path.home() / ".local" / "share" / "wick"
+    assert default_data_folder() == Path.home() / ".local" / "share" / "wick"
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.com", "", "127.0.0.1.example.com"])

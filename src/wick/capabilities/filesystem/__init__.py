@@ -120,9 +120,10 @@ class Filesystem(Capability):
     async def write_file(self, run: Run, use: ToolUse, path: Path, content: str) -> ToolResult:
         """Write a text file: make it, with the folders it needs, or replace what is there."""
         place = self._get_workspace(run)
-        with _as_tool_errors():
-            written = await place.backend.write(path, content, **_build_link_options(use, path))
-        place.track(path, written["bytes_written"], content)
+        async with place.lock(path):
+            with _as_tool_errors():
+                written = await place.backend.write(path, content, **_build_link_options(use, path))
+            place.track(path, written["bytes_written"], content)
         return _build_json_result(written)
 
     @tool(kind="write")
@@ -138,11 +139,12 @@ class Filesystem(Capability):
     ) -> ToolResult:
         """Replace a text in a file by another."""
         place, strict = self._get_workspace(run), _build_link_options(use, path)
-        with _as_tool_errors():
-            edited = await place.backend.edit(
-                path, old_text, new_text, replace_all=replace_all, occurrence=occurrence, **strict
-            )
-        await place.track_edited(path, edited["bytes_written"], **strict)
+        async with place.lock(path):
+            with _as_tool_errors():
+                edited = await place.backend.edit(
+                    path, old_text, new_text, replace_all=replace_all, occurrence=occurrence, **strict
+                )
+            await place.track_edited(path, edited["bytes_written"], **strict)
         return _build_json_result(edited)
 
     @tool(kind="read", read_only=True)

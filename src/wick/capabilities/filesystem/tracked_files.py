@@ -9,9 +9,11 @@ are not tracked.
 
 from __future__ import annotations
 
+import asyncio
 import posixpath
+from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from wick import constants
@@ -33,12 +35,17 @@ class TrackedWorkspace:
     in_thread: bool = False  # the backend stores its files in the thread
     is_tracking: bool = True
     logged_bytes: int = -1  # bytes of files in the thread's log; -1: not counted yet
+    _locks: dict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
 
     def normalize_path(self, path: str) -> str:
         """Return a path relative to the workspace. `..` is not resolved: it may follow a link."""
         above = f"{self.backend.workdir}/"
         inside = path.removeprefix(above).lstrip("/") if path.startswith(above) else path
         return inside if ".." in inside.split("/") else posixpath.normpath(inside)
+
+    def lock(self, path: str) -> asyncio.Lock:
+        """Return the lock of a file. Parallel tool uses track a file in the order in which they wrote it."""
+        return self._locks[self.normalize_path(path)]
 
     def track(self, path: str, size: int, content: Any) -> None:
         """Store a written file in the thread: text, base64 content as a map, or None for the size alone."""

@@ -17,7 +17,7 @@ Outcome = Literal["done", "refused", "failed", "unclear"]
 
 _REFUSED = re.compile(
     r"not allowed|not permitted|permission (?:denied|to)|denied|forbidden|refused|blocked|said no to|say yes to"
-    r"|not agreed|could not be asked|not an answer to|lapsed",
+    r"|no user is there|not agreed|could not be asked|not an answer to|lapsed",
     re.IGNORECASE,
 )
 _FAILED = re.compile(

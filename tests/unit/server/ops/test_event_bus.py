@@ -14,11 +14,11 @@ async def test_news_are_for_everyone_or_for_one() -> None:
     with bus.subscribe("ada") as ada, bus.subscribe("bob") as bob:
         bus.publish("tools_changed", {"registered": "x"})
         bus.publish("agent_created", {"agent_id": "hers"}, owner="ada")
-        assert await ada.next() == [
+        assert await ada.receive() == [
             BusEvent("tools_changed", {"registered": "x"}),
             BusEvent("agent_created", {"agent_id": "hers"}),
         ]
-        assert await bob.next() == [BusEvent("tools_changed", {"registered": "x"})]
+        assert await bob.receive() == [BusEvent("tools_changed", {"registered": "x"})]
 
 
 async def test_some_news_are_for_operators() -> None:
@@ -26,8 +26,8 @@ async def test_some_news_are_for_operators() -> None:
     with bus.subscribe("ada") as ada, bus.subscribe("olga", operator=True) as olga:
         bus.publish("config_error", {"message": "line 2"}, operators=True)
         bus.publish("config_reloaded", {})
-        assert [news.kind for news in await ada.next()] == ["config_reloaded"]
-        assert [news.kind for news in await olga.next()] == ["config_error", "config_reloaded"]
+        assert [news.kind for news in await ada.receive()] == ["config_reloaded"]
+        assert [news.kind for news in await olga.receive()] == ["config_error", "config_reloaded"]
 
 
 async def test_who_does_not_listen_misses_it() -> None:
@@ -35,7 +35,7 @@ async def test_who_does_not_listen_misses_it() -> None:
     bus.publish("early", {})
     with bus.subscribe("ada") as ada:
         bus.publish("now", {})
-        assert [news.kind for news in await ada.next()] == ["now"]
+        assert [news.kind for news in await ada.receive()] == ["now"]
     bus.publish("late", {})
 
 
@@ -44,7 +44,7 @@ async def test_a_slow_reader_is_told_to_look_for_itself() -> None:
     with bus.subscribe("ada") as ada:
         for number in range(MAX_PENDING + 5):
             bus.publish("container_status", {"number": number})
-        found = await ada.next()
+        found = await ada.receive()
         assert found[0].kind == "resync" and len(found) < 10
         assert found[-1].data == {"number": MAX_PENDING + 4}
 
@@ -52,7 +52,7 @@ async def test_a_slow_reader_is_told_to_look_for_itself() -> None:
 async def test_a_reader_waits_until_there_is_something() -> None:
     bus = EventBus()
     with bus.subscribe("ada") as ada:
-        waiting = asyncio.create_task(ada.next())
+        waiting = asyncio.create_task(ada.receive())
         await asyncio.sleep(0)
         assert not waiting.done()
         bus.publish("now", {})
@@ -66,5 +66,5 @@ async def test_a_bus_that_is_closed_ends_its_readers(before: bool) -> None:
         bus.close()
     with bus.subscribe("ada") as ada:
         bus.close()
-        assert await ada.next() == []
-        assert await ada.next() == []
+        assert await ada.receive() == []
+        assert await ada.receive() == []
