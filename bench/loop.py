@@ -286,7 +286,7 @@ def _agent(tools: Sequence[Any]) -> Agent:
 
 def _running_agent(tools: Sequence[Any]) -> Agent:
     agent = _agent(tools)
-    agent._loop(None)
+    agent._loop_under(None)
     return agent
 
 

@@ -40,10 +40,10 @@ result = agent.run_sync(thread=thread)  # no input: take up what was interrupted
 print("outcome:", result.outcome, "-", result.text)
 print("result: ", result.messages.tool_messages()[0].text)
 
-try:  # whoever resumes a run keeps its guards
+try:  # a run is resumed with its guards
     Agent(Scripted(), tools=[send]).run_sync(thread=Thread.from_json(json.loads(saved)))
 except Exception as error:
-    print("refused:", "begun under the guards confirm" in str(error))
+    print("refused:", "started under the guards confirm" in str(error))
 
 # prints:
 # outcome: interrupted - paused: waiting for Ada

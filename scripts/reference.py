@@ -119,7 +119,7 @@ def capabilities() -> str:
              " `wick.capabilities.<key>`.\n"]  # fmt: skip
     for ring in RINGS:
         if ring.kind:
-            kind: Any = ring.load()
+            kind: Any = ring.load_class()
             where = f"Key in agents.yaml: `{ring.key}`" + ("; on unless it is `false`" if ring.always else "") + ".\n"
             about = f"{where.rstrip()} {explained(ring.key)}"
             parts += [f"## {ring.kind}\n", signature(ring.kind, kind), doc(kind), about, _standing(kind)]

@@ -29,7 +29,7 @@ from wick.server import Server
 KEY = os.environ["PLANTED_API_KEY"]
 if os.environ.get("REDACTION") == "off":
     from wick.server.ops.redaction import Secrets
-    from wick.models._http import Server as ModelServer
+    from wick.models._http import ModelServer
     Secrets.redact_text = lambda self, text: text
     ModelServer.redact = lambda self, text, shortest=0: text
 

@@ -406,7 +406,7 @@ def test_only_what_stands_in_the_workspace_is_told_of_a_search(tmp_path: Path) -
 def test_every_operation_of_a_workspace_is_tried() -> None:
     """What a workspace can do with a path is among the operations, so that a new one cannot be forgotten."""
     public = {name for name, value in vars(Workspace).items() if callable(value) and not name.startswith("_")}
-    helpers = {"close", "real", "keeps", "searched", "standing"}  # what grep is made of
+    helpers = {"close", "resolve", "build_search_filter", "list_searchable", "verify_matches"}  # what grep is made of
     assert public - helpers == {name.split()[0] for name in OPERATIONS} - {"purge"}
 
 

@@ -119,7 +119,7 @@ def _is_refused(config: Path) -> bool:
     except ConfigError as error:
         return "workspace" in str(error) and "workdir" in str(error)
     finally:
-        for begun in part.begun:
+        for begun in part.resources:
             asyncio.run(_ended(begun))
     return False
 
@@ -168,7 +168,7 @@ def test_plain_config_beside_its_modules_is_fine(tmp_path: Path) -> None:
     config = _written(tmp_path, "recipes: {dirs: [recipes]}\n", {"recipes/a.md": "---\nname: a\n---\nx\n"})
     part = next(iter(load(config).agents.values()))
     assert part.agent()
-    assert part.begun[0]._pinned == ("agents.yaml", "recipes")
+    assert part.resources[0]._pinned == ("agents.yaml", "recipes")
 
 
 async def _changed(tally: Tally, folder: Path, **options: Any) -> None:

@@ -681,7 +681,7 @@ async def test_a_child_cannot_choose_another_parent() -> None:
     @tool
     async def delegate(run: Run) -> str:
         """Hand it on."""
-        free = Run(agent="free", loop=Agent(Scripted())._loop(None))
+        free = Run(agent="free", loop=Agent(Scripted())._loop_under(None))
         model = Scripted(calls(call("act", command=FORCE)), "bye", spare=True)
         return (await Agent(model, tools=[act]).run("go", parent=free)).text
 
@@ -693,7 +693,7 @@ async def test_a_child_cannot_choose_another_parent() -> None:
 
 UNBIND: dict[str, Callable[[Any], Any]] = {
     "leaves its parent": lambda run: setattr(run, "parent", None),
-    "takes other rings": lambda run: setattr(run, "loop", Agent(Scripted())._loop(None)),
+    "takes other rings": lambda run: setattr(run, "loop", Agent(Scripted())._loop_under(None)),
     "empties the guards": lambda run: run.loop.guards.__setitem__(ToolUse, ()),
     "replaces the guards": lambda run: setattr(run.loop, "guards", {}),
     "forgets added guards": lambda run: setattr(run, "progress", type(run.progress)()),

@@ -85,7 +85,7 @@ async def test_a_client_follows_a_run_that_another_server_took_first(two: tuple[
 async def test_a_hub_that_is_published_before_its_lease_is_held_is_found(
     two: tuple[Hosted, Hosted], gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(HubDirectory, "expect", HubDirectory.put)
+    monkeypatch.setattr(HubDirectory, "expect", HubDirectory.publish)
     with pytest.raises(TimeoutError):
         await follow_where_another_performs(two, gate, 2)
 
@@ -148,7 +148,7 @@ async def test_who_comes_second_to_a_run_finds_nothing_left_to_do(two: tuple[Hos
         await store.enqueue(owner, "th_1", {"role": "user", "content": "1"})
         head = await store.head(owner, "th_1")
         user = User(owner, "ada")
-        await asyncio.gather(*(each.take_up(user, head) for each in runs))
+        await asyncio.gather(*(each.resume_thread(user, head) for each in runs))
 
         async def settled() -> bool:
             return not any(each.executor.running for each in runs)

@@ -62,14 +62,14 @@ async def test_it_is_asked_once_for_many_and_again_when_that_is_old() -> None:
     now = 100.0
     async with running(Known()) as known:
         gateway = GatewayVerifier(known.url + "/", clock=lambda: now)
-        found = await asyncio.gather(*(gateway.claim("good") for _ in range(20)))
+        found = await asyncio.gather(*(gateway.verify_token("good") for _ in range(20)))
         assert found == [("ada", "operator")] * 20 and known.asked == 1
         known.answers["good"] = {"username": "ada", "role": "user"}
         now += CACHE_SECONDS + 1
-        assert await gateway.claim("good") == ("ada", "user") and known.asked == 2
+        assert await gateway.verify_token("good") == ("ada", "user") and known.asked == 2
         del known.answers["good"]
         now += CACHE_SECONDS + 1
-        assert await gateway.claim("good") is None
+        assert await gateway.verify_token("good") is None
         await gateway.close()
     assert CACHE_SECONDS <= 10
 
@@ -91,7 +91,7 @@ async def test_what_it_says_is_not_believed_beyond_its_shape(said: Any, claim: A
     async with running(Known()) as known:
         known.answers["good"] = said
         gateway = GatewayVerifier(known.url)
-        assert await gateway.claim("good") == claim
+        assert await gateway.verify_token("good") == claim
         await gateway.close()
 
 
@@ -101,10 +101,10 @@ async def test_an_answer_that_says_nothing_lets_nobody_in(status: int) -> None:
         known.status = status
         gateway = GatewayVerifier(known.url)
         with pytest.raises(ApiError) as caught:
-            await gateway.claim("good")
+            await gateway.verify_token("good")
         assert (caught.value.status, caught.value.code) == (503, "gateway_unavailable")
         known.status = 0
-        assert await gateway.claim("good") == ("ada", "operator")  # a failure is not remembered
+        assert await gateway.verify_token("good") == ("ada", "operator")  # a failure is not remembered
         await gateway.close()
 
 
@@ -126,9 +126,9 @@ async def test_an_answer_may_come_in_pieces_but_not_without_end() -> None:
     known.me = me  # type: ignore[method-assign,assignment]
     async with running(known):
         gateway = GatewayVerifier(known.url)
-        assert await gateway.claim("good") == ("ada", "operator")
+        assert await gateway.verify_token("good") == ("ada", "operator")
         with pytest.raises(ApiError, match="more than"):
-            await gateway.claim("endless")
+            await gateway.verify_token("endless")
         await gateway.close()
 
 

@@ -86,7 +86,7 @@ TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
         ({"tools": [TOOL]}, "leave out tools"),
         ({"n": 2}, "answers once"),
         ({"messages": [{"role": "system", "content": "x"}, *HELLO]}, "takes no system messages"),
-        ({"messages": [{"role": "tool", "tool_call_id": "1", "content": "x"}, *HELLO]}, "tools are used by the agent"),
+        ({"messages": [{"role": "tool", "tool_call_id": "1", "content": "x"}, *HELLO]}, "the agent uses its own tools"),
         ({"messages": [*HELLO, {"role": "assistant", "content": "x"}]}, "the last message must be a user message"),
         ({"messages": []}, "messages"),
         ({"messages": [{"role": "robot", "content": "x"}]}, "role"),

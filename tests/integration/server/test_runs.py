@@ -312,7 +312,7 @@ async def test_a_recipe_says_what_is_to_be_done(tmp_path: Path, gate: Gate) -> N
         going = asyncio.create_task(answer(client, "cook", say("more", "th_1")))
         await gate.asked.wait()
         refused = await answer(client, "cook", say("that", "th_1") | {"recipe": "review"}, 409)
-        assert "what one begins with" in refused["error"]["message"]
+        assert "a recipe can only start one" in refused["error"]["message"]
         gate.answers.put_nowait("Fine.")
         await going
 

@@ -107,7 +107,7 @@ async def test_servers_that_share_no_users_share_no_volumes(tmp_path: Path) -> N
         for folder in ("one", "two"):  # two servers with the same records
             made = Workspaces(tmp_path / f"{number}-{folder}", records)
             await made.start()
-            wanted = made.wanted(template(tmp_path, {"type": "docker", "image": "x"}), Overrides(), "local")
+            wanted = made.backend_options(template(tmp_path, {"type": "docker", "image": "x"}), Overrides(), "local")
             assert wanted is not None
             names.append(next(iter(wanted["volumes"])))
         await records.close()
@@ -181,7 +181,7 @@ async def test_a_local_workspace_is_stopped_and_started_as_a_container_is(tmp_pa
 def named(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """The names of the volumes that this test has asked for: the engine has those of other tests, too."""
     names: set[str] = set()
-    volume = Workspaces._volume
+    volume = Workspaces._volume_name
 
     def asked(places: Workspaces, user: str, agent: str) -> str:
         name = volume(places, user, agent)
@@ -269,7 +269,7 @@ async def test_a_server_that_starts_removes_what_one_that_was_killed_has_left(tm
     records = SqliteRecords(data / "server.db")
     killed = Workspaces(data, records)
     await killed.start()
-    wanted = killed.wanted(template(tmp_path, _boxed(engine)["boxed"]["backend"]), Overrides(), "u_1")
+    wanted = killed.backend_options(template(tmp_path, _boxed(engine)["boxed"]["backend"]), Overrides(), "u_1")
     place = await killed.open(wanted)
     assert place is not None
     await place.backend.start()
