@@ -108,12 +108,12 @@ class Config(uvicorn.Config):
 async def write(self, data):
     self._daemon.send({{"op": "input", "target": self._request_id, "data": daemon_client.encode_base64(data)}})
 
-class Heavy(hub.Reader):
+class Heavy(hub.StreamReader):
     def __init__(self, place):
         super().__init__(place)
         self.weight = b"x" * 500_000
 
-service.Service, uvicorn.Config, followers.Reader, daemon_client.DaemonTerminal.write = Open, Config, Heavy, write
+service.Service, uvicorn.Config, followers.StreamReader, daemon_client.DaemonTerminal.write = Open, Config, Heavy, write
 """
 
 

@@ -896,7 +896,7 @@ async def test_a_serializer_that_lies_is_noticed(monkeypatch: pytest.MonkeyPatch
 
     def dumped(self: Any, name: str, data: bytes, args: Any = tool_schema.NO_ARGS, *, checked: bool = False) -> Any:
         bound = real(self, name, data, args)
-        form = tool_schema._dump_fields(self._checked(name, data, args))
+        form = tool_schema._dump_fields(self._validate_model(name, data, args))
         return tool_schema.BoundArguments(bound.values, form, canonical_json(form))
 
     monkeypatch.setattr(tool_schema.FunctionArguments, "bind", dumped)

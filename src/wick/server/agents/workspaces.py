@@ -153,7 +153,7 @@ class Workspaces:
             with suppress(BackendError, ConfigError):
                 engine = (await run_in_thread(_import_docker, "containers")).Engine(row.data["engine"])
                 try:
-                    await engine.ask("DELETE", f"/volumes/{self._volume_name(user, template.id)}")
+                    await engine.request("DELETE", f"/volumes/{self._volume_name(user, template.id)}")
                 finally:
                     await engine.close()
 
