@@ -18,12 +18,13 @@ from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from math import inf
 from time import monotonic, time
-from typing import Any, Literal
+from typing import Any
 
 from wick._internal.frozen import canonical_json, digest
 from wick._internal.tasks import closing_stream
 from wick._internal.worker_threads import run_in_thread
 from wick.agent import Agent
+from wick.api.types import RunStatus
 from wick.capabilities.sessions import Choice, Sessions
 from wick.constants import STALLED_SECONDS
 from wick.errors import TEMPORARY, StoreError
@@ -52,8 +53,6 @@ KEY_SECONDS = 7 * 86_400.0  # how long an Idempotency-Key is remembered
 CANCEL_SECONDS = 60.0  # how long a cancellation waits for the server that performs the run
 NOTICE_SECONDS = 2.0  # how long a cancelling request waits for another server
 DENIED_BY_MESSAGE = "the user went on"
-
-State = Literal["queued", "running", "waiting", "interrupted", "ended"]
 
 
 @dataclass(slots=True)
@@ -312,7 +311,7 @@ class Runs:
             raise not_found(f"run {id!r}")
         return RunInfo.from_json(user.id, id, row)
 
-    async def load_state(self, user: User, id: str) -> tuple[RunInfo, State]:
+    async def load_state(self, user: User, id: str) -> tuple[RunInfo, RunStatus]:
         """Return the record and the current state of a user's run."""
         info = await self.load_info(user, id)
         head = await self.store.head(user.id, info.thread)
