@@ -16,13 +16,17 @@ from wick.api.types import (
     BackendInfo,
     ChangedVerdict,
     HookRing,
+    InvalidSkill,
     OperationRings,
     ProtectionInfo,
     ShellCommands,
+    SkillInfo,
+    SkillList,
     ThreadInfo,
     ToolInfo,
 )
 from wick.capabilities.executables import Executables
+from wick.capabilities.skills.catalog import Catalogue
 from wick.capability import Capability
 from wick.config.builder import BUILTIN
 from wick.hooks import Hook, order_rings, parse_patterns
@@ -50,11 +54,13 @@ def make_thread_info(head: Summary) -> ThreadInfo:
     )
 
 
-def make_approval(head: Summary, question: Mapping[str, Any], shell: ShellCommands | None = None) -> Approval:
+def make_approval(
+    head: Summary, question: Mapping[str, Any], agent: str, shell: ShellCommands | None = None
+) -> Approval:
     """Return a pending question of a thread."""
     known = {key: question[key] for key in QUESTION_KEYS if key in question}
     about = {key: value for key, value in question.items() if key not in QUESTION_KEYS}
-    thread = {"thread_id": head.id, "agent_id": str(head.meta.get("agent", "")), "title": head.title}
+    thread = {"thread_id": head.id, "agent_id": agent, "title": head.title}
     return Approval.model_validate({**known, **thread, "run_id": known.pop("run", ""), "about": about, "shell": shell})
 
 
@@ -73,6 +79,17 @@ def list_tools(agent: Agent) -> list[ToolInfo]:
         )
         for tool in agent.tools
     ]
+
+
+def make_skill_list(*found: Catalogue) -> SkillList:
+    """Return the skills of catalogues, and their invalid files."""
+    skills = [
+        SkillInfo(name=skill.name, description=skill.description, path=skill.path, enabled=skill.enabled)
+        for one in found
+        for skill in one.skills
+    ]
+    problems = [InvalidSkill(path=problem.path, reason=problem.reason) for one in found for problem in one.problems]
+    return SkillList(skills=skills, problems=problems)
 
 
 def make_backend_info(backend: Backend, sandbox_url: str | None = None) -> BackendInfo:

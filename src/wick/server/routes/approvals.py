@@ -71,7 +71,7 @@ async def _create_approval(head: Summary, asked: Mapping[str, Any]) -> Approval:
     shell = (
         await run_in_thread(lambda: _parse_shell(command), "reading a command") if isinstance(command, str) else None
     )
-    return make_approval(head, asked, shell)
+    return make_approval(head, asked, str(head.meta.get("agent", "")), shell)
 
 
 def _parse_shell(command: str) -> ShellCommands:
