@@ -12,7 +12,7 @@ from wick.api.types import InvokeResult
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
 from wick.server.http.json_body import Router
-from wick.server.runs import Turn
+from wick.server.runs import QueuedRun
 from wick.server.runs.sse import EventStream
 from wick.server.schemas import RunRequest, parse_messages, thread_response
 from wick.server.stream_responses import STREAM
@@ -59,6 +59,6 @@ async def stream(id: str, body: RunRequest, caller: Caller, wick: Wick, key: Ide
         return EventStream(turn.frames, headers, holding.pop_all())
 
 
-async def _start_run(id: str, body: RunRequest, caller: Caller, wick: Wick, key: str) -> Turn:
+async def _start_run(id: str, body: RunRequest, caller: Caller, wick: Wick, key: str) -> QueuedRun:
     words = parse_messages(body, systems=wick.settings.allow_system_messages)
     return await wick.runs.start(caller, id, words, body.thread_id or "", key=key, recipe=body.recipe)

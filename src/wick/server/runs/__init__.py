@@ -56,7 +56,7 @@ DENIED_BY_MESSAGE = "the user went on"
 
 
 @dataclass(slots=True)
-class Turn:
+class QueuedRun:
     """A queued message and the run that answers it."""
 
     runs: Runs
@@ -158,7 +158,7 @@ class Runs:
         *,
         key: str = "",
         recipe: str = "",
-    ) -> Turn:
+    ) -> QueuedRun:
         """Send messages to an agent, in a new or an existing thread. Pending questions of the thread are denied.
 
         A repeated request with the same `key` gets the same run, also after a restart. Another request is a 409.
@@ -181,7 +181,7 @@ class Runs:
             await self._deny_questions(user, thread)
         return await self._enqueue(user, head, said, key, recipe, after)
 
-    async def send(self, user: User, thread: str, messages: Sequence[Message], *, key: str = "") -> Turn:
+    async def send(self, user: User, thread: str, messages: Sequence[Message], *, key: str = "") -> QueuedRun:
         """Send messages to a thread. A run in progress takes them at its next step; otherwise a run starts."""
         self._check_open()
         head = await self.store.head(user.id, thread)
@@ -226,7 +226,7 @@ class Runs:
 
     async def _enqueue(
         self, user: User, head: Summary, said: Sequence[Mapping[str, Any]], key: str, recipe: str, after: int | None
-    ) -> Turn:
+    ) -> QueuedRun:
         last = head.last if after is None else after
         wanted = RunInfo("", user.id, head.id, thread_agent(head), last, name=user.name, role=user.role, recipe=recipe)
         with nullcontext() if head.run else self._reserve_run(user):
@@ -235,7 +235,7 @@ class Runs:
                 info = await retry_store(lambda: self.run_for_message(user, wanted, position))
             except StoreError as error:
                 raise _queued_error(head.id, error) from error
-        return Turn(self, info, position, START if info.begin >= last else (last, inf))
+        return QueuedRun(self, info, position, START if info.begin >= last else (last, inf))
 
     def _reserve_run(self, user: User) -> AbstractContextManager[None]:
         """Reserve one run of a user's quota. Running and starting runs count."""

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from wick import Agent, Allow, Ask, Block, Scripted, Thread, ToolCall, ToolUse, assistant, before, guard, tool
-from wick.capabilities.recorder import Recorder
 from wick.api.types import CallReasons
+from wick.capabilities.recorder import Recorder
 from wick.server.runs.call_history import explain_call
 
 
