@@ -1,4 +1,4 @@
-"""Request and response schemas of runs and threads that several routes share."""
+"""Request bodies of runs and threads, and their conversion to and from messages, threads and runs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ PartIn = Annotated[TextIn | MediaIn, Field(discriminator="type")]
 
 
 class MessageIn(StrictModel):
-    """What somebody says. The words of an assistant or a tool come from the server, never from a client."""
+    """A message of a client. Messages of assistants and tools come from the server only."""
 
     role: Literal["user", "system"] = "user"
     content: (
@@ -58,13 +58,13 @@ class MessageIn(StrictModel):
 
 
 class MessageRequest(StrictModel):
-    """What is said to a thread."""
+    """Messages for a thread."""
 
     messages: list[MessageIn] = Field(min_length=1, max_length=100)
 
 
 class RunRequest(MessageRequest):
-    """What is said to an agent: in a new thread, or in that one, which is made if there is none."""
+    """Messages for an agent, in a new thread or in `thread_id`, which is created if it does not exist."""
 
     thread_id: str | None = Field(None, min_length=1, max_length=200, pattern=r"^[A-Za-z0-9_.:-]+$")
     recipe: str = Field("", max_length=100, pattern=r"^[\w.-]*$")

@@ -2084,7 +2084,7 @@ export interface components {
         };
         /**
          * MessageIn
-         * @description What somebody says. The words of an assistant or a tool come from the server, never from a client.
+         * @description A message of a client. Messages of assistants and tools come from the server only.
          */
         MessageIn: {
             /**
@@ -2140,7 +2140,7 @@ export interface components {
         };
         /**
          * MessageRequest
-         * @description What is said to a thread.
+         * @description Messages for a thread.
          */
         MessageRequest: {
             /** Messages */
@@ -2524,7 +2524,7 @@ export interface components {
         };
         /**
          * RunRequest
-         * @description What is said to an agent: in a new thread, or in that one, which is made if there is none.
+         * @description Messages for an agent, in a new thread or in `thread_id`, which is created if it does not exist.
          */
         RunRequest: {
             /** Messages */
@@ -2796,7 +2796,7 @@ export interface components {
         };
         /**
          * ThreadChange
-         * @description What is to be different about a thread; what is not said stays.
+         * @description Changes of a thread; omitted fields stay.
          */
         ThreadChange: {
             /** Title */

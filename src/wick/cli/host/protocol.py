@@ -45,9 +45,6 @@ class RunOutcome:
     code: str = ""  # of the error, such as config_error
 
 
-# -- the protocol ------------------------------------------------------------------------------------------------
-
-
 class RunHandle(Protocol):
     """A run as an iterator of its events. `run_id` and `thread_id` are set once the first event is read."""
 

@@ -71,7 +71,8 @@ class Chat:
         detail = await self.host.get_thread(thread)
         self.thread = detail.id
         self.print_notice(f"going on with {detail.id}: {detail.title or '(untitled)'}")
-        self.screen.print_messages([row.model_dump() for row in detail.messages if row.content][-HISTORY_MESSAGES:])
+        shown = [message for message in detail.messages if message.content][-HISTORY_MESSAGES:]
+        self.screen.print_messages([message.model_dump() for message in shown])
         if detail.run_id and (self.host.remote or await self._wait_for_release(detail)):
             await self._follow(self.host.resume_run(detail.id))
 

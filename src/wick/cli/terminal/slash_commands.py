@@ -76,9 +76,9 @@ async def _compact_thread(chat: Chat, rest: str) -> None:
 
 async def _show_todos(chat: Chat, rest: str) -> None:
     todos = (await chat.host.get_thread(chat.thread)).todos if chat.thread else []
-    chat.screen.print_todos([todo.model_dump() for todo in todos]) if todos else chat.print_notice(
-        "there is nothing on the list"
-    )
+    chat.screen.print_todos([todo.model_dump() for todo in todos])
+    if not todos:
+        chat.print_notice("there is nothing on the list")
 
 
 async def _show_hooks(chat: Chat, rest: str) -> None:

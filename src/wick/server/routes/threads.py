@@ -37,7 +37,7 @@ META_BYTES = 10_000
 
 
 class ThreadChange(StrictModel):
-    """What is to be different about a thread; what is not said stays."""
+    """Changes of a thread; omitted fields stay."""
 
     title: str | None = Field(None, min_length=1, max_length=500)
     meta: dict[str, JsonValue] | None = Field(None, description="in place of what stands there")
