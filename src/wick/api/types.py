@@ -8,22 +8,23 @@ hosts of the command line return them for agents of this process, too. Request b
 from __future__ import annotations
 
 from datetime import date
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    GetPydanticSchema,
     JsonValue,
     ValidationError,
     ValidatorFunctionWrapHandler,
     WrapValidator,
 )
 
-if TYPE_CHECKING:
-    JsonObject = dict[str, Any]  # so that programs can read the values without casts
-else:
-    JsonObject = dict[str, JsonValue]
+# For type checkers the values are Any, so that programs can read them without casts.
+JsonObject = Annotated[
+    dict[str, Any], GetPydanticSchema(lambda _, handler: handler.generate_schema(dict[str, JsonValue]))
+]
 
 Choice = Literal["allow", "deny", "allow_session", "allow_always"]
 RunStatus = Literal["queued", "running", "waiting", "interrupted", "ended"]
