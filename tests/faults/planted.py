@@ -89,7 +89,7 @@ def idle() -> None:
     async def nothing(self: RunRecovery) -> None:
         return None
 
-    RunRecovery.take_up_all = nothing  # type: ignore[method-assign]
+    RunRecovery.resume_all = nothing  # type: ignore[method-assign]
 
 
 FAULTS: dict[str, Callable[[], None]] = {

@@ -379,7 +379,7 @@ async def test_an_end_that_the_log_does_not_have_is_found(tmp_path: Path, monkey
     def left_open(self: Any, running: Any, result: Any, problem: StoreError) -> Any:
         return executor._report_left_open(running, result, problem)
 
-    real = runs_module.Runs.settled
+    real = runs_module.Runs.load_outcome
 
     async def rewound(self: Any, info: Any) -> Any:
         found = await real(self, info)

@@ -67,13 +67,13 @@ async def test_a_run_that_waits_for_an_answer_is_left_alone(server: Hosted, clie
     run = await paused(client)
     before = (await get(client, "/threads/th_1"))["last"]
     for _ in range(3):
-        await server.service._recovery.take_up_all()
+        await server.service._recovery.resume_all()
     await settled(server)
     thread = await get(client, "/threads/th_1")
     assert thread["last"] == before and thread["asking"] == 1 and thread["run_id"] == run
     async with client.post("/threads/th_1/messages", json=say("Well?")) as said:
         assert (await said.json())["run_id"] == run
-    await server.service._recovery.take_up_all()
+    await server.service._recovery.resume_all()
     assert (await get(client, "/threads/th_1"))["queued"] == 1  # it is heard when the question is answered
 
 
@@ -100,7 +100,7 @@ async def test_an_answer_from_elsewhere_lets_a_run_go_on(server: Hosted, client:
     sessions = server.service.runs.sessions
     (question,) = await sessions.questions("th_1", owner=owner)
     await sessions.answer("th_1", question["id"], "allow", owner=owner)
-    await server.service._recovery.take_up_all()
+    await server.service._recovery.resume_all()
     async with client.get(f"/runs/{run}/events") as response:
         found = await events(response)
     assert names(found).count("done") == 1 and found[-1]["data"]["data"]["outcome"] == "completed"
@@ -162,9 +162,9 @@ async def test_a_thread_that_somebody_holds_is_left_alone(server: Hosted, client
     owner = (await get(client, "/auth/me"))["id"]
     async with hold(server.service.store, owner, Thread("th_1")):
         await server.service.store.enqueue(owner, "th_1", {"role": "user", "content": "Two."})
-        await server.service._recovery.take_up_all()
+        await server.service._recovery.resume_all()
         assert not server.service.runs.executor.running
-    await server.service._recovery.take_up_all()
+    await server.service._recovery.resume_all()
     await settled(server)
     assert (await get(client, "/threads/th_1"))["messages"][-1]["content"] == "You said: Two."
 
@@ -213,7 +213,7 @@ async def test_clients_of_a_run_that_cannot_be_saved_wait_for_its_end(
     assert (await get(client, f"/runs/{run}"))["state"] == "interrupted"
     monkeypatch.undo()
     gate.answers.put_nowait("")
-    await server.service._recovery.take_up_all()
+    await server.service._recovery.resume_all()
     async with await asking as response:
         if route == "invoke":
             assert (await response.json())["outcome"] == "completed"
@@ -250,7 +250,7 @@ async def test_a_client_that_waited_too_long_is_told_that_the_run_is_open(
     monkeypatch.setattr(server.service.store, "append", server.service.store._store.append)
     for _ in range(4):
         gate.answers.put_nowait("")
-    await server.service._recovery.take_up_all()
+    await server.service._recovery.resume_all()
     again = await answer(client, "gate", HELLO, **{"Idempotency-Key": "k"})
     assert (again["run_id"], again["outcome"]) == (run, "completed")
     await settled(server)
@@ -266,7 +266,7 @@ async def test_a_cancellation_that_cannot_be_written_is_written_later(
         async with client.post(f"/runs/{run}/cancel") as cancelled:
             assert cancelled.status == 507, await cancelled.text()
         monkeypatch.undo()
-        await server.service._recovery.take_up_all()
+        await server.service._recovery.resume_all()
         seen = await events(response)
     assert seen[-1]["data"]["data"]["outcome"] == "cancelled" and len(gate.requests) == 1
     assert (await get(client, f"/runs/{run}"))["outcome"] == "cancelled"
@@ -287,10 +287,10 @@ async def test_a_run_that_is_taken_up_while_there_is_no_room_is_not_given_up(
         raise StoreError("the disk is full; make room, and go on", "full")
 
     monkeypatch.setattr(server.service.store, "lease", full)
-    await server.service._recovery.take_up_all()
+    await server.service._recovery.resume_all()
     await settled(server)
     assert tried.is_set() and (await get(client, "/threads/th_1"))["queued"] == 1
-    await RunRecovery(server.service.runs).take_up_all()
+    await RunRecovery(server.service.runs).resume_all()
     await settled(server)
     assert (await get(client, "/threads/th_1"))["messages"][-1]["content"] == "You said: Two."
 
@@ -313,7 +313,7 @@ async def test_the_end_of_a_run_that_had_only_to_end_is_told_as_the_log_has_it(t
             thread.add(user("Hello."))
             thread.append("run_start", {"run": "run_1", "agent": "", "guards": [], "resumed": False, "input": 1})
             thread.add(assistant("Hello yourself."))
-        await server.service._recovery.take_up_all()
+        await server.service._recovery.resume_all()
         response = await client.get("/runs/run_1/events")
         opens.set()
         seen = await events(response)
@@ -408,7 +408,7 @@ async def test_to_cancel_a_run_that_is_just_being_taken_up_ends_it(tmp_path: Pat
         async with hold(store, owner, thread := Thread("th_1")):
             thread.add(user("Hello."))
             thread.append("run_start", {"run": "run_1", "agent": "", "guards": [], "resumed": False, "input": 1})
-        await server.service._recovery.take_up_all()
+        await server.service._recovery.resume_all()
         await there.wait()
         async with client.get("/runs/run_1/events") as reading:
             async with client.post("/runs/run_1/cancel") as response:
@@ -471,7 +471,7 @@ async def test_a_hook_that_fails_like_a_store_is_not_run_again_and_again(tmp_pat
         told = await answer(client, "strict", say("Hello.", "th_1"), 502)
         assert told["error"]["code"] == code
         await settled(server)
-        await server.service._recovery.take_up_all()
+        await server.service._recovery.resume_all()
         await settled(server)
         log = await get(client, "/threads/th_1/export")
     assert len(tried) == 1 and log["entries"][-1]["data"]["unheard"][0]["message"]["content"] == "Hello."

@@ -115,7 +115,7 @@ async def test_a_branch_does_not_take_a_run_along(server: Hosted, client: aiohtt
         asked = (await events(response, until="on_approval_request"))[-1]["data"]["data"]["id"]
         branch = await call(client, "POST", "/threads/th_1/fork", 201, json={})
         assert branch["run_id"] == "" and branch["asking"] == 0
-        await server.service._recovery.take_up_all()
+        await server.service._recovery.resume_all()
         thread = await get(client, f"/threads/{branch['id']}")
         assert thread["messages"][-1]["role"] == "tool" and "cancelled" in thread["messages"][-1]["content"]
         await call(client, "POST", f"/approvals/{asked}", 200, json={"choice": "allow", "thread_id": "th_1"})
