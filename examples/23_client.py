@@ -42,7 +42,7 @@ with SyncClient(url, token) as client:
             print(event.delta, end="")
     print()
     print([message.role for message in client.thread(stream.thread_id).messages])
-    print(client.why(stream.thread_id, "1").attempts[0]["ended"])
+    print(client.why(stream.thread_id, "1").attempts[0].ended)
 
 server.shutdown()
 serving.join()

@@ -28,6 +28,7 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 LAYERS: list[tuple[str, ...]] = [
     ("cli",),
     ("server", "client"),
+    ("api",),
     ("config",),
     ("replay", "testing"),
     ("agent",),

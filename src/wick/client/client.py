@@ -14,15 +14,12 @@ from typing import Any, Literal, Self
 from urllib.parse import quote
 from uuid import uuid4
 
-from wick.client.connection import ServerConnection
-from wick.client.errors import ServerError
-from wick.client.run_stream import CHUNK_BYTES, RunStream
-from wick.client.terminal import TerminalLink
-from wick.client.types import (
+from wick.api.types import (
     AgentDetail,
     AgentInfo,
     Approval,
     CallReasons,
+    Choice,
     CurrentUser,
     FileEntry,
     HookInfo,
@@ -42,10 +39,13 @@ from wick.client.types import (
     ThreadRun,
     UsageReport,
 )
+from wick.client.connection import ServerConnection
+from wick.client.errors import ServerError
+from wick.client.run_stream import CHUNK_BYTES, RunStream
+from wick.client.terminal import TerminalLink
 from wick.messages import Message
 
 Words = str | Message | Mapping[str, Any] | Sequence[Message | Mapping[str, Any]]
-Choice = Literal["allow", "deny", "allow_session", "allow_always"]
 
 
 class Client:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -25,19 +24,6 @@ from wick.errors import (
 )
 
 logger = logging.getLogger("wick.server")
-
-
-class ErrorDetail(BaseModel):
-    """A code for programs and a message for people."""
-
-    code: str
-    message: str
-
-
-class ErrorBody(BaseModel):
-    """The body of every error response."""
-
-    error: ErrorDetail
 
 
 class ApiError(Exception):

@@ -7,8 +7,8 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from wick.api.types import ErrorBody
 from wick.server.auth.access_table import ACCESS
-from wick.server.errors import ErrorBody
 
 REF = "#/components/schemas/"
 REFUSALS = {"4XX": "It was refused: the error says why.", "5XX": "It could not be done: the error says why."}

@@ -25,7 +25,7 @@ from typing import Any
 from wick.wickd import files
 from wick.wickd.commands import CommandPool
 from wick.wickd.event_loop import EventLoop
-from wick.wickd.server import DaemonConnection
+from wick.wickd.server import ClientConnection
 from wick.wickd.supervisor import fork_under_guard
 from wick.wickd.watcher import WatcherPool
 from wick.workspace.namespaces import hold_devices
@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> None:
     if options.tcp or options.unix:
         _accept_connections(loop, commands, watchers, _open_sockets(options), token)
     else:
-        DaemonConnection(loop, commands, watchers, ends).on_close = lambda: setattr(loop, "running", False)
+        ClientConnection(loop, commands, watchers, ends).on_close = lambda: setattr(loop, "running", False)
     try:
         loop.run()
     finally:
@@ -191,7 +191,7 @@ def _remove_socket(path: str) -> None:
 def _accept_connections(
     loop: EventLoop, commands: CommandPool, watchers: WatcherPool, listeners: list[socket.socket], token: str
 ) -> None:
-    connections: set[DaemonConnection] = set()
+    connections: set[ClientConnection] = set()
 
     def accept(listener: socket.socket) -> None:
         try:
@@ -201,7 +201,7 @@ def _accept_connections(
         if peer.family != socket.AF_UNIX:
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         descriptor = peer.detach()
-        connection = DaemonConnection(loop, commands, watchers, (descriptor, descriptor), token)
+        connection = ClientConnection(loop, commands, watchers, (descriptor, descriptor), token)
         connections.add(connection)
         connection.on_close = lambda: connections.discard(connection)
 

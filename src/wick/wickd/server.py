@@ -24,7 +24,7 @@ from wick.workspace.results import Json
 PROTOCOL = 1
 
 
-class DaemonConnection(LineConnection):
+class ClientConnection(LineConnection):
     """The connection of one client, with its pending requests, jobs and terminals."""
 
     def __init__(
@@ -318,22 +318,22 @@ def _file_result(ended: CommandOutcome, output: HeadTailBuffer) -> Json:
     return {"error": ended.error or "the operation failed without an error message", "code": "failed"}
 
 
-_Operation = Callable[[DaemonConnection, str, DaemonRequest], None]
+_Operation = Callable[[ClientConnection, str, DaemonRequest], None]
 OPERATIONS: dict[str, _Operation] = {
-    "run": DaemonConnection._handle_run,
-    "cancel": DaemonConnection._handle_cancel,
-    "job": DaemonConnection._handle_job,
-    "jobs": DaemonConnection._handle_jobs,
-    "job_output": DaemonConnection._handle_job_output,
-    "end_job": DaemonConnection._handle_end_job,
-    "pty": DaemonConnection._handle_pty,
-    "taken": DaemonConnection._handle_taken,
-    "input": DaemonConnection._handle_input,
-    "resize": DaemonConnection._handle_resize,
-    "guard": DaemonConnection._handle_guard,
-    "release": DaemonConnection._handle_release,
-    "unwatch": DaemonConnection._handle_unwatch,
-    "ping": DaemonConnection._handle_ping,
-    **dict.fromkeys(files.OPERATIONS, DaemonConnection._handle_file),
+    "run": ClientConnection._handle_run,
+    "cancel": ClientConnection._handle_cancel,
+    "job": ClientConnection._handle_job,
+    "jobs": ClientConnection._handle_jobs,
+    "job_output": ClientConnection._handle_job_output,
+    "end_job": ClientConnection._handle_end_job,
+    "pty": ClientConnection._handle_pty,
+    "taken": ClientConnection._handle_taken,
+    "input": ClientConnection._handle_input,
+    "resize": ClientConnection._handle_resize,
+    "guard": ClientConnection._handle_guard,
+    "release": ClientConnection._handle_release,
+    "unwatch": ClientConnection._handle_unwatch,
+    "ping": ClientConnection._handle_ping,
+    **dict.fromkeys(files.OPERATIONS, ClientConnection._handle_file),
 }
 STARTS = frozenset(("run", "job", "pty", *files.OPERATIONS))

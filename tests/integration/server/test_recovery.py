@@ -23,7 +23,7 @@ from wick.protocols import Summary
 from wick.server import runs as runs_module
 from wick.server.auth.identity import User
 from wick.server.errors import ApiError
-from wick.server.runs import Turn
+from wick.server.runs import QueuedRun
 from wick.server.runs.record import RunInfo, derive_run_id
 from wick.server.runs.recovery import RunRecovery
 from wick.stores.held_thread import hold
@@ -429,10 +429,10 @@ async def test_who_was_heard_by_the_next_run_already_is_told_of_that(
     over, head, position = await one_over_one_waiting(server, client)
     await runs.resume_thread(over.user, head)
     await settled(server)
-    told = [frame async for frames in Turn(runs, over, position).frames() for frame in frames]
+    told = [frame async for frames in QueuedRun(runs, over, position).frames() for frame in frames]
     assert [frame.terminal for frame in told].count(True) == 1 and told[-1].terminal
     assert derive_run_id(head, position).encode() in told[-1].text
-    turn = Turn(runs, over, position)
+    turn = QueuedRun(runs, over, position)
     assert (await turn.wait_end()).id == turn.run_id == derive_run_id(head, position)
 
 

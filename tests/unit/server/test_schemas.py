@@ -8,25 +8,25 @@ import pytest
 from pydantic import ValidationError
 
 from wick import Thread, ToolCall, assistant, tool_message, user
+from wick.api.conversions import make_thread_info
+from wick.api.types import ThreadContent
 from wick.errors import MessageError
 from wick.messages import FilePart, ImagePart, TextPart
 from wick.protocols import Summary
 from wick.server.errors import ApiError
 from wick.server.runs.record import RunInfo
 from wick.server.schemas import (
-    Asked,
-    ThreadContent,
-    Words,
+    MessageRequest,
+    RunRequest,
     list_root_threads,
+    make_run_state,
     parse_messages,
-    run_out,
     thread_content,
-    thread_out,
 )
 
 
 def said(*messages: Any) -> list[Any]:
-    return parse_messages(Words.model_validate({"messages": messages}), systems=False)
+    return parse_messages(MessageRequest.model_validate({"messages": messages}), systems=False)
 
 
 def test_a_text_and_its_role() -> None:
@@ -65,28 +65,28 @@ def test_pictures_and_files_beside_a_text() -> None:
 )
 def test_what_clients_may_not_say(message: Any) -> None:
     with pytest.raises(ValidationError):
-        Words.model_validate({"messages": [message]})
+        MessageRequest.model_validate({"messages": [message]})
 
 
 @pytest.mark.parametrize("many", [{}, {"messages": [{"content": "x"}]}])
 def test_what_does_not_fit_in_many_ways_is_told_in_one(many: Any) -> None:
     odd = {str(number): 0 for number in range(5_000)}
     with pytest.raises(ValidationError, match=r"has 5,00\d fields") as told:
-        Words.model_validate({**many, **odd})
+        MessageRequest.model_validate({**many, **odd})
     assert told.value.error_count() == 1
     with pytest.raises(ValidationError, match=r"does not fit in \d+ places") as told:
-        Words.model_validate({**many, "messages": [{"a": 0, "b": 0}] * 60})
+        MessageRequest.model_validate({**many, "messages": [{"a": 0, "b": 0}] * 60})
     assert told.value.error_count() == 1
     with pytest.raises(ValidationError) as told:
-        Words.model_validate({"messages": [{"content": "x", **odd}]})
+        MessageRequest.model_validate({"messages": [{"content": "x", **odd}]})
     assert told.value.error_count() == 1
     with pytest.raises(ValidationError, match="odd") as told:
-        Words.model_validate({"messages": [{"content": "x"}], "odd": 1, "other": 2})
+        MessageRequest.model_validate({"messages": [{"content": "x"}], "odd": 1, "other": 2})
     assert told.value.error_count() == 2
 
 
 def test_words_of_the_system_only_where_that_is_allowed() -> None:
-    words = Words.model_validate({"messages": [{"role": "system", "content": "Obey."}]})
+    words = MessageRequest.model_validate({"messages": [{"role": "system", "content": "Obey."}]})
     with pytest.raises(ApiError, match="allow_system_messages"):
         parse_messages(words, systems=False)
     assert parse_messages(words, systems=True)[0].role == "system"
@@ -95,7 +95,7 @@ def test_words_of_the_system_only_where_that_is_allowed() -> None:
 @pytest.mark.parametrize("id", ["", "a b", "a/b", "ä", "x" * 201, "a\0b", "\ud800"])
 def test_ids_that_cannot_be_ones_own(id: str) -> None:
     with pytest.raises(ValidationError):
-        Asked.model_validate({"messages": [{"content": "x"}], "thread_id": id})
+        RunRequest.model_validate({"messages": [{"content": "x"}], "thread_id": id})
 
 
 def test_what_a_thread_keeps_fits_its_shape() -> None:
@@ -117,9 +117,9 @@ def test_threads_of_subagents_are_no_threads_of_their_own() -> None:
     found = list_root_threads([head("th_1", agent="a", star=True), head("th_1.x", agent="b", parent="th_1")])
     assert [thread.id for thread in found] == ["th_1"]
     assert found[0].agent_id == "a" and found[0].meta == {"star": True} and found[0].running
-    assert thread_out(head("th_2")).agent_id == ""
+    assert make_thread_info(head("th_2")).agent_id == ""
 
 
 def test_a_run_that_goes_on_has_no_end() -> None:
-    run = run_out(RunInfo("run_1", "ada", "th_1", "a", started=5.0), "running")
+    run = make_run_state(RunInfo("run_1", "ada", "th_1", "a", started=5.0), "running")
     assert run.ended is None and run.outcome == "" and run.usage.input_tokens == 0

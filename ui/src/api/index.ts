@@ -5,29 +5,29 @@ import type { components } from "./schema";
 import { type Frame, frames } from "./sse";
 
 type Schemas = components["schemas"];
-export type Me = Schemas["Me"];
-export type AgentSummary = Schemas["AgentSummary"];
+export type Me = Schemas["CurrentUser"];
+export type AgentSummary = Schemas["AgentInfo"];
 export type AgentDetail = Schemas["AgentDetail"];
-export type Thread = Schemas["ThreadOut"];
+export type Thread = Schemas["ThreadInfo"];
 export type ThreadDetail = Schemas["ThreadDetail"];
-export type Message = Schemas["MessageOut"];
+export type Message = Schemas["ThreadMessage"];
 export type MessageIn = Schemas["MessageIn"];
-export type Part = Schemas["PartOut"];
+export type Part = Schemas["MessagePart"];
 export type Media = Schemas["MediaIn"];
 export type Skill = Schemas["SkillInfo"];
-export type Run = Schemas["RunOut"];
+export type Run = Schemas["RunState"];
 export type Approval = Schemas["Approval"];
 export type Decision = Schemas["Decision"];
-export type Hit = Schemas["HitOut"];
-export type Onion = Schemas["Onion"];
+export type Hit = Schemas["SearchHit"];
+export type Onion = Schemas["AgentOnion"];
 export type HookInfo = Schemas["HookInfo"];
 export type HookChange = Schemas["HookChange"];
 export type BackendInfo = Schemas["BackendInfo"];
 export type BackendChange = Schemas["BackendChange"];
 export type SkillList = Schemas["SkillList"];
 export type AvailableTool = Schemas["AvailableTool"];
-export type Trace = Schemas["Trace"];
-export type Reasons = Schemas["Reasons"];
+export type Trace = Schemas["RunTrace"];
+export type Reasons = Schemas["CallReasons"];
 export type UsageReport = Schemas["UsageReport"];
 export type UsageRow = Schemas["UsageRow"];
 export type Permissions = Schemas["PermissionsInfo"];
@@ -64,15 +64,15 @@ export const agents = {
 };
 
 export const threads = {
-  list: (cursor = "", limit = 50) => call<Schemas["Threads"]>("GET", `/threads${query({ cursor, limit })}`),
-  search: (q: string) => call<Schemas["Hits"]>("GET", `/threads/search${query({ q })}`),
+  list: (cursor = "", limit = 50) => call<Schemas["ThreadPage"]>("GET", `/threads${query({ cursor, limit })}`),
+  search: (q: string) => call<Schemas["SearchHits"]>("GET", `/threads/search${query({ q })}`),
   get: (id: string) => call<ThreadDetail>("GET", path`/threads/${id}`),
   rename: (id: string, title: string) => call<Thread>("PATCH", path`/threads/${id}`, { body: { title } }),
   remove: (id: string) => call<void>("DELETE", path`/threads/${id}`),
   fork: (id: string, at?: number) => call<Thread>("POST", path`/threads/${id}/fork`, { body: at === undefined ? {} : { at } }),
   rewind: (id: string, to: number) => call<ThreadDetail>("POST", path`/threads/${id}/rewind`, { body: { to } }),
   say: (id: string, messages: MessageIn[], key: string) =>
-    call<Schemas["Queued"]>("POST", path`/threads/${id}/messages`, { body: { messages }, headers: { "Idempotency-Key": key } }),
+    call<Schemas["QueuedMessage"]>("POST", path`/threads/${id}/messages`, { body: { messages }, headers: { "Idempotency-Key": key } }),
   why: (id: string, callId: string) => call<Reasons>("GET", path`/threads/${id}/calls/${callId}/why`),
   runs: (id: string) => call<Schemas["ThreadRuns"]>("GET", path`/threads/${id}/runs`),
   exportUrl: (id: string, format: "json" | "markdown") => path`/threads/${id}/export` + query({ format }),
@@ -85,8 +85,8 @@ export const runs = {
 };
 
 export const approvals = {
-  list: (thread = "") => call<Schemas["Approvals"]>("GET", `/approvals${query({ thread_id: thread })}`),
-  answer: (id: string, body: Decision) => call<Schemas["Decided"]>("POST", path`/approvals/${id}`, { body }),
+  list: (thread = "") => call<Schemas["ApprovalList"]>("GET", `/approvals${query({ thread_id: thread })}`),
+  answer: (id: string, body: Decision) => call<Schemas["ApprovalReceipt"]>("POST", path`/approvals/${id}`, { body }),
 };
 
 /** `thread` says whose files are meant where files are data of a conversation. */

@@ -1051,7 +1051,7 @@ export interface components {
     schemas: {
         /**
          * AgentDetail
-         * @description All that a user may know of an agent.
+         * @description An agent with its prompt, tools and backend.
          */
         AgentDetail: {
             /** Agent Id */
@@ -1067,12 +1067,12 @@ export interface components {
             origin: "file" | "code" | "created";
             /**
              * Shared
-             * @description whether everyone has it
+             * @description whether all users have it
              */
             shared: boolean;
             /**
              * Hooks
-             * @description the capabilities that are on, outermost first
+             * @description the enabled capabilities, outermost first
              */
             hooks: string[];
             /** System Prompt */
@@ -1083,21 +1083,16 @@ export interface components {
             tools: components["schemas"]["ToolInfo"][];
             /**
              * Missing Tools
-             * @description tools that its config names and nobody has registered
+             * @description tools that its config names and that are not registered
              */
             missing_tools: string[];
             backend: components["schemas"]["BackendInfo"] | null;
         };
-        /** AgentList */
-        AgentList: {
-            /** Agents */
-            agents: components["schemas"]["AgentSummary"][];
-        };
         /**
-         * AgentSummary
-         * @description An agent in a list. `origin` says where it was set up: in the config `file`, by `code`, or `created` here.
+         * AgentInfo
+         * @description An agent. `origin` is the config `file`, `code`, or `created` over HTTP.
          */
-        AgentSummary: {
+        AgentInfo: {
             /** Agent Id */
             agent_id: string;
             /** Name */
@@ -1111,89 +1106,38 @@ export interface components {
             origin: "file" | "code" | "created";
             /**
              * Shared
-             * @description whether everyone has it
+             * @description whether all users have it
              */
             shared: boolean;
             /**
              * Hooks
-             * @description the capabilities that are on, outermost first
+             * @description the enabled capabilities, outermost first
              */
             hooks: string[];
         };
         /**
-         * Amounts
-         * @description `cost` is in dollars and leaves out `unpriced` questions: those to models whose price nobody knows.
+         * AgentList
+         * @description The agents of a user.
          */
-        Amounts: {
-            /** Runs */
-            runs: number;
-            /** Questions */
-            questions: number;
-            /** Unpriced */
-            unpriced: number;
-            /** Input Tokens */
-            input_tokens: number;
-            /** Output Tokens */
-            output_tokens: number;
-            /** Cached Tokens */
-            cached_tokens: number;
-            /** Reasoning Tokens */
-            reasoning_tokens: number;
-            /** Cache Write Tokens */
-            cache_write_tokens: number;
-            /** Cost */
-            cost: number;
+        AgentList: {
+            /** Agents */
+            agents: components["schemas"]["AgentInfo"][];
         };
         /**
-         * Answer
-         * @description What a run came to. `outcome` is completed, stopped, cancelled, or interrupted while it waits for somebody.
+         * AgentOnion
+         * @description The rings around each operation of an agent.
          */
-        Answer: {
-            /** Messages */
-            messages: components["schemas"]["MessageOut"][];
-            /**
-             * Todos
-             * @default []
-             */
-            todos?: components["schemas"]["TodoOut"][];
-            /**
-             * Files
-             * @default {}
-             */
-            files?: {
-                [key: string]: string | components["schemas"]["FileOut"];
-            };
-            /**
-             * Tasks
-             * @description what tasks in the background came to, by their ids
-             * @default {}
-             */
-            tasks?: {
-                [key: string]: components["schemas"]["JsonValue"];
-            };
-            /**
-             * Ends
-             * @description how each run ended, the earliest first
-             * @default []
-             */
-            ends?: components["schemas"]["EndOut"][];
-            /** Thread Id */
-            thread_id: string;
-            /** Run Id */
-            run_id: string;
-            /** Response */
-            response: string;
-            /** Outcome */
-            outcome: string;
-            /** Reason */
-            reason: string;
-            usage: components["schemas"]["UsageOut"];
-            /** Cost */
-            cost?: number | null;
+        AgentOnion: {
+            /** Agent Id */
+            agent_id: string;
+            /** Operations */
+            operations: components["schemas"]["OperationRings"][];
         };
         /**
          * Approval
-         * @description A question about exactly one thing that is to be done; `hash` stands for it.
+         * @description A pending question about one operation; `hash` identifies the operation.
+         *
+         *     For the tool `ask_user`, `about` has its `kind`, `options` and `default`.
          */
         Approval: {
             /** Id */
@@ -1230,11 +1174,11 @@ export interface components {
             args?: {
                 [key: string]: components["schemas"]["JsonValue"];
             } | null;
-            /** @description of a shell command, what it would run */
-            shell?: components["schemas"]["ShellOut"] | null;
+            /** @description of a shell command, the commands that it would run */
+            shell?: components["schemas"]["ShellCommands"] | null;
             /**
              * About
-             * @description what else is known of it
+             * @description further fields of the question
              * @default {}
              */
             about?: {
@@ -1247,38 +1191,159 @@ export interface components {
             hash?: string;
             /**
              * Expires
-             * @description when it lapses, in seconds since 1970
+             * @description when it expires, in seconds since 1970
              */
             expires?: number | null;
         };
         /**
-         * Approvals
-         * @description What waits for an answer.
+         * ApprovalList
+         * @description The pending questions.
          */
-        Approvals: {
+        ApprovalList: {
             /** Approvals */
             approvals: components["schemas"]["Approval"][];
         };
         /**
-         * Asked
-         * @description What is said to an agent: in a new thread, or in that one, which is made if there is none.
+         * ApprovalReceipt
+         * @description The question that was answered, and the choice.
          */
-        "Asked-Input": {
-            /** Messages */
-            messages: components["schemas"]["MessageIn"][];
+        ApprovalReceipt: {
+            /** Id */
+            id: string;
             /** Thread Id */
-            thread_id?: string | null;
-            /**
-             * Recipe
-             * @default
-             */
-            recipe?: string;
+            thread_id: string;
+            /** Choice */
+            choice: string;
         };
         /**
-         * Asked
-         * @description A question to the user about this call, and the answer; `allowed` is null while there is none.
+         * AvailableTool
+         * @description A tool that an agent's config may name. `kind` is `builtin`, `native` (of the program) or `http`.
          */
-        "Asked-Output": {
+        AvailableTool: {
+            /** Name */
+            name: string;
+            /** Description */
+            description: string;
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "builtin" | "native" | "http";
+            /** Parameters */
+            parameters?: {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
+            /**
+             * Callback Url
+             * @description its URL; shown to operators only
+             */
+            callback_url?: string | null;
+            /**
+             * Agents
+             * @description the agents that have it without naming it; * means all
+             */
+            agents?: string[];
+            /**
+             * Shared
+             * @default true
+             */
+            shared?: boolean;
+        };
+        /**
+         * AvailableTools
+         * @description The tools that an agent's config may name.
+         */
+        AvailableTools: {
+            /** Tools */
+            tools: components["schemas"]["AvailableTool"][];
+        };
+        /**
+         * BackendChange
+         * @description `local` is a folder of this machine, `remote` a container; without a `sandbox_url` on this machine's engine.
+         */
+        BackendChange: {
+            /**
+             * Mode
+             * @enum {string}
+             */
+            mode: "local" | "remote";
+            /**
+             * Sandbox Url
+             * @description an engine, as in tcp://host:2376; for operators
+             */
+            sandbox_url?: string | null;
+        };
+        /**
+         * BackendInfo
+         * @description The backend of an agent. `mode` is `remote` for a container, `sandbox_url` its engine if not the local one.
+         */
+        BackendInfo: {
+            /**
+             * Mode
+             * @enum {string}
+             */
+            mode: "local" | "remote";
+            /** Sandbox Url */
+            sandbox_url: string | null;
+            /** Type */
+            type: string;
+            /** Workdir */
+            workdir: string;
+            /**
+             * Status
+             * @enum {string}
+             */
+            status: "idle" | "launching" | "launched" | "error";
+            /** Reason */
+            reason: string;
+            protection: components["schemas"]["ProtectionInfo"];
+        };
+        /**
+         * BudgetInfo
+         * @description A budget shared by several runs. `reserved` amounts are set aside for model calls that are running.
+         */
+        BudgetInfo: {
+            /** Name */
+            name: string;
+            /** Tokens */
+            tokens: number | null;
+            /** Dollars */
+            dollars: number | null;
+            /** Spent Tokens */
+            spent_tokens: number;
+            /** Spent Dollars */
+            spent_dollars: number;
+            /** Reserved Tokens */
+            reserved_tokens: number;
+            /** Reserved Dollars */
+            reserved_dollars: number;
+        };
+        /**
+         * CallAttempt
+         * @description One start of the tool, with exactly these arguments; `ended` is unknown until its end is logged.
+         */
+        CallAttempt: {
+            /** Number */
+            number: number;
+            /** Args */
+            args: {
+                [key: string]: components["schemas"]["JsonValue"];
+            };
+            /** Hash */
+            hash: string;
+            /** At */
+            at: number;
+            /**
+             * Ended
+             * @default unknown
+             */
+            ended?: string;
+        };
+        /**
+         * CallQuestion
+         * @description A question to the user about a tool call, and the answer; `allowed` is null while it is pending.
+         */
+        CallQuestion: {
             /** Id */
             id: string;
             /** Question */
@@ -1306,166 +1371,54 @@ export interface components {
             answered_at?: number | null;
         };
         /**
-         * Attempt
-         * @description One time that the tool was begun, with exactly these arguments; `ended` is unknown until its end is logged.
+         * CallReasons
+         * @description The verdicts, questions and attempts of one tool call. `args` are those of the model's call.
+         *
+         *     `result` is null while the call is pending.
          */
-        Attempt: {
-            /** Number */
-            number: number;
+        CallReasons: {
+            /** Thread Id */
+            thread_id: string;
+            /** Run Id */
+            run_id: string;
+            /** Call Id */
+            call_id: string;
+            /** Tool */
+            tool: string;
             /** Args */
             args: {
                 [key: string]: components["schemas"]["JsonValue"];
             };
-            /** Hash */
-            hash: string;
-            /** At */
-            at: number;
+            /** Seq */
+            seq: number;
             /**
-             * Ended
-             * @default unknown
-             */
-            ended?: string;
-        };
-        /**
-         * AvailableTool
-         * @description A tool that an agent's config may name. `kind` is `builtin`, `native` (of the program) or `http`.
-         */
-        AvailableTool: {
-            /** Name */
-            name: string;
-            /** Description */
-            description: string;
-            /**
-             * Kind
-             * @enum {string}
-             */
-            kind: "builtin" | "native" | "http";
-            /** Parameters */
-            parameters?: {
-                [key: string]: components["schemas"]["JsonValue"];
-            } | null;
-            /**
-             * Callback Url
-             * @description where it is; for operators
-             */
-            callback_url?: string | null;
-            /**
-             * Agents
-             * @description the agents that have it anyway; * is all of them
-             */
-            agents?: string[];
-            /**
-             * Shared
-             * @default true
-             */
-            shared?: boolean;
-        };
-        /** AvailableTools */
-        AvailableTools: {
-            /** Tools */
-            tools: components["schemas"]["AvailableTool"][];
-        };
-        /**
-         * BackendChange
-         * @description `local` is a folder of this machine, `remote` a container; without a `sandbox_url` on this machine's engine.
-         */
-        BackendChange: {
-            /**
-             * Mode
-             * @enum {string}
-             */
-            mode: "local" | "remote";
-            /**
-             * Sandbox Url
-             * @description an engine, as in tcp://host:2376; for operators
-             */
-            sandbox_url?: string | null;
-        };
-        /**
-         * BackendInfo
-         * @description `mode` is `remote` for a container, and `sandbox_url` the engine it is on, if not this machine's.
-         */
-        BackendInfo: {
-            /**
-             * Mode
-             * @enum {string}
-             */
-            mode: "local" | "remote";
-            /** Sandbox Url */
-            sandbox_url: string | null;
-            /** Type */
-            type: string;
-            /** Workdir */
-            workdir: string;
-            /**
-             * Status
-             * @enum {string}
-             */
-            status: "idle" | "launching" | "launched" | "error";
-            /** Reason */
-            reason: string;
-            protection: components["schemas"]["ProtectionInfo"];
-        };
-        /**
-         * BudgetInfo
-         * @description A sum for all runs of everyone who shares it. `reserved` is set aside for questions that are under way.
-         */
-        BudgetInfo: {
-            /** Name */
-            name: string;
-            /** Tokens */
-            tokens: number | null;
-            /** Dollars */
-            dollars: number | null;
-            /** Spent Tokens */
-            spent_tokens: number;
-            /** Spent Dollars */
-            spent_dollars: number;
-            /** Reserved Tokens */
-            reserved_tokens: number;
-            /** Reserved Dollars */
-            reserved_dollars: number;
-        };
-        /**
-         * CallOut
-         * @description A tool that the model asks for; `invalid` says why its arguments could not be read.
-         */
-        CallOut: {
-            /** Id */
-            id: string;
-            /** Name */
-            name: string;
-            /** Args */
-            args: {
-                [key: string]: components["schemas"]["JsonValue"];
-            };
-            /** Invalid */
-            invalid?: string | null;
-            /**
-             * Child
-             * @description the thread of the subagent that worked for it
+             * Invalid
              * @default
              */
-            child?: string;
-        };
-        /**
-         * Change
-         * @description What is to be different about a thread; what is not said stays.
-         */
-        Change: {
-            /** Title */
-            title?: string | null;
+            invalid?: string;
             /**
-             * Meta
-             * @description in place of what stands there
+             * Verdicts
+             * @default []
              */
-            meta?: {
-                [key: string]: components["schemas"]["JsonValue"];
-            } | null;
+            verdicts?: components["schemas"]["HookVerdict"][];
+            /**
+             * Questions
+             * @default []
+             */
+            questions?: components["schemas"]["CallQuestion"][];
+            /**
+             * Attempts
+             * @default []
+             */
+            attempts?: components["schemas"]["CallAttempt"][];
+            /** Result */
+            result?: string | null;
+            /** Result Seq */
+            result_seq?: number | null;
         };
         /**
          * ChangedVerdict
-         * @description A tool use about which something else would be said: the first one of its thread.
+         * @description The first tool use of a thread for which the verdict changes.
          */
         ChangedVerdict: {
             /** Thread Id */
@@ -1668,7 +1621,7 @@ export interface components {
         };
         /**
          * ContainerState
-         * @description How the container is now.
+         * @description The state of an agent's container.
          */
         ContainerState: {
             /** Agent Id */
@@ -1682,16 +1635,19 @@ export interface components {
             reason: string;
         };
         /**
-         * Decided
-         * @description Which question was answered, and how.
+         * CurrentUser
+         * @description The user of the token.
          */
-        Decided: {
+        CurrentUser: {
             /** Id */
             id: string;
-            /** Thread Id */
-            thread_id: string;
-            /** Choice */
-            choice: string;
+            /** Username */
+            username: string;
+            /**
+             * Role
+             * @enum {string}
+             */
+            role: "user" | "operator" | "admin";
         };
         /**
          * Decision
@@ -1720,72 +1676,18 @@ export interface components {
             thread_id?: string;
         };
         /**
-         * EndOut
-         * @description How a run ended, and the entry that says so.
+         * ErrorDetail
+         * @description A code for programs and a message for people.
          */
-        EndOut: {
-            /** Run */
-            run: string;
-            /** Seq */
-            seq: number;
-            /** At */
-            at: number;
-            /** Outcome */
-            outcome: string;
-            /** Reason */
-            reason: string;
-            error?: components["schemas"]["ErrorOut"] | null;
-        };
-        /** Entry */
-        Entry: {
-            /** Name */
-            name: string;
-            /**
-             * Type
-             * @enum {string}
-             */
-            type: "file" | "dir" | "link" | "other";
-            /** Size */
-            size: number;
-        };
-        /**
-         * EntryOut
-         * @description One entry of a log.
-         */
-        EntryOut: {
-            /** Seq */
-            seq: number;
-            /** Kind */
-            kind: string;
-            /** At */
-            at: number;
-            data: components["schemas"]["JsonValue"];
-        };
-        /**
-         * ErrorOut
-         * @description Why a run failed.
-         */
-        ErrorOut: {
+        ErrorDetail: {
             /** Code */
             code: string;
             /** Message */
             message: string;
         };
         /**
-         * Export
-         * @description The whole log of a thread.
-         */
-        Export: {
-            /** Schema */
-            schema: number;
-            /** Id */
-            id: string;
-            /** Entries */
-            entries: components["schemas"]["EntryOut"][];
-        };
-        /**
          * FileContent
-         * @description Bytes of a file: text, or base64 where `encoding` says so; `truncated` if the file goes on.
+         * @description Bytes of a file, as text or in base64 (see `encoding`); `truncated` if the file is longer.
          */
         FileContent: {
             /** Path */
@@ -1807,14 +1709,29 @@ export interface components {
             truncated: boolean;
         };
         /**
+         * FileEntry
+         * @description One entry of a folder.
+         */
+        FileEntry: {
+            /** Name */
+            name: string;
+            /**
+             * Type
+             * @enum {string}
+             */
+            type: "file" | "dir" | "link" | "other";
+            /** Size */
+            size: number;
+        };
+        /**
          * FileListing
-         * @description What is in a folder; `truncated` if there is more.
+         * @description The entries of a folder; `truncated` if there are more.
          */
         FileListing: {
             /** Path */
             path: string;
             /** Entries */
-            entries: components["schemas"]["Entry"][];
+            entries: components["schemas"]["FileEntry"][];
             /** Truncated */
             truncated: boolean;
         };
@@ -1828,22 +1745,13 @@ export interface components {
             /** Target */
             target: string;
         };
-        /** FileMoved */
+        /**
+         * FileMoved
+         * @description The new path of a file.
+         */
         FileMoved: {
             /** Path */
             path: string;
-        };
-        /**
-         * FileOut
-         * @description A file that is not text, or too large to be kept with the thread.
-         */
-        FileOut: {
-            /** Content */
-            content?: string | null;
-            /** Encoding */
-            encoding?: string | null;
-            /** Size */
-            size?: number | null;
         };
         /**
          * FileWrite
@@ -1861,7 +1769,10 @@ export interface components {
              */
             encoding?: "utf-8" | "base64";
         };
-        /** FileWritten */
+        /**
+         * FileWritten
+         * @description A file that was written.
+         */
         FileWritten: {
             /** Path */
             path: string;
@@ -1882,10 +1793,10 @@ export interface components {
             title?: string;
         };
         /**
-         * GrantInfo
-         * @description A tool that may be used with exactly these arguments.
+         * Grant
+         * @description A permanent grant of one tool with exactly these arguments.
          */
-        GrantInfo: {
+        Grant: {
             /** Id */
             id: string;
             /** Tool */
@@ -1897,7 +1808,7 @@ export interface components {
         };
         /**
          * Health
-         * @description The server is there.
+         * @description The health report of the server.
          */
         Health: {
             /**
@@ -1908,30 +1819,6 @@ export interface components {
             status?: "ok";
             /** Agents */
             agents: number;
-        };
-        /**
-         * HitOut
-         * @description A message that has the words in it.
-         */
-        HitOut: {
-            /** Thread Id */
-            thread_id: string;
-            /** Title */
-            title: string;
-            /** Seq */
-            seq: number;
-            /** At */
-            at: number;
-            /** Text */
-            text: string;
-        };
-        /**
-         * Hits
-         * @description What was found, the newest first.
-         */
-        Hits: {
-            /** Hits */
-            hits: components["schemas"]["HitOut"][];
         };
         /**
          * HookChange
@@ -1961,14 +1848,14 @@ export interface components {
             on: boolean;
             /**
              * Changed
-             * @description whether it is not as the agent was set up
+             * @description whether it differs from the agent's configuration
              */
             changed: boolean;
-            /** @description what was said about it; secrets are not shown */
+            /** @description its options, without secrets */
             options: components["schemas"]["JsonValue"];
             /**
              * Points
-             * @description where its hooks stand, such as before_tool_use
+             * @description the points of its hooks, such as before_tool_use
              */
             points: string[];
             /** Tools */
@@ -1986,6 +1873,78 @@ export interface components {
         HookList: {
             /** Hooks */
             hooks: components["schemas"]["HookInfo"][];
+        };
+        /**
+         * HookRing
+         * @description A hook of an operation.
+         */
+        HookRing: {
+            /** Hook */
+            hook: string;
+            /** Capability */
+            capability: string | null;
+            /**
+             * Source
+             * @description the key of a capability, the name of a program, or `code`
+             */
+            source: string;
+            /** Position */
+            position: string;
+            /** Point */
+            point: string;
+            /**
+             * Match
+             * @description the tools that it applies to; null if a function decides
+             */
+            match: string[] | null;
+            /**
+             * Priority
+             * @description null for a hook that is always outermost
+             */
+            priority: number | null;
+            /** Timeout */
+            timeout: number | null;
+            /** Inherit */
+            inherit: boolean;
+            /** Shadow */
+            shadow: boolean;
+            /**
+             * Fail
+             * @description whether its failure blocks the operation, or allows it
+             * @enum {string}
+             */
+            fail: "closed" | "open";
+        };
+        /**
+         * HookVerdict
+         * @description The verdict of one hook. Verdicts that allow are known as long as the run's trace is stored.
+         */
+        HookVerdict: {
+            /** Hook */
+            hook: string;
+            /** Position */
+            position: string;
+            /** Verdict */
+            verdict: string;
+            /**
+             * Reason
+             * @default
+             */
+            reason?: string;
+            /**
+             * Ms
+             * @default 0
+             */
+            ms?: number;
+            /** Changed */
+            changed?: {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
+            /**
+             * Shadow
+             * @default false
+             */
+            shadow?: boolean;
         };
         /**
          * ImageContent
@@ -2007,30 +1966,90 @@ export interface components {
             /** Url */
             url: string;
         };
+        /**
+         * InvalidSkill
+         * @description A skill file that cannot be used, and the reason.
+         */
+        InvalidSkill: {
+            /** Path */
+            path: string;
+            /** Reason */
+            reason: string;
+        };
+        /**
+         * InvokeResult
+         * @description The result of a run: `response` is its last reply, `cost` is in dollars, or null if prices are unknown.
+         *
+         *     `outcome` is completed, stopped, cancelled, or interrupted while the run waits for an answer.
+         */
+        InvokeResult: {
+            /** Messages */
+            messages: components["schemas"]["ThreadMessage"][];
+            /**
+             * Todos
+             * @default []
+             */
+            todos?: components["schemas"]["TodoItem"][];
+            /**
+             * Files
+             * @default {}
+             */
+            files?: {
+                [key: string]: string | components["schemas"]["ThreadFile"];
+            };
+            /**
+             * Tasks
+             * @description results of background tasks, by task id
+             * @default {}
+             */
+            tasks?: {
+                [key: string]: components["schemas"]["JsonValue"];
+            };
+            /**
+             * Ends
+             * @description the outcome of each run, the earliest first
+             * @default []
+             */
+            ends?: components["schemas"]["RunEnd"][];
+            /** Thread Id */
+            thread_id: string;
+            /** Run Id */
+            run_id: string;
+            /** Response */
+            response: string;
+            /** Outcome */
+            outcome: string;
+            /** Reason */
+            reason: string;
+            usage: components["schemas"]["TokenUsage"];
+            /** Cost */
+            cost?: number | null;
+        };
         JsonValue: unknown;
-        /** LimitsInfo */
+        /**
+         * LimitsInfo
+         * @description The limits and budgets of an agent.
+         */
         LimitsInfo: {
             /** Agent Id */
             agent_id: string;
-            /** @description null if nothing limits a run */
+            /** @description null if runs are not limited */
             limits: components["schemas"]["RunLimits"] | null;
             /** Budgets */
             budgets: components["schemas"]["BudgetInfo"][];
         };
         /**
-         * Me
-         * @description Who one is.
+         * LogEntry
+         * @description One entry of a log.
          */
-        Me: {
-            /** Id */
-            id: string;
-            /** Username */
-            username: string;
-            /**
-             * Role
-             * @enum {string}
-             */
-            role: "user" | "operator" | "admin";
+        LogEntry: {
+            /** Seq */
+            seq: number;
+            /** Kind */
+            kind: string;
+            /** At */
+            at: number;
+            data: components["schemas"]["JsonValue"];
         };
         /**
          * MediaIn
@@ -2065,7 +2084,7 @@ export interface components {
         };
         /**
          * MessageIn
-         * @description What somebody says. The words of an assistant or a tool come from the server, never from a client.
+         * @description A message of a client. Messages of assistants and tools come from the server only.
          */
         MessageIn: {
             /**
@@ -2078,58 +2097,76 @@ export interface components {
             content: string | (components["schemas"]["TextIn"] | components["schemas"]["MediaIn"])[];
         };
         /**
-         * MessageOut
-         * @description A message of a conversation; `seq` is its entry in the log, `at` the time of that in seconds since 1970.
-         *
-         *     `run` is the run that it is of, `failed` says that a tool tells of an error, `ms` how long that tool took.
+         * MessagePart
+         * @description A part of a message: text, an image or a file.
          */
-        MessageOut: {
+        MessagePart: {
             /**
-             * Role
+             * Type
              * @enum {string}
              */
-            role: "system" | "user" | "assistant" | "tool";
-            /** Content */
-            content: string | components["schemas"]["PartOut"][];
+            type: "text" | "image" | "file";
+            /** Text */
+            text?: string | null;
+            /** Url */
+            url?: string | null;
+            /** Data */
+            data?: string | null;
+            /** Media Type */
+            media_type?: string | null;
+            /** Name */
+            name?: string | null;
+        };
+        /**
+         * MessageReasoning
+         * @description Reasoning text of the model.
+         */
+        MessageReasoning: {
             /**
-             * Tool Calls
-             * @default []
-             */
-            tool_calls?: components["schemas"]["CallOut"][];
-            /**
-             * Tool Call Id
+             * Text
              * @default
              */
-            tool_call_id?: string;
+            text?: string;
             /**
-             * Name
+             * Signature
              * @default
              */
-            name?: string;
+            signature?: string;
             /**
-             * Reasoning
-             * @default []
-             */
-            reasoning?: components["schemas"]["ReasoningOut"][];
-            /**
-             * Failed
-             * @default false
-             */
-            failed?: boolean;
-            /** Seq */
-            seq?: number | null;
-            /**
-             * At
-             * @default 0
-             */
-            at?: number;
-            /**
-             * Run
+             * Provider
              * @default
              */
-            run?: string;
-            /** Ms */
-            ms?: number | null;
+            provider?: string;
+        };
+        /**
+         * MessageRequest
+         * @description Messages for a thread.
+         */
+        MessageRequest: {
+            /** Messages */
+            messages: components["schemas"]["MessageIn"][];
+        };
+        /**
+         * MessageToolCall
+         * @description A tool call of the model; `invalid` says why its arguments could not be parsed.
+         */
+        MessageToolCall: {
+            /** Id */
+            id: string;
+            /** Name */
+            name: string;
+            /** Args */
+            args: {
+                [key: string]: components["schemas"]["JsonValue"];
+            };
+            /** Invalid */
+            invalid?: string | null;
+            /**
+             * Child
+             * @description the thread of the subagent that ran for it
+             * @default
+             */
+            child?: string;
         };
         /**
          * NewAgent
@@ -2312,49 +2349,21 @@ export interface components {
              */
             shared?: boolean;
         };
-        /** Onion */
-        Onion: {
-            /** Agent Id */
-            agent_id: string;
-            /** Operations */
-            operations: components["schemas"]["OperationInfo"][];
-        };
         /**
-         * OperationInfo
+         * OperationRings
          * @description An operation, its rings outermost first, and the guards at its gate.
          */
-        OperationInfo: {
+        OperationRings: {
             /** Operation */
             operation: string;
             /** Rings */
-            rings: components["schemas"]["RingInfo"][];
+            rings: components["schemas"]["HookRing"][];
             /** Guards */
-            guards: components["schemas"]["RingInfo"][];
-        };
-        /**
-         * PartOut
-         * @description A part of a message: a text, a picture or a file.
-         */
-        PartOut: {
-            /**
-             * Type
-             * @enum {string}
-             */
-            type: "text" | "image" | "file";
-            /** Text */
-            text?: string | null;
-            /** Url */
-            url?: string | null;
-            /** Data */
-            data?: string | null;
-            /** Media Type */
-            media_type?: string | null;
-            /** Name */
-            name?: string | null;
+            guards: components["schemas"]["HookRing"][];
         };
         /**
          * PermissionsInfo
-         * @description `mode` decides where no rule does; null if the agent has no permissions and only its guards decide.
+         * @description The permissions of an agent; `mode` applies if no rule matches, and is null for an agent without permissions.
          */
         PermissionsInfo: {
             /** Agent Id */
@@ -2365,13 +2374,13 @@ export interface components {
             rules: components["schemas"]["RuleInfo"][];
             /**
              * Grants
-             * @description what you have allowed for good; nobody else's
+             * @description your permanent grants
              */
-            grants: components["schemas"]["GrantInfo"][];
+            grants: components["schemas"]["Grant"][];
         };
         /**
          * ProtectionInfo
-         * @description What really confines commands.
+         * @description The isolation of commands.
          */
         ProtectionInfo: {
             /**
@@ -2385,15 +2394,15 @@ export interface components {
             says: string;
             /**
              * Asks
-             * @description whether every command needs your yes
+             * @description whether every command needs an approval
              */
             asks: boolean;
         };
         /**
-         * Queued
-         * @description What was said is kept; `run_id` is the run that answers it, `position` where it waits until it is heard.
+         * QueuedMessage
+         * @description A stored message of a thread; `run_id` is the run that answers it, `position` its position in the queue.
          */
-        Queued: {
+        QueuedMessage: {
             /** Thread Id */
             thread_id: string;
             /** Run Id */
@@ -2402,73 +2411,10 @@ export interface components {
             position: number;
         };
         /**
-         * ReasoningOut
-         * @description What the model thought.
-         */
-        ReasoningOut: {
-            /**
-             * Text
-             * @default
-             */
-            text?: string;
-            /**
-             * Signature
-             * @default
-             */
-            signature?: string;
-            /**
-             * Provider
-             * @default
-             */
-            provider?: string;
-        };
-        /**
-         * Reasons
-         * @description All that is known of one tool call. `args` are as the model wrote them; `result` is null while it waits.
-         */
-        Reasons: {
-            /** Thread Id */
-            thread_id: string;
-            /** Run Id */
-            run_id: string;
-            /** Call Id */
-            call_id: string;
-            /** Tool */
-            tool: string;
-            /** Args */
-            args: {
-                [key: string]: components["schemas"]["JsonValue"];
-            };
-            /** Seq */
-            seq: number;
-            /**
-             * Invalid
-             * @default
-             */
-            invalid?: string;
-            /**
-             * Verdicts
-             * @default []
-             */
-            verdicts?: components["schemas"]["Verdict"][];
-            /**
-             * Questions
-             * @default []
-             */
-            questions?: components["schemas"]["Asked-Output"][];
-            /**
-             * Attempts
-             * @default []
-             */
-            attempts?: components["schemas"]["Attempt"][];
-            /** Result */
-            result?: string | null;
-            /** Result Seq */
-            result_seq?: number | null;
-        };
-        /**
          * ReplayReport
-         * @description What came of it. `skipped` says of which uses nothing can be said; `more` that there are threads beside these.
+         * @description The result of a replay. `skipped` names tool uses that could not be evaluated.
+         *
+         *     `more` is true if some threads were not replayed.
          */
         ReplayReport: {
             /** Threads */
@@ -2515,49 +2461,8 @@ export interface components {
             to: number;
         };
         /**
-         * RingInfo
-         * @description A hook, where it stands.
-         */
-        RingInfo: {
-            /** Hook */
-            hook: string;
-            /** Capability */
-            capability: string | null;
-            /**
-             * Source
-             * @description where it is from: a capability's key, the program that it is, or `code`
-             */
-            source: string;
-            /** Position */
-            position: string;
-            /** Point */
-            point: string;
-            /**
-             * Match
-             * @description the tools that it is for; null where a program decides
-             */
-            match: string[] | null;
-            /**
-             * Priority
-             * @description null for one that nothing stands outside of
-             */
-            priority: number | null;
-            /** Timeout */
-            timeout: number | null;
-            /** Inherit */
-            inherit: boolean;
-            /** Shadow */
-            shadow: boolean;
-            /**
-             * Fail
-             * @description whether its failure denies, or lets pass
-             * @enum {string}
-             */
-            fail: "closed" | "open";
-        };
-        /**
          * RuleInfo
-         * @description A rule as it was written; `message` is what is said when it decides, `policy` the ready set that it is from.
+         * @description A permission rule as it was written; `message` is shown when it decides, `policy` is its rule set.
          */
         RuleInfo: {
             /**
@@ -2585,8 +2490,25 @@ export interface components {
             allow?: string[];
         };
         /**
+         * RunEnd
+         * @description The outcome of a run, and the entry that records it.
+         */
+        RunEnd: {
+            /** Run */
+            run: string;
+            /** Seq */
+            seq: number;
+            /** At */
+            at: number;
+            /** Outcome */
+            outcome: string;
+            /** Reason */
+            reason: string;
+            error?: components["schemas"]["ErrorDetail"] | null;
+        };
+        /**
          * RunLimits
-         * @description What one run may take; null is no limit. `cost` is in dollars.
+         * @description The limits of one run; null means unlimited. `cost` is in dollars.
          */
         RunLimits: {
             /** Steps */
@@ -2601,10 +2523,25 @@ export interface components {
             tool_calls: number | null;
         };
         /**
-         * RunOut
-         * @description A run. `state` is queued, running, waiting for an answer, interrupted until it is taken up, or ended.
+         * RunRequest
+         * @description Messages for an agent, in a new thread or in `thread_id`, which is created if it does not exist.
          */
-        RunOut: {
+        RunRequest: {
+            /** Messages */
+            messages: components["schemas"]["MessageIn"][];
+            /** Thread Id */
+            thread_id?: string | null;
+            /**
+             * Recipe
+             * @default
+             */
+            recipe?: string;
+        };
+        /**
+         * RunState
+         * @description A run: `state` is queued, running, waiting for an answer, interrupted until it is resumed, or ended.
+         */
+        RunState: {
             /** Id */
             id: string;
             /** Thread Id */
@@ -2639,19 +2576,62 @@ export interface components {
              *       "cache_write_tokens": 0
              *     }
              */
-            usage?: components["schemas"]["UsageOut"];
+            usage?: components["schemas"]["TokenUsage"];
             /**
              * Cost
              * @description in dollars; null if a price is not known
              */
             cost?: number | null;
-            error?: components["schemas"]["ErrorOut"] | null;
+            error?: components["schemas"]["ErrorDetail"] | null;
         };
         /**
-         * ShellOut
-         * @description What a command would run, as far as that can be read; `opaque` says why more may happen than can be seen.
+         * RunTrace
+         * @description The spans of a run; `left_out` counts those beyond the limit.
          */
-        ShellOut: {
+        RunTrace: {
+            /** Run */
+            run: string;
+            /** Thread Id */
+            thread_id: string;
+            /** Agent */
+            agent: string;
+            /** Spans */
+            spans: components["schemas"]["TraceSpan"][];
+            /**
+             * Left Out
+             * @default 0
+             */
+            left_out?: number;
+        };
+        /**
+         * SearchHit
+         * @description A message found by a search.
+         */
+        SearchHit: {
+            /** Thread Id */
+            thread_id: string;
+            /** Title */
+            title: string;
+            /** Seq */
+            seq: number;
+            /** At */
+            at: number;
+            /** Text */
+            text: string;
+        };
+        /**
+         * SearchHits
+         * @description The messages found by a search, the newest first.
+         */
+        SearchHits: {
+            /** Hits */
+            hits: components["schemas"]["SearchHit"][];
+        };
+        /**
+         * ShellCommands
+         * @description The commands and files of a shell script; `opaque` names the parts that could not be parsed.
+         */
+        ShellCommands: {
             /** Commands */
             commands: string[];
             /** Reads */
@@ -2689,7 +2669,7 @@ export interface components {
         };
         /**
          * SkillInfo
-         * @description Instructions for a particular task.
+         * @description A skill: instructions for a particular task.
          */
         SkillInfo: {
             /** Name */
@@ -2701,22 +2681,15 @@ export interface components {
             /** Enabled */
             enabled: boolean;
         };
-        /** SkillList */
+        /**
+         * SkillList
+         * @description The skills of an agent, and the files that are not valid skills.
+         */
         SkillList: {
             /** Skills */
             skills: components["schemas"]["SkillInfo"][];
             /** Problems */
-            problems?: components["schemas"]["SkillProblem"][];
-        };
-        /**
-         * SkillProblem
-         * @description Why something that looks like a skill is none.
-         */
-        SkillProblem: {
-            /** Path */
-            path: string;
-            /** Reason */
-            reason: string;
+            problems?: components["schemas"]["InvalidSkill"][];
         };
         /**
          * SlidesExport
@@ -2737,52 +2710,8 @@ export interface components {
             content?: string;
         };
         /**
-         * Span
-         * @description One operation: `start` in seconds since 1970, `ms` how long it took, `why` what hooks said about it.
-         */
-        Span: {
-            /** Name */
-            name: string;
-            /** Start */
-            start: number;
-            /** Ms */
-            ms?: number | null;
-            /**
-             * Cost
-             * @description of a question to a model, in dollars, where its price is known
-             */
-            cost?: number | null;
-            /**
-             * Attributes
-             * @default {}
-             */
-            attributes?: {
-                [key: string]: components["schemas"]["JsonValue"];
-            };
-            /**
-             * Error
-             * @default
-             */
-            error?: string;
-            /**
-             * Events
-             * @default []
-             */
-            events?: components["schemas"]["SpanEvent"][];
-            /**
-             * Why
-             * @default []
-             */
-            why?: components["schemas"]["Verdict"][];
-            /**
-             * Children
-             * @default []
-             */
-            children?: components["schemas"]["Span"][];
-        };
-        /**
          * SpanEvent
-         * @description Something that was recorded during a span.
+         * @description An event that was recorded during a span.
          */
         SpanEvent: {
             /** Name */
@@ -2866,27 +2795,42 @@ export interface components {
             text: string;
         };
         /**
+         * ThreadChange
+         * @description Changes of a thread; omitted fields stay.
+         */
+        ThreadChange: {
+            /** Title */
+            title?: string | null;
+            /**
+             * Meta
+             * @description in place of what stands there
+             */
+            meta?: {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
+        };
+        /**
          * ThreadDetail
-         * @description A thread, and what was said in it.
+         * @description A thread with its messages.
          */
         ThreadDetail: {
             /** Messages */
-            messages: components["schemas"]["MessageOut"][];
+            messages: components["schemas"]["ThreadMessage"][];
             /**
              * Todos
              * @default []
              */
-            todos?: components["schemas"]["TodoOut"][];
+            todos?: components["schemas"]["TodoItem"][];
             /**
              * Files
              * @default {}
              */
             files?: {
-                [key: string]: string | components["schemas"]["FileOut"];
+                [key: string]: string | components["schemas"]["ThreadFile"];
             };
             /**
              * Tasks
-             * @description what tasks in the background came to, by their ids
+             * @description results of background tasks, by task id
              * @default {}
              */
             tasks?: {
@@ -2894,10 +2838,10 @@ export interface components {
             };
             /**
              * Ends
-             * @description how each run ended, the earliest first
+             * @description the outcome of each run, the earliest first
              * @default []
              */
-            ends?: components["schemas"]["EndOut"][];
+            ends?: components["schemas"]["RunEnd"][];
             /** Id */
             id: string;
             /** Title */
@@ -2919,25 +2863,25 @@ export interface components {
             last: number;
             /**
              * Run Id
-             * @description the run that has begun and not ended
+             * @description the run that has started and not ended
              * @default
              */
             run_id?: string;
             /**
              * Running
-             * @description somebody works on it now
+             * @description whether a process holds the lease of the thread
              * @default false
              */
             running?: boolean;
             /**
              * Asking
-             * @description questions that nobody has answered
+             * @description the number of pending questions
              * @default 0
              */
             asking?: number;
             /**
              * Queued
-             * @description what was said and is not heard yet
+             * @description the number of queued messages
              * @default 0
              */
             queued?: number;
@@ -2950,19 +2894,43 @@ export interface components {
              *       "cache_write_tokens": 0
              *     }
              */
-            usage?: components["schemas"]["UsageOut"];
+            usage?: components["schemas"]["TokenUsage"];
             /**
              * Unheard
-             * @description what was said and is not heard yet, in its order
+             * @description queued messages, in their order
              * @default []
              */
-            unheard?: components["schemas"]["Unheard"][];
+            unheard?: components["schemas"]["UnreadMessage"][];
         };
         /**
-         * ThreadOut
-         * @description A thread, without what was said in it.
+         * ThreadExport
+         * @description The complete log of a thread.
          */
-        ThreadOut: {
+        ThreadExport: {
+            /** Schema */
+            schema: number;
+            /** Id */
+            id: string;
+            /** Entries */
+            entries: components["schemas"]["LogEntry"][];
+        };
+        /**
+         * ThreadFile
+         * @description A file of a thread that is binary, or too large for the log.
+         */
+        ThreadFile: {
+            /** Content */
+            content?: string | null;
+            /** Encoding */
+            encoding?: string | null;
+            /** Size */
+            size?: number | null;
+        };
+        /**
+         * ThreadInfo
+         * @description A thread, without its messages.
+         */
+        ThreadInfo: {
             /** Id */
             id: string;
             /** Title */
@@ -2984,32 +2952,99 @@ export interface components {
             last: number;
             /**
              * Run Id
-             * @description the run that has begun and not ended
+             * @description the run that has started and not ended
              * @default
              */
             run_id?: string;
             /**
              * Running
-             * @description somebody works on it now
+             * @description whether a process holds the lease of the thread
              * @default false
              */
             running?: boolean;
             /**
              * Asking
-             * @description questions that nobody has answered
+             * @description the number of pending questions
              * @default 0
              */
             asking?: number;
             /**
              * Queued
-             * @description what was said and is not heard yet
+             * @description the number of queued messages
              * @default 0
              */
             queued?: number;
         };
         /**
+         * ThreadMessage
+         * @description A message of a conversation; `seq` is its entry in the thread's log, `at` the time in seconds since 1970.
+         *
+         *     `run` is the run of the message. For the result of a tool, `failed` marks an error and `ms` is the duration.
+         */
+        ThreadMessage: {
+            /**
+             * Role
+             * @enum {string}
+             */
+            role: "system" | "user" | "assistant" | "tool";
+            /** Content */
+            content: string | components["schemas"]["MessagePart"][];
+            /**
+             * Tool Calls
+             * @default []
+             */
+            tool_calls?: components["schemas"]["MessageToolCall"][];
+            /**
+             * Tool Call Id
+             * @default
+             */
+            tool_call_id?: string;
+            /**
+             * Name
+             * @default
+             */
+            name?: string;
+            /**
+             * Reasoning
+             * @default []
+             */
+            reasoning?: components["schemas"]["MessageReasoning"][];
+            /**
+             * Failed
+             * @default false
+             */
+            failed?: boolean;
+            /** Seq */
+            seq?: number | null;
+            /**
+             * At
+             * @default 0
+             */
+            at?: number;
+            /**
+             * Run
+             * @default
+             */
+            run?: string;
+            /** Ms */
+            ms?: number | null;
+        };
+        /**
+         * ThreadPage
+         * @description A page of threads; `next` is the cursor of the next page, empty on the last.
+         */
+        ThreadPage: {
+            /** Threads */
+            threads: components["schemas"]["ThreadInfo"][];
+            /**
+             * Next
+             * @default
+             */
+            next?: string;
+        };
+        /**
          * ThreadRun
-         * @description A run of a thread: its first entry in the log and its last, which is null while it goes on.
+         * @description A run of a thread, with its first and last entry; `last` is null while it is running.
          */
         ThreadRun: {
             /** Run Id */
@@ -3034,7 +3069,7 @@ export interface components {
             reason?: string;
             /**
              * Traced
-             * @description whether there is a trace of it
+             * @description whether the run has a trace
              */
             traced: boolean;
         };
@@ -3047,21 +3082,8 @@ export interface components {
             runs: components["schemas"]["ThreadRun"][];
         };
         /**
-         * Threads
-         * @description Some threads; `next` is the cursor of the next ones, empty if these are the last.
-         */
-        Threads: {
-            /** Threads */
-            threads: components["schemas"]["ThreadOut"][];
-            /**
-             * Next
-             * @default
-             */
-            next?: string;
-        };
-        /**
          * Ticket
-         * @description A ticket for `?ticket=` of one request, and for how many seconds it holds.
+         * @description A ticket for `?ticket=` of one request, and its lifetime in seconds.
          */
         Ticket: {
             /** Ticket */
@@ -3070,10 +3092,10 @@ export interface components {
             expires_in: number;
         };
         /**
-         * TodoOut
-         * @description One thing to do.
+         * TodoItem
+         * @description An item of a todo list.
          */
-        TodoOut: {
+        TodoItem: {
             /** Id */
             id: string;
             /** Title */
@@ -3085,61 +3107,10 @@ export interface components {
             status: "pending" | "in_progress" | "done";
         };
         /**
-         * ToolInfo
-         * @description A tool as the model sees it.
+         * TokenUsage
+         * @description Token counts of model calls.
          */
-        ToolInfo: {
-            /** Name */
-            name: string;
-            /** Description */
-            description: string;
-            /** Kind */
-            kind: string;
-            /** Read Only */
-            read_only: boolean;
-            /**
-             * Source
-             * @description the capability that brings it, `builtin`, or `server` if it was registered there
-             */
-            source: string;
-            /** Parameters */
-            parameters: {
-                [key: string]: components["schemas"]["JsonValue"];
-            };
-        };
-        /**
-         * Trace
-         * @description The spans of a run; `left_out` says how many were too many.
-         */
-        Trace: {
-            /** Run */
-            run: string;
-            /** Thread Id */
-            thread_id: string;
-            /** Agent */
-            agent: string;
-            /** Spans */
-            spans: components["schemas"]["Span"][];
-            /**
-             * Left Out
-             * @default 0
-             */
-            left_out?: number;
-        };
-        /**
-         * Unheard
-         * @description Something that was said, and is not in the thread yet: the run hears it at its next step.
-         */
-        Unheard: {
-            /** Position */
-            position: number;
-            message: components["schemas"]["MessageOut"];
-        };
-        /**
-         * UsageOut
-         * @description Tokens.
-         */
-        UsageOut: {
+        TokenUsage: {
             /**
              * Input Tokens
              * @default 0
@@ -3167,17 +3138,93 @@ export interface components {
             cache_write_tokens?: number;
         };
         /**
+         * ToolInfo
+         * @description A tool of an agent, as the model sees it.
+         */
+        ToolInfo: {
+            /** Name */
+            name: string;
+            /** Description */
+            description: string;
+            /** Kind */
+            kind: string;
+            /** Read Only */
+            read_only: boolean;
+            /**
+             * Source
+             * @description the capability that adds it, `builtin`, or `server` if it was registered there
+             */
+            source: string;
+            /** Parameters */
+            parameters: {
+                [key: string]: components["schemas"]["JsonValue"];
+            };
+        };
+        /**
+         * TraceSpan
+         * @description One operation of a run: `start` in seconds since 1970, its duration, and the verdicts of hooks.
+         */
+        TraceSpan: {
+            /** Name */
+            name: string;
+            /** Start */
+            start: number;
+            /** Ms */
+            ms?: number | null;
+            /**
+             * Cost
+             * @description of a model call, in dollars; null if the price is not known
+             */
+            cost?: number | null;
+            /**
+             * Attributes
+             * @default {}
+             */
+            attributes?: {
+                [key: string]: components["schemas"]["JsonValue"];
+            };
+            /**
+             * Error
+             * @default
+             */
+            error?: string;
+            /**
+             * Events
+             * @default []
+             */
+            events?: components["schemas"]["SpanEvent"][];
+            /**
+             * Why
+             * @default []
+             */
+            why?: components["schemas"]["HookVerdict"][];
+            /**
+             * Children
+             * @default []
+             */
+            children?: components["schemas"]["TraceSpan"][];
+        };
+        /**
+         * UnreadMessage
+         * @description A queued message, which the run reads before its next step.
+         */
+        UnreadMessage: {
+            /** Position */
+            position: number;
+            message: components["schemas"]["ThreadMessage"];
+        };
+        /**
          * UsageReport
-         * @description The rows, the earliest day first, and all of them together.
+         * @description Usage by row, the earliest day first, with the total.
          */
         UsageReport: {
             /** Rows */
             rows: components["schemas"]["UsageRow"][];
-            total: components["schemas"]["Amounts"];
+            total: components["schemas"]["UsageTotals"];
         };
         /**
          * UsageRow
-         * @description What one user used of one model through one agent on one day (UTC).
+         * @description The usage of one user, model and agent on one day (UTC).
          */
         UsageRow: {
             /** Runs */
@@ -3213,53 +3260,28 @@ export interface components {
             model: string;
         };
         /**
-         * Verdict
-         * @description What one hook said. Those that let it pass are known as long as the run's trace is kept.
+         * UsageTotals
+         * @description Sums of usage; `questions` counts model calls, and `cost` in dollars omits `unpriced` ones.
          */
-        Verdict: {
-            /** Hook */
-            hook: string;
-            /** Position */
-            position: string;
-            /** Verdict */
-            verdict: string;
-            /**
-             * Reason
-             * @default
-             */
-            reason?: string;
-            /**
-             * Ms
-             * @default 0
-             */
-            ms?: number;
-            /** Changed */
-            changed?: {
-                [key: string]: components["schemas"]["JsonValue"];
-            } | null;
-            /**
-             * Shadow
-             * @default false
-             */
-            shadow?: boolean;
-        };
-        /**
-         * Words
-         * @description What is said to a thread.
-         */
-        Words: {
-            /** Messages */
-            messages: components["schemas"]["MessageIn"][];
-        };
-        /**
-         * ErrorDetail
-         * @description A code for programs and a message for people.
-         */
-        ErrorDetail: {
-            /** Code */
-            code: string;
-            /** Message */
-            message: string;
+        UsageTotals: {
+            /** Runs */
+            runs: number;
+            /** Questions */
+            questions: number;
+            /** Unpriced */
+            unpriced: number;
+            /** Input Tokens */
+            input_tokens: number;
+            /** Output Tokens */
+            output_tokens: number;
+            /** Cached Tokens */
+            cached_tokens: number;
+            /** Reasoning Tokens */
+            reasoning_tokens: number;
+            /** Cache Write Tokens */
+            cache_write_tokens: number;
+            /** Cost */
+            cost: number;
         };
         /**
          * ErrorBody
@@ -3294,7 +3316,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Approvals"];
+                    "application/json": components["schemas"]["ApprovalList"];
                 };
             };
             /** @description It was refused: the error says why. */
@@ -3456,7 +3478,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Threads"];
+                    "application/json": components["schemas"]["ThreadPage"];
                 };
             };
             /** @description It was refused: the error says why. */
@@ -3624,7 +3646,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Me"];
+                    "application/json": components["schemas"]["CurrentUser"];
                 };
             };
             /** @description It was refused: the error says why. */
@@ -3698,7 +3720,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Me"];
+                    "application/json": components["schemas"]["CurrentUser"];
                 };
             };
             /** @description It was refused: the error says why. */
@@ -3853,7 +3875,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Hits"];
+                    "application/json": components["schemas"]["SearchHits"];
                 };
             };
             /** @description It was refused: the error says why. */
@@ -4219,7 +4241,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Decided"];
+                    "application/json": components["schemas"]["ApprovalReceipt"];
                 };
             };
             /** @description It was refused: the error says why. */
@@ -4259,7 +4281,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["RunOut"];
+                    "application/json": components["schemas"]["RunState"];
                 };
             };
             /** @description It was refused: the error says why. */
@@ -4371,7 +4393,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Change"];
+                "application/json": components["schemas"]["ThreadChange"];
             };
         };
         responses: {
@@ -4381,7 +4403,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ThreadOut"];
+                    "application/json": components["schemas"]["ThreadInfo"];
                 };
             };
             /** @description It was refused: the error says why. */
@@ -4675,7 +4697,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Asked-Input"];
+                "application/json": components["schemas"]["RunRequest"];
             };
         };
         responses: {
@@ -4685,7 +4707,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Answer"];
+                    "application/json": components["schemas"]["InvokeResult"];
                 };
             };
             /** @description It was refused: the error says why. */
@@ -4722,7 +4744,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Asked-Input"];
+                "application/json": components["schemas"]["RunRequest"];
             };
         };
         responses: {
@@ -4812,7 +4834,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Onion"];
+                    "application/json": components["schemas"]["AgentOnion"];
                 };
             };
             /** @description It was refused: the error says why. */
@@ -4945,7 +4967,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["RunOut"];
+                    "application/json": components["schemas"]["RunState"];
                 };
             };
             /** @description It was refused: the error says why. */
@@ -5125,7 +5147,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ThreadOut"];
+                    "application/json": components["schemas"]["ThreadInfo"];
                 };
             };
             /** @description It was refused: the error says why. */
@@ -5206,7 +5228,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Words"];
+                "application/json": components["schemas"]["MessageRequest"];
             };
         };
         responses: {
@@ -5216,7 +5238,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Queued"];
+                    "application/json": components["schemas"]["QueuedMessage"];
                 };
             };
             /** @description It was refused: the error says why. */
@@ -5258,7 +5280,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Export"];
+                    "application/json": components["schemas"]["ThreadExport"];
                     "text/markdown": string;
                 };
             };
@@ -5339,7 +5361,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Trace"];
+                    "application/json": components["schemas"]["RunTrace"];
                 };
             };
             /** @description It was refused: the error says why. */
@@ -5743,7 +5765,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Reasons"];
+                    "application/json": components["schemas"]["CallReasons"];
                 };
             };
             /** @description It was refused: the error says why. */

@@ -4,8 +4,8 @@ import type { components } from "../api/schema";
 import { plural } from "./amounts";
 import { duration } from "./spans";
 
-type Span = components["schemas"]["Span"];
-type Verdict = components["schemas"]["Verdict"];
+type Span = components["schemas"]["TraceSpan"];
+type Verdict = components["schemas"]["HookVerdict"];
 
 const OPERATIONS: Record<string, string> = { run: "run", step: "step", "llm.call": "model_call", "tool.call": "tool_use" };
 

@@ -2,7 +2,7 @@
 
 import type { components } from "../api/schema";
 
-export type Span = components["schemas"]["Span"];
+export type Span = components["schemas"]["TraceSpan"];
 export type Kind = "run" | "step" | "model" | "tool" | "hook";
 
 export interface Row {

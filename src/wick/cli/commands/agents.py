@@ -10,11 +10,11 @@ from typing import Any
 
 import click
 
+from wick.api.conversions import list_operation_rings
+from wick.api.types import AgentInfo, OperationRings
 from wick.cli.checks.agents_file import FileProblem, check_agents_file
 from wick.cli.commands.onions import draw_rings
-from wick.cli.host.local import describe_rings
 from wick.cli.host.open import HostOptions, open_host, with_host_options
-from wick.cli.host.protocol import AgentRow, RingRow
 from wick.cli.root_command import DONE, WRONG
 from wick.cli.terminal.output import JSON, print_json, print_table, show_status, strip_controls
 from wick.config import Config
@@ -41,12 +41,14 @@ def list_agents(file: Path | None, options: HostOptions, as_json: bool) -> None:
     options = HostOptions(agent=str(file), folder=options.folder) if file is not None else options
     found = asyncio.run(_fetch_agents(options))
     if as_json:
-        return print_json([asdict(info) for info in found])
-    rows = [(info.id, info.name, info.model, ", ".join(info.hooks)) for info in found]
+        return print_json(
+            [{"id": one.agent_id, "name": one.name, "model": one.model, "hooks": one.hooks} for one in found]
+        )
+    rows = [(info.agent_id, info.name, info.model, ", ".join(info.hooks)) for info in found]
     print_table(("agent", "name", "model", "hooks"), rows, nothing="there are no agents")
 
 
-async def _fetch_agents(options: HostOptions) -> list[AgentRow]:
+async def _fetch_agents(options: HostOptions) -> list[AgentInfo]:
     with show_status("looking for agents"):
         async with open_host(options) as host:
             return await host.list_agents()
@@ -73,20 +75,29 @@ def check(file: Path, as_json: bool) -> None:
     sys.exit(WRONG if problems else DONE)
 
 
-async def _build_rings(config: Config) -> dict[str, list[RingRow]]:
+async def _build_rings(config: Config) -> dict[str, list[OperationRings]]:
     """Return the rings of each agent."""
     try:
-        return {id: describe_rings(part.agent()) for id, part in config.agents.items()}
+        return {id: list_operation_rings(part.agent()) for id, part in config.agents.items()}
     finally:
         await config.close()
 
 
-def _print_json_report(file: Path, problems: list[FileProblem], onions: dict[str, list[RingRow]]) -> None:
+def _print_json_report(file: Path, problems: list[FileProblem], onions: dict[str, list[OperationRings]]) -> None:
     report: dict[str, Any] = {"file": str(file), "problems": [asdict(problem) for problem in problems]}
-    print_json({**report, "agents": {id: [asdict(ring) for ring in rings] for id, rings in onions.items()}})
+    print_json({**report, "agents": {id: _rings_json(rings) for id, rings in onions.items()}})
 
 
-def _print_text_report(file: Path, problems: list[FileProblem], onions: dict[str, list[RingRow]]) -> None:
+def _rings_json(operations: list[OperationRings]) -> list[dict[str, Any]]:
+    fields = {"position", "hook", "source", "fail"}
+    return [
+        {"operation": one.operation, **ring.model_dump(include=fields)}
+        for one in operations
+        for ring in (*one.rings, *one.guards)
+    ]
+
+
+def _print_text_report(file: Path, problems: list[FileProblem], onions: dict[str, list[OperationRings]]) -> None:
     for problem in problems:
         where = "" if problem.line is None else f"{file}, line {problem.line}: "
         click.echo(strip_controls(f"{where}{problem.says}"))

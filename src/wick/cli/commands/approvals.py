@@ -7,14 +7,14 @@ import json
 import shlex
 import time
 from collections.abc import AsyncIterator
-from dataclasses import asdict
 from typing import Any
 
 import click
 
 from wick._internal.visible_text import cut_visible, make_visible
+from wick.api.types import Approval, Choice
 from wick.cli.host.open import HostOptions, open_host, with_host_options
-from wick.cli.host.protocol import AgentHost, Choice, PendingApproval
+from wick.cli.host.protocol import AgentHost
 from wick.cli.terminal.output import JSON, dump_json, print_json, print_table, show_status, strip_controls
 from wick.errors import ConfigError
 
@@ -40,12 +40,12 @@ def command(ctx: click.Context, options: HostOptions, thread: str, watch: bool, 
         return asyncio.run(_watch_approvals(options, thread, as_json))
     found = asyncio.run(_fetch_approvals(options, thread))
     if as_json:
-        return print_json([asdict(one) for one in found])
-    rows = [(one.id, one.thread, one.agent, _format_question(one), _format_time_left(one)) for one in found]
+        return print_json([_approval_json(one) for one in found])
+    rows = [(one.id, one.thread_id, one.agent_id, _format_question(one), _format_time_left(one)) for one in found]
     print_table(("question", "thread", "agent", "what", "lapses in"), rows, nothing="nothing waits for an answer")
 
 
-async def _fetch_approvals(options: HostOptions, thread: str) -> list[PendingApproval]:
+async def _fetch_approvals(options: HostOptions, thread: str) -> list[Approval]:
     with show_status("looking for questions"):
         async with open_host(options) as host:
             return await host.list_approvals(thread)
@@ -55,26 +55,31 @@ async def _watch_approvals(options: HostOptions, thread: str, as_json: bool) -> 
     async with open_host(options) as host:
         async for one in _iter_new_approvals(host, thread):
             if as_json:
-                click.echo(dump_json(asdict(one)))
+                click.echo(dump_json(_approval_json(one)))
                 continue
-            click.secho(f"{one.id}  {strip_controls(one.agent)}  {one.thread}", bold=True)
+            click.secho(f"{one.id}  {strip_controls(one.agent_id)}  {one.thread_id}", bold=True)
             click.echo(
                 f"  {_format_question(one)}\n  wick approvals allow {one.id}  ·  wick approvals deny {one.id} 'why not'"
             )
 
 
-async def _iter_new_approvals(host: AgentHost, thread: str) -> AsyncIterator[PendingApproval]:
+async def _iter_new_approvals(host: AgentHost, thread: str) -> AsyncIterator[Approval]:
     """Yield each question once, as it appears."""
     seen = set[tuple[str, str]]()
     while True:
-        pending = {(one.thread, one.id): one for one in await host.list_approvals(thread)}
+        pending = {(one.thread_id, one.id): one for one in await host.list_approvals(thread)}
         for key in pending.keys() - seen:
             yield pending[key]
         seen = {*pending}
         await asyncio.sleep(POLL_SECONDS)
 
 
-def _format_question(one: PendingApproval) -> str:
+def _approval_json(one: Approval) -> dict[str, Any]:
+    fields = one.model_dump(exclude={"thread_id", "agent_id", "run_id", "shell", "hash"})
+    return {**fields, "thread": one.thread_id, "agent": one.agent_id, "run": one.run_id}
+
+
+def _format_question(one: Approval) -> str:
     """Return the question and the arguments. A command is shown completely; other long arguments are cut."""
     args = dict(one.args or {})
     command = args.pop("command", None)
@@ -85,7 +90,7 @@ def _format_question(one: PendingApproval) -> str:
     return " ".join(filter(None, (question, f"[{one.tool}]" if one.tool else "", *shown)))
 
 
-def _format_time_left(one: PendingApproval) -> str:
+def _format_time_left(one: Approval) -> str:
     if one.expires is None:
         return "-"
     minutes = max(0, int(one.expires - time.time())) // 60

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,13 +13,13 @@ from typing import Any
 import click
 
 from wick.agent import Agent
+from wick.api.types import HookRing, OperationRings
 from wick.capabilities.executables import Executables
 from wick.cli.checks.hook_trial import TrialVerdict, try_handler, try_program
 from wick.cli.commands.onions import draw_rings
 from wick.cli.hook_templates import EVENTS, LANGUAGES, render_program
 from wick.cli.host.agent_options import AGENT, FOLDER, HOME, SelectedAgent
 from wick.cli.host.open import HostOptions, open_host, with_host_options
-from wick.cli.host.protocol import RingRow
 from wick.cli.root_command import DONE, FAILED, STOPPED
 from wick.cli.terminal.output import JSON, print_json, print_table, show_status, strip_controls
 from wick.errors import ConfigError
@@ -68,18 +67,16 @@ def _local_rows(options: HostOptions) -> list[HookLine]:
     return list_hook_rows(selected.build(), selected.executables)
 
 
-def _rows_from_rings(found: list[RingRow]) -> list[HookLine]:
+def _rows_from_rings(found: list[OperationRings]) -> list[HookLine]:
     """Return the rows of a server's agent, which has only trusted hooks."""
-    counts = Counter[str]()
-    rows = []
-    for ring in found:
-        point, depth = f"{ring.position}_{ring.operation}", counts[ring.operation]
-        rows.append(HookLine(ring.hook, point, depth, 0.0, ring.source, "", ring.fail, ""))
-        counts[ring.operation] += 1
-    return rows
+    return [
+        HookLine(ring.hook, f"{ring.position}_{one.operation}", depth, 0.0, ring.source, "", ring.fail, "")
+        for one in found
+        for depth, ring in enumerate((*one.rings, *one.guards))
+    ]
 
 
-async def _fetch_rings(options: HostOptions) -> list[RingRow]:
+async def _fetch_rings(options: HostOptions) -> list[OperationRings]:
     with show_status("looking at the agent"):
         async with open_host(options) as host:
             return await host.list_rings()
@@ -126,13 +123,12 @@ def onion(options: HostOptions, as_json: bool) -> None:
     """Draw the rings around each operation, the outermost first."""
     found = asyncio.run(_fetch_rings(options))
     if as_json:
-        data = {one.name: [_ring_json(ring) for ring in found if ring.operation == one.name] for one in OPERATIONS}
-        return print_json(data)
+        return print_json({one.operation: [_ring_json(ring) for ring in (*one.rings, *one.guards)] for one in found})
     for line in draw_rings(found):
         click.echo(line)
 
 
-def _ring_json(ring: RingRow) -> dict[str, Any]:
+def _ring_json(ring: HookRing) -> dict[str, Any]:
     fields = {"position": ring.position, "name": ring.hook, "source": ring.source}
     return {**fields, "fail": "open"} if ring.fail == "open" else fields
 

@@ -26,7 +26,9 @@ class AskResult(BaseModel):
 async def serve_agent(host: AgentHost) -> None:
     """Serve the agent of a host until stdin is closed."""
     agent = await host.get_agent()
-    server = MCPServer(f"wick {agent.id}", instructions=f"Ask {agent.name}, an agent of wick.", log_level="CRITICAL")
+    server = MCPServer(
+        f"wick {agent.agent_id}", instructions=f"Ask {agent.name}, an agent of wick.", log_level="CRITICAL"
+    )
 
     async def ask(
         prompt: Annotated[str, Field(description="what the agent is to do or to answer")],

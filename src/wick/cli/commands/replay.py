@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import click
 
+from wick.api.types import ChangedVerdict, ReplayReport
 from wick.capability import Capability
 from wick.cli.completion import complete_thread_ids
 from wick.cli.host.open import HostOptions, open_host, with_host_options
-from wick.cli.host.protocol import ReplayChange, ReplayResult
 from wick.cli.root_command import DONE, STOPPED
 from wick.cli.terminal.output import JSON, format_count, print_json, print_table, show_status, strip_controls
 from wick.config.builder import load_python_name
@@ -43,7 +42,8 @@ def command(
     """
     result = asyncio.run(_run_replay(options, threads, _parse_rules(rules), _load_guards(guards, Path(options.folder))))
     if as_json:
-        print_json(asdict(result))
+        changes = [{"thread": one.thread_id, **one.model_dump(exclude={"thread_id"})} for one in result.changes]
+        print_json({**result.model_dump(), "changes": changes})
     else:
         _print_result(result)
     sys.exit(STOPPED if result.changes else DONE)
@@ -51,7 +51,7 @@ def command(
 
 async def _run_replay(
     options: HostOptions, threads: tuple[str, ...], rules: dict[Type, list[str]], guards: list[Hook]
-) -> ReplayResult:
+) -> ReplayReport:
     with show_status("asking the guards about what was done"):
         async with open_host(options) as host:
             return await host.replay(threads or None, rules=rules, guards=guards)
@@ -82,9 +82,10 @@ def _select_guards(name: str, found: Any) -> list[Hook]:
     return guards
 
 
-def _print_result(result: ReplayResult) -> None:
+def _print_result(result: ReplayReport) -> None:
     rows = [
-        (one.thread, one.seq, one.tool, _format_args(one), one.recorded, one.now, one.reason) for one in result.changes
+        (one.thread_id, one.seq, one.tool, _format_args(one), one.recorded, one.now, one.reason)
+        for one in result.changes
     ]
     if rows:
         print_table(("thread", "entry", "tool", "arguments", "was", "would be", "because"), rows)
@@ -97,6 +98,6 @@ def _print_result(result: ReplayResult) -> None:
         click.echo("there are more threads than were looked at; name those that matter", err=True)
 
 
-def _format_args(one: ReplayChange) -> str:
+def _format_args(one: ChangedVerdict) -> str:
     text = json.dumps(one.args, ensure_ascii=False)
     return f"{text[:SHOWN_CHARS]}…" if len(text) > SHOWN_CHARS else text

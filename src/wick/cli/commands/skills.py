@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 import click
 
+from wick.api.conversions import make_skill_list
+from wick.api.types import InvalidSkill, SkillList
 from wick.capabilities.skills.catalog import FILE, parse_skill, slugify
 from wick.cli.host.agent_options import FOLDER
 from wick.cli.host.open import HostOptions, open_host, with_host_options
-from wick.cli.host.protocol import SkillRow
 from wick.cli.terminal.output import JSON, print_json, print_table, show_status
 from wick.errors import ConfigError
 
@@ -47,29 +47,34 @@ def command() -> None:
 def list_skills(options: HostOptions, shipped: bool, as_json: bool) -> None:
     """List the skills of an agent; without --agent, those of this folder."""
     found = asyncio.run(_shipped_skills() if shipped else _fetch_skills(options))
+    broken = [one for one in found.problems if one.path.endswith(FILE)]
     if as_json:
-        return print_json([asdict(skill) for skill in found])
-    rows = [(one.name, _format_state(one), one.problem or one.description, one.path) for one in found]
+        invalid = {"description": "", "enabled": False}
+        return print_json(
+            [skill.model_dump() | {"problem": ""} for skill in found.skills]
+            + [{"name": _folder_name(one), "path": one.path, "problem": one.reason, **invalid} for one in broken]
+        )
+    rows = [(one.name, "on" if one.enabled else "off", one.description, one.path) for one in found.skills]
+    rows += [(_folder_name(one), "broken", one.reason, one.path) for one in broken]
     print_table(
         ("skill", "", "description", "path"), rows, nothing="there are no skills; make one with: wick skills new NAME"
     )
 
 
-def _format_state(skill: SkillRow) -> str:
-    return "broken" if skill.problem else "on" if skill.enabled else "off"
+def _folder_name(skill: InvalidSkill) -> str:
+    return skill.path.rpartition("/")[0].rpartition("/")[2] or skill.path
 
 
-async def _fetch_skills(options: HostOptions) -> list[SkillRow]:
+async def _fetch_skills(options: HostOptions) -> SkillList:
     with show_status("looking for skills"):
         async with open_host(options) as host:
             return await host.list_skills()
 
 
-async def _shipped_skills() -> list[SkillRow]:
+async def _shipped_skills() -> SkillList:
     from wick.capabilities.skills import Skills
 
-    found = (await Skills(shipped=True).discover()).skills
-    return [SkillRow(skill.name, skill.description, skill.path, skill.enabled) for skill in found]
+    return make_skill_list(await Skills(shipped=True).discover())
 
 
 @command.command()

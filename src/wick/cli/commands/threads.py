@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import click
 
+from wick.api.types import ThreadDetail, ThreadInfo, ThreadMessage
 from wick.cli.completion import complete_thread_ids
 from wick.cli.host.open import HostOptions, open_host, with_host_options
-from wick.cli.host.protocol import ThreadRow, ThreadTranscript
 from wick.cli.root_command import FAILED
 from wick.cli.terminal.output import JSON, format_time, print_json, print_table, print_text, show_status, strip_controls
 from wick.errors import ConfigError
@@ -40,7 +39,7 @@ def list_threads(options: HostOptions, limit: int, here: bool, asking: bool, as_
         _fetch_threads(options, limit, str(Path(options.folder).absolute()) if here else "", asking or None)
     )
     if as_json:
-        return print_json([asdict(info) for info in found])
+        return print_json([_thread_json(info) for info in found])
     columns = ("thread", "title", "agent", "folder", "updated", "state")
     rows = [
         (info.id, info.title or "-", info.agent, info.folder, format_time(info.updated), format_state(info))
@@ -49,17 +48,22 @@ def list_threads(options: HostOptions, limit: int, here: bool, asking: bool, as_
     print_table(columns, rows, nothing="there are no threads yet; begin one with: wick chat")
 
 
-async def _fetch_threads(options: HostOptions, limit: int, folder: str, asking: bool | None) -> list[ThreadRow]:
+async def _fetch_threads(options: HostOptions, limit: int, folder: str, asking: bool | None) -> list[ThreadInfo]:
     with show_status("looking for threads"):
         async with open_host(options) as host:
             return await host.list_threads(limit=limit, folder=folder, asking=asking)
 
 
-def format_state(info: ThreadRow) -> str:
+def _thread_json(info: ThreadInfo) -> dict[str, Any]:
+    names = ("id", "title", "agent", "folder", "created", "updated", "last", "running", "asking", "queued")
+    return {name: getattr(info, name) for name in names} | {"run": info.run_id}
+
+
+def format_state(info: ThreadInfo) -> str:
     """Return the state of a thread as one phrase."""
     if info.asking:
         return "asks" if info.asking == 1 else f"asks {info.asking} questions"
-    return "runs" if info.running else "interrupted" if info.run else "-"
+    return "runs" if info.running else "interrupted" if info.run_id else "-"
 
 
 # -- show -----------------------------------------------------------------------------------------------------------
@@ -73,7 +77,7 @@ def show(id: str, options: HostOptions, as_json: bool) -> None:
     """Show the messages of THREAD, with the entry numbers that `fork --at` takes."""
     found = asyncio.run(_fetch_thread(options, id))
     if as_json:
-        return print_json(asdict(found))
+        return print_json(_thread_json(found) | found.model_dump(include={"messages", "todos", "files", "usage"}))
     click.secho(strip_controls(found.title or found.id), bold=True)
     click.echo(
         f"{found.id} · {strip_controls(found.agent) or 'no agent'} · "
@@ -83,33 +87,32 @@ def show(id: str, options: HostOptions, as_json: bool) -> None:
         click.echo(line)
 
 
-async def _fetch_thread(options: HostOptions, id: str) -> ThreadTranscript:
+async def _fetch_thread(options: HostOptions, id: str) -> ThreadDetail:
     with show_status("reading the thread"):
         async with open_host(options) as host:
             return await host.get_thread(id)
 
 
-def _format_messages(found: ThreadTranscript) -> Iterator[str]:
+def _format_messages(found: ThreadDetail) -> Iterator[str]:
     for message in found.messages:
-        name = f" {message['name']}" if message.get("name") else ""
-        yield "\n" + click.style(f"[{message.get('seq') or '-'}] {message['role']}{strip_controls(name)}", bold=True)
+        name = f" {message.name}" if message.name else ""
+        yield "\n" + click.style(f"[{message.seq or '-'}] {message.role}{strip_controls(name)}", bold=True)
         text = _message_text(message)
-        if message["role"] == "tool" and len(text) > SHOWN_CHARS:
+        if message.role == "tool" and len(text) > SHOWN_CHARS:
             text = f"{text[:SHOWN_CHARS]}\n… ({len(text) - SHOWN_CHARS:,} more characters; see them with --json)"
         if text:
             yield strip_controls(text)
-        for call in message.get("tool_calls") or ():
-            yield f"→ {strip_controls(call['name'])} {strip_controls(json.dumps(call['args'], ensure_ascii=False))}"
+        for call in message.tool_calls:
+            yield f"→ {strip_controls(call.name)} {strip_controls(json.dumps(call.args, ensure_ascii=False))}"
     for todo in found.todos:
-        yield f"{'✓' if todo.get('status') == 'done' else '·'} {strip_controls(str(todo.get('title', '')))}"
+        yield f"{'✓' if todo.status == 'done' else '·'} {strip_controls(todo.title)}"
 
 
-def _message_text(message: Mapping[str, Any]) -> str:
+def _message_text(message: ThreadMessage) -> str:
     """Return the text of a message, with placeholders for other parts."""
-    content = message.get("content") or ""
-    if isinstance(content, str):
-        return content
-    return "\n".join(str(part["text"]) if "text" in part else f"[{part.get('type', 'part')}]" for part in content)
+    if isinstance(message.content, str):
+        return message.content
+    return "\n".join(f"[{part.type}]" if part.text is None else part.text for part in message.content)
 
 
 # -- fork, export, delete -------------------------------------------------------------------------------------------
@@ -125,11 +128,11 @@ def fork(id: str, options: HostOptions, at: int | None, title: str, as_json: boo
     """Copy THREAD to a new thread, and print its id."""
     forked = asyncio.run(_fork_thread(options, id, at, title))
     if as_json:
-        return print_json(asdict(forked))
+        return print_json(_thread_json(forked))
     click.echo(forked.id)
 
 
-async def _fork_thread(options: HostOptions, id: str, at: int | None, title: str) -> ThreadRow:
+async def _fork_thread(options: HostOptions, id: str, at: int | None, title: str) -> ThreadInfo:
     with show_status("forking the thread"):
         async with open_host(options) as host:
             return await host.fork_thread(id, at, title=title)

@@ -16,34 +16,37 @@ from typing import Any, Literal
 from wick._internal.prompt_text import to_one_line
 from wick._internal.worker_threads import run_in_thread
 from wick.agent import Agent, Stream
-from wick.capabilities.executables import Executables
+from wick.api.conversions import (
+    list_operation_rings,
+    list_tools,
+    make_backend_info,
+    make_changed_verdict,
+    make_skill_list,
+    make_thread_info,
+)
+from wick.api.types import (
+    AgentDetail,
+    AgentInfo,
+    AgentOrigin,
+    Choice,
+    OperationRings,
+    ReplayReport,
+    SkillList,
+    ThreadInfo,
+)
 from wick.capabilities.filesystem import Filesystem
 from wick.capabilities.sessions import LOCAL, Sessions
 from wick.capabilities.skills import Skills
-from wick.capabilities.skills.catalog import FILE as SKILL
 from wick.cli.host.agent_options import AgentOverrides, SelectedAgent, add_rules, split_agent_spec
 from wick.cli.host.grants import Grants
-from wick.cli.host.local_threads import LocalThreads, thread_row
-from wick.cli.host.protocol import (
-    AgentProfile,
-    AgentRow,
-    Choice,
-    ReplayChange,
-    ReplayResult,
-    RingRow,
-    RunOutcome,
-    SkillRow,
-    ThreadRow,
-    ToolRow,
-    make_broken_skill,
-)
+from wick.cli.host.local_threads import LocalThreads
+from wick.cli.host.protocol import RunOutcome
 from wick.config.builder import AgentConfig
 from wick.config.process_files import ProcessFiles
 from wick.errors import ConfigError, StoreError, WickError
 from wick.events import Event
 from wick.hook_programs.registry import HookRow
-from wick.hooks import Hook, order_rings
-from wick.operations import OPERATIONS
+from wick.hooks import Hook
 from wick.protocols import Backend, Summary
 from wick.replay import replay
 from wick.stores.sqlite import Sqlite
@@ -123,20 +126,27 @@ class LocalHost(LocalThreads):
         )
         return self._agent
 
-    async def list_agents(self) -> list[AgentRow]:
-        return [_agent_row(part) for part in self.selected.config.agents.values()]
+    async def list_agents(self) -> list[AgentInfo]:
+        return [self._make_agent_info(part) for part in self.selected.config.agents.values()]
 
-    async def get_agent(self, id: str = "") -> AgentProfile:
+    def _make_agent_info(self, part: AgentConfig) -> AgentInfo:
+        model = part.options.get("model", "auto")
+        named = model if isinstance(model, str) else str(model.get("model", "")) if isinstance(model, Mapping) else ""
+        on = [key for key, value in part.options.items() if value is not False and key not in _NOT_CAPABILITIES]
+        origin: AgentOrigin = "file" if self._spec else "code"
+        return AgentInfo(agent_id=part.id, name=part.name, model=named, origin=origin, shared=False, hooks=on)
+
+    async def get_agent(self, id: str = "") -> AgentDetail:
         part, agent = self._find_config(id), self._find_agent(id)
         backend = _find_backend(agent)
-        fields = {name: getattr(_agent_row(part), name) for name in ("id", "name", "hooks")}
         model = await run_in_thread(lambda: agent.model, "finding a model")
-        return AgentProfile(
-            **fields,
-            model=str(getattr(model, "name", "")),
+        return AgentDetail(
+            **{**self._make_agent_info(part).model_dump(), "model": str(getattr(model, "name", ""))},
             system_prompt=agent.system,
-            tools=[ToolRow(tool.name, tool.description, tool.kind, tool.read_only) for tool in agent.tools],
-            protection=backend.protection.says if backend is not None else "",
+            context_window=part.options.get("context_window"),
+            tools=list_tools(agent),
+            missing_tools=[],
+            backend=None if backend is None else make_backend_info(backend),
         )
 
     def _find_config(self, id: str) -> AgentConfig:
@@ -159,20 +169,13 @@ class LocalHost(LocalThreads):
         off = [row for part in self.selected.executables for row in part.listed() if row.trust != "trusted"]
         return [_untrusted_hooks_warning(off)] if off else []
 
-    async def list_rings(self, id: str = "") -> list[RingRow]:
-        return describe_rings(self._find_agent(id))
+    async def list_rings(self, id: str = "") -> list[OperationRings]:
+        return list_operation_rings(self._find_agent(id))
 
-    async def list_skills(self, id: str = "") -> list[SkillRow]:
+    async def list_skills(self, id: str = "") -> SkillList:
         parts = [part for part in self._find_agent(id).capabilities if isinstance(part, Skills)]
         found = [await part.discover() for part in parts]
-        listed = [skill for one in found for skill in one.skills]
-        broken = [
-            make_broken_skill(one.path, one.reason)
-            for each in found
-            for one in each.problems
-            if one.path.endswith(SKILL)
-        ]
-        return [SkillRow(one.name, one.description, one.path, one.enabled) for one in listed] + broken
+        return make_skill_list(*found)
 
     async def use_model(self, model: str) -> str:
         agent = self._rebuild_agent(model)
@@ -246,14 +249,14 @@ class LocalHost(LocalThreads):
         self, id: str, choice: Choice, *, words: str = "", args: Mapping[str, Any] | None = None, thread: str = ""
     ) -> str:
         question = await self.find_approval(id, thread)
-        found = await super().answer_approval(id, choice, words=words, args=args, thread=question.thread)
+        found = await super().answer_approval(id, choice, words=words, args=args, thread=question.thread_id)
         if choice == "allow_always" and question.operation == "tool_use" and question.args is not None:
             rule = {
                 "operation": "tool_use",
                 "tool": question.tool,
                 "args": dict(question.args if args is None else args),
             }
-            await self._grant_for_thread(question.thread, rule)
+            await self._grant_for_thread(question.thread_id, rule)
         return found
 
     async def add_allow_rule(self, rule: str) -> None:
@@ -287,7 +290,7 @@ class LocalHost(LocalThreads):
         *,
         rules: Mapping[Literal["deny", "ask", "allow"], Sequence[str]] | None = None,
         guards: Sequence[Hook] = (),
-    ) -> ReplayResult:
+    ) -> ReplayReport:
         part = self.selected.part
         more = {type: [*given] for type, given in (rules or {}).items() if given}
         if more:
@@ -295,13 +298,15 @@ class LocalHost(LocalThreads):
         agent = part.agent().with_hooks(*guards) if guards else part.agent()
         titles = {head.id: head.title for head in await self._select_threads(threads)}
         report = await replay(agent, self._load_threads(titles))
-        changes = [_replay_change(change, titles) for change in report.changes]
-        return ReplayResult(report.threads, report.uses, changes, report.skipped)
+        changes = [make_changed_verdict(change, titles) for change in report.changes]
+        return ReplayReport(
+            threads=report.threads, uses=report.uses, changes=changes, skipped=report.skipped, more=False
+        )
 
-    async def _select_threads(self, threads: Sequence[str] | None) -> list[ThreadRow]:
+    async def _select_threads(self, threads: Sequence[str] | None) -> list[ThreadInfo]:
         if threads is None:
             return await self.list_threads(limit=10_000, folder=str(self.folder))
-        return [thread_row(await self.store.head(LOCAL, id)) for id in dict.fromkeys(threads)]
+        return [make_thread_info(await self.store.head(LOCAL, id)) for id in dict.fromkeys(threads)]
 
     async def _load_threads(self, ids: Mapping[str, str]) -> AsyncIterator[Thread]:
         for id in ids:
@@ -368,43 +373,11 @@ def _error_code(error: Exception | None) -> str:
     return "" if error is None else str(getattr(error, "code", "") or "error")
 
 
-def _agent_row(part: AgentConfig) -> AgentRow:
-    model = part.options.get("model", "auto")
-    named = model if isinstance(model, str) else str(model.get("model", "")) if isinstance(model, Mapping) else ""
-    on = [key for key, value in part.options.items() if value is not False and key not in _NOT_CAPABILITIES]
-    return AgentRow(part.id, part.name, named, on)
-
-
 _NOT_CAPABILITIES = ("name", "model", "system_prompt", "backend", "tools", "settings", "context_window", "sessions")
 
 
 def _find_backend(agent: Agent) -> Backend | None:
     return next((part.backend for part in agent.capabilities if isinstance(part, Filesystem)), None)
-
-
-def describe_rings(agent: Agent) -> list[RingRow]:
-    """Return the hooks of an agent, operation by operation."""
-    return [
-        _ring_row(agent, hook, one.name) for one in OPERATIONS for hook in _order_rings(order_rings(agent.hooks, one))
-    ]
-
-
-def _order_rings(found: Sequence[Hook]) -> list[Hook]:
-    """Return the hooks with guards last: they are innermost."""
-    return sorted(found, key=lambda hook: hook.position == "guard")
-
-
-def _ring_row(agent: Agent, hook: Hook, operation: str) -> RingRow:
-    programs = [part for part in agent.capabilities if isinstance(part, Executables)]
-    is_open = hook.on_error == "log" or any(part.fails_open(hook) for part in programs)
-    program, is_program, _ = hook.name.partition("@")
-    source = hook.owner.name if hook.owner is not None else f"program {program}" if is_program else "code"
-    return RingRow(operation, hook.position, hook.name, source, "open" if is_open else "closed")
-
-
-def _replay_change(change: Any, titles: Mapping[str, str]) -> ReplayChange:
-    names = ("thread", "seq", "call_id", "tool", "args", "recorded", "now", "reason")
-    return ReplayChange(title=titles.get(change.thread, ""), **{name: getattr(change, name) for name in names})
 
 
 def _untrusted_hooks_warning(off: Sequence[HookRow]) -> str:

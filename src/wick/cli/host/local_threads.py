@@ -9,8 +9,9 @@ from typing import Any, Literal
 
 from wick import run_log
 from wick._internal.frozen import thaw
+from wick.api.conversions import make_approval, make_thread_info
+from wick.api.types import Approval, Choice, ThreadDetail, ThreadInfo, ThreadMessage, TokenUsage
 from wick.capabilities.sessions import LOCAL, Sessions
-from wick.cli.host.protocol import Choice, PendingApproval, ThreadRow, ThreadTranscript
 from wick.errors import StoreError
 from wick.protocols import Store, Summary
 from wick.stores.held_thread import hold
@@ -18,7 +19,6 @@ from wick.stores.markdown_export import export_markdown
 from wick.threads import Thread
 
 PAGE = 200
-QUESTION_KEYS = ("id", "question", "run", "operation", "tool", "call_id", "args", "hash", "expires")
 
 
 class LocalThreads:
@@ -33,12 +33,12 @@ class LocalThreads:
 
     # -- threads ------------------------------------------------------------------------------------------------------
 
-    async def list_threads(self, *, limit: int = 50, folder: str = "", asking: bool | None = None) -> list[ThreadRow]:
+    async def list_threads(self, *, limit: int = 50, folder: str = "", asking: bool | None = None) -> list[ThreadInfo]:
         """Return the latest threads, of all folders or of one, without those of subagents."""
-        found = list[ThreadRow]()
+        found = list[ThreadInfo]()
         async for head in self._iter_heads(asking):
             if "parent" not in head.meta and folder in ("", head.meta.get("folder")):
-                found.append(thread_row(head))
+                found.append(make_thread_info(head))
             if len(found) >= limit:
                 break
         return found
@@ -51,19 +51,21 @@ class LocalThreads:
                 yield head
             cursor = page.next
 
-    async def get_thread(self, id: str) -> ThreadTranscript:
+    async def get_thread(self, id: str) -> ThreadDetail:
         head, thread = await self.store.head(LOCAL, id), await self.sessions.load(id)
         places = {object_id(entry.data): (entry.seq, entry.at) for entry in thread.entries if entry.kind == "message"}
         rows = [(message, *places.get(object_id(message), (None, 0.0))) for message in thread.messages]
-        return ThreadTranscript(
-            **_thread_fields(head),
-            messages=[message.to_json() | {"seq": seq, "at": at} for message, seq, at in rows],
+        return ThreadDetail(
+            **make_thread_info(head).model_dump(),
+            messages=[
+                ThreadMessage.model_validate(message.to_json() | {"seq": seq, "at": at}) for message, seq, at in rows
+            ],
             todos=thaw(thread.values.get("todos", [])),
             files=thaw(thread.values.get("files", {})),
-            usage=thread.usage,
+            usage=TokenUsage.model_validate(thread.usage),
         )
 
-    async def fork_thread(self, id: str, at: int | None = None, *, title: str = "") -> ThreadRow:
+    async def fork_thread(self, id: str, at: int | None = None, *, title: str = "") -> ThreadInfo:
         """Copy a thread up to the entry `at`. A run that is open there ends as cancelled in the copy."""
         head = await self.store.head(LOCAL, id)
         position = head.last if at is None else at
@@ -73,7 +75,7 @@ class LocalThreads:
         if forked.run:
             await self._end_open_run(forked)
         owner = {"agent": head.meta["agent"]} if "agent" in head.meta else {}
-        return thread_row(await self.store.describe(LOCAL, forked.id, meta={**forked.meta, **owner}))
+        return make_thread_info(await self.store.describe(LOCAL, forked.id, meta={**forked.meta, **owner}))
 
     async def _end_open_run(self, forked: Summary) -> None:
         thread = Thread(forked.id)
@@ -81,8 +83,8 @@ class LocalThreads:
             run_log.end_abandoned_run(thread, forked.run, [], "cancelled", "the thread was forked")
             await thread.saved()
 
-    async def rename_thread(self, id: str, title: str) -> ThreadRow:
-        return thread_row(await self.store.describe(LOCAL, id, title=title))
+    async def rename_thread(self, id: str, title: str) -> ThreadInfo:
+        return make_thread_info(await self.store.describe(LOCAL, id, title=title))
 
     async def export_thread(self, id: str, format: Literal["json", "markdown"] = "json") -> str:
         """Return the log of a thread as JSON, or its messages as Markdown."""
@@ -102,11 +104,11 @@ class LocalThreads:
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
-    async def list_approvals(self, thread: str = "") -> list[PendingApproval]:
+    async def list_approvals(self, thread: str = "") -> list[Approval]:
         """Return the pending questions of one thread or of all."""
         heads = [await self.store.head(LOCAL, thread)] if thread else [head async for head in self._iter_heads(True)]
         return [
-            _pending_approval(head, thaw(question))
+            make_approval(head, thaw(question), make_thread_info(head).agent)
             for head in heads
             for question in await self.sessions.questions(head.id)
         ]
@@ -115,34 +117,15 @@ class LocalThreads:
         self, id: str, choice: Choice, *, words: str = "", args: Mapping[str, Any] | None = None, thread: str = ""
     ) -> str:
         question = await self.find_approval(id, thread)
-        await self.sessions.answer(question.thread, id, choice, words=words, args=args, by=LOCAL)
-        return question.thread
+        await self.sessions.answer(question.thread_id, id, choice, words=words, args=args, by=LOCAL)
+        return question.thread_id
 
-    async def find_approval(self, id: str, thread: str = "") -> PendingApproval:
+    async def find_approval(self, id: str, thread: str = "") -> Approval:
         """Return a pending question."""
         for found in await self.list_approvals(thread):
             if found.id == id:
                 return found
         raise StoreError(f"there is no open question {id!r}; see them with: wick approvals", "not_found")
-
-
-def thread_row(head: Summary) -> ThreadRow:
-    return ThreadRow(**_thread_fields(head))
-
-
-def _thread_fields(head: Summary) -> dict[str, Any]:
-    agent = str(head.meta.get("agent") or head.meta.get("agent_name", ""))
-    fields = {name: getattr(head, name) for name in ("id", "title", "created", "updated", "last", "run")}
-    state = {"running": head.leased, "asking": head.asking, "queued": head.queued}
-    return {**fields, **state, "agent": agent, "folder": str(head.meta.get("folder", ""))}
-
-
-def _pending_approval(head: Summary, question: Mapping[str, Any]) -> PendingApproval:
-    info = thread_row(head)
-    known = {key: question[key] for key in QUESTION_KEYS if key in question and key not in ("run", "hash")}
-    about = {key: value for key, value in question.items() if key not in QUESTION_KEYS}
-    run = str(question.get("run", ""))
-    return PendingApproval(**known, thread=head.id, agent=info.agent, title=head.title, run=run, about=about)
 
 
 object_id = id  # in this module `id` is a parameter

@@ -1,4 +1,4 @@
-"""The protocol between commands and agents, with its data classes.
+"""The protocol between commands and agents. Its data types are those of the HTTP API.
 
     async with open_host(options) as host:
         async for event in (run := host.start_run("What is in this folder?")):
@@ -15,115 +15,19 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from wick.api.types import (
+    AgentDetail,
+    AgentInfo,
+    Approval,
+    Choice,
+    OperationRings,
+    ReplayReport,
+    SkillList,
+    ThreadDetail,
+    ThreadInfo,
+)
 from wick.events import Event
 from wick.hooks import Hook
-
-Choice = Literal["allow", "deny", "allow_session", "allow_always"]
-Verdict = Literal["allow", "ask", "block"]
-
-
-# -- data classes ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class AgentRow:
-    """A row in a list of agents; `hooks` are its capabilities."""
-
-    id: str
-    name: str
-    model: str
-    hooks: list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class ToolRow:
-    """A row in a list of tools."""
-
-    name: str
-    description: str
-    kind: str = ""
-    read_only: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class AgentProfile(AgentRow):
-    """An agent with its prompt and tools; `protection` describes the sandbox of its commands."""
-
-    system_prompt: str = ""
-    tools: list[ToolRow] = field(default_factory=list)
-    protection: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class RingRow:
-    """A row in a list of hooks, outermost first and guards last. `source` names the module or program of the hook."""
-
-    operation: str
-    position: str
-    hook: str
-    source: str
-    fail: Literal["closed", "open"]
-
-
-@dataclass(frozen=True, slots=True)
-class SkillRow:
-    """A row in a list of skills. An invalid skill has a `problem` and is not enabled."""
-
-    name: str
-    description: str
-    path: str
-    enabled: bool
-    problem: str = ""
-
-
-def make_broken_skill(path: str, problem: str) -> SkillRow:
-    """Return the row of an invalid skill, named after its folder."""
-    return SkillRow(path.rpartition("/")[0].rpartition("/")[2] or path, "", path, False, problem)
-
-
-@dataclass(frozen=True, slots=True)
-class ThreadRow:
-    """A row in a list of threads. `folder` is the working folder of the command that created the thread, if any."""
-
-    id: str
-    title: str
-    agent: str
-    folder: str
-    created: float
-    updated: float
-    last: int
-    run: str = ""
-    running: bool = False
-    asking: int = 0
-    queued: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ThreadTranscript(ThreadRow):
-    """A thread with its messages: the output of `Message.to_json`, and the `seq` of each entry."""
-
-    messages: list[dict[str, Any]] = field(default_factory=list)
-    todos: list[dict[str, Any]] = field(default_factory=list)
-    files: dict[str, Any] = field(default_factory=dict)
-    usage: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class PendingApproval:
-    """A pending question. For the tool `ask_user`, `about` has its `kind`, `options` and `default`."""
-
-    id: str
-    thread: str
-    agent: str
-    title: str
-    run: str
-    question: str
-    operation: str = ""
-    tool: str = ""
-    call_id: str = ""
-    args: dict[str, Any] | None = None
-    about: dict[str, Any] = field(default_factory=dict)
-    expires: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,35 +43,6 @@ class RunOutcome:
     cost: float | None = None
     error: str = ""
     code: str = ""  # of the error, such as config_error
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayChange:
-    """The first tool use of a thread for which the verdict of the guards changes."""
-
-    thread: str
-    title: str
-    seq: int
-    call_id: str
-    tool: str
-    args: dict[str, Any]
-    recorded: Verdict
-    now: Verdict
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayResult:
-    """The result of a replay; `more` is True if some threads were not replayed."""
-
-    threads: int
-    uses: int
-    changes: list[ReplayChange]
-    skipped: list[str]
-    more: bool = False
-
-
-# -- the protocol ------------------------------------------------------------------------------------------------
 
 
 class RunHandle(Protocol):
@@ -207,13 +82,13 @@ class AgentHost(Protocol):
 
     # agents; the selected one by default
 
-    async def list_agents(self) -> list[AgentRow]: ...
+    async def list_agents(self) -> list[AgentInfo]: ...
 
-    async def get_agent(self, id: str = "") -> AgentProfile: ...
+    async def get_agent(self, id: str = "") -> AgentDetail: ...
 
-    async def list_rings(self, id: str = "") -> list[RingRow]: ...
+    async def list_rings(self, id: str = "") -> list[OperationRings]: ...
 
-    async def list_skills(self, id: str = "") -> list[SkillRow]: ...
+    async def list_skills(self, id: str = "") -> SkillList: ...
 
     async def list_warnings(self, thread: str = "") -> list[str]:
         """Return the warnings to print before the first run (of this thread)."""
@@ -236,13 +111,13 @@ class AgentHost(Protocol):
 
     async def list_threads(
         self, *, limit: int = 50, folder: str = "", asking: bool | None = None
-    ) -> list[ThreadRow]: ...
+    ) -> list[ThreadInfo]: ...
 
-    async def get_thread(self, id: str) -> ThreadTranscript: ...
+    async def get_thread(self, id: str) -> ThreadDetail: ...
 
-    async def fork_thread(self, id: str, at: int | None = None, *, title: str = "") -> ThreadRow: ...
+    async def fork_thread(self, id: str, at: int | None = None, *, title: str = "") -> ThreadInfo: ...
 
-    async def rename_thread(self, id: str, title: str) -> ThreadRow: ...
+    async def rename_thread(self, id: str, title: str) -> ThreadInfo: ...
 
     async def export_thread(self, id: str, format: Literal["json", "markdown"] = "json") -> str: ...
 
@@ -250,7 +125,7 @@ class AgentHost(Protocol):
 
     # questions
 
-    async def list_approvals(self, thread: str = "") -> list[PendingApproval]: ...
+    async def list_approvals(self, thread: str = "") -> list[Approval]: ...
 
     async def answer_approval(
         self, id: str, choice: Choice, *, words: str = "", args: Mapping[str, Any] | None = None, thread: str = ""
@@ -268,5 +143,5 @@ class AgentHost(Protocol):
         *,
         rules: Mapping[Literal["deny", "ask", "allow"], Sequence[str]] | None = None,
         guards: Sequence[Hook] = (),
-    ) -> ReplayResult:
+    ) -> ReplayReport:
         """Pass recorded tool uses to the agent's guards, with additional rules and guards."""

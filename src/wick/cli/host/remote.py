@@ -7,23 +7,19 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
-from wick.capabilities.skills.catalog import FILE as SKILL
-from wick.cli.host.protocol import (
-    AgentProfile,
-    AgentRow,
+from wick.api.types import (
+    AgentDetail,
+    AgentInfo,
+    Approval,
     Choice,
-    PendingApproval,
-    ReplayChange,
-    ReplayResult,
-    RingRow,
-    RunOutcome,
-    SkillRow,
-    ThreadRow,
-    ThreadTranscript,
-    ToolRow,
-    make_broken_skill,
+    OperationRings,
+    ReplayReport,
+    SkillList,
+    ThreadDetail,
+    ThreadInfo,
 )
-from wick.client import Client, RunStream, ServerError, types
+from wick.cli.host.protocol import RunOutcome
+from wick.client import Client, RunStream, ServerError
 from wick.errors import ConfigError
 from wick.events import Done, Event, Failed
 from wick.hooks import Hook
@@ -60,14 +56,11 @@ class RemoteHost:
 
     # -- agents -------------------------------------------------------------------------------------------------------
 
-    async def list_agents(self) -> list[AgentRow]:
-        return [AgentRow(one.agent_id, one.name, one.model, one.hooks) for one in await self.client.agents()]
+    async def list_agents(self) -> list[AgentInfo]:
+        return await self.client.agents()
 
-    async def get_agent(self, id: str = "") -> AgentProfile:
-        one = await self.client.agent(id or await self.resolve_agent_id())
-        tools = [ToolRow(tool.name, tool.description, tool.kind, tool.read_only) for tool in one.tools]
-        protection = str(((one.backend or {}).get("protection") or {}).get("says", ""))
-        return AgentProfile(one.agent_id, one.name, one.model, one.hooks, one.system_prompt, tools, protection)
+    async def get_agent(self, id: str = "") -> AgentDetail:
+        return await self.client.agent(id or await self.resolve_agent_id())
 
     async def resolve_agent_id(self) -> str:
         """Return the id of --agent; else `default`, or the only agent."""
@@ -78,28 +71,20 @@ class RemoteHost:
             self._default = DEFAULT if DEFAULT in ids else ids[0]
         return self._named or self._default
 
-    async def list_rings(self, id: str = "") -> list[RingRow]:
-        found = await self.client.request("GET", f"/agents/{id or await self.resolve_agent_id()}/onion")
-        return [
-            RingRow(one["operation"], hook["position"], hook["hook"], hook["source"], hook["fail"])
-            for one in found["operations"]
-            for hook in (*one["rings"], *one["guards"])
-        ]
+    async def list_rings(self, id: str = "") -> list[OperationRings]:
+        return await self.client.onion(id or await self.resolve_agent_id())
 
     async def list_warnings(self, thread: str = "") -> list[str]:
         return []  # the operator of the server decides about its hooks
 
-    async def list_skills(self, id: str = "") -> list[SkillRow]:
+    async def list_skills(self, id: str = "") -> SkillList:
         try:
             found = await self.client.request("GET", f"/agents/{id or await self.resolve_agent_id()}/skills")
         except ServerError as error:
             if error.status == 409:  # the agent has no skills
-                return []
+                return SkillList(skills=[])
             raise
-        listed = [SkillRow(one["name"], one["description"], one["path"], one["enabled"]) for one in found["skills"]]
-        return listed + [
-            make_broken_skill(one["path"], one["reason"]) for one in found["problems"] if one["path"].endswith(SKILL)
-        ]
+        return SkillList.model_validate(found)
 
     async def use_model(self, model: str) -> str:
         raise ConfigError(f"which model an agent of {self.name} asks is said in the agents.yaml of that server")
@@ -138,28 +123,24 @@ class RemoteHost:
 
     # -- threads ------------------------------------------------------------------------------------------------------
 
-    async def list_threads(self, *, limit: int = 50, folder: str = "", asking: bool | None = None) -> list[ThreadRow]:
-        found, cursor = list[ThreadRow](), ""
+    async def list_threads(self, *, limit: int = 50, folder: str = "", asking: bool | None = None) -> list[ThreadInfo]:
+        found, cursor = list[ThreadInfo](), ""
         while len(found) < limit:
             page = await self.client.threads(cursor=cursor, limit=PAGE if folder else min(limit, PAGE), asking=asking)
-            found += [_thread_row(one) for one in page.threads if folder in ("", one.meta.get("folder"))]
+            found += [one for one in page.threads if folder in ("", one.folder)]
             cursor = page.next
             if not cursor:
                 break
         return found[:limit]
 
-    async def get_thread(self, id: str) -> ThreadTranscript:
-        one = await self.client.thread(id)
-        messages = [message.model_dump() for message in one.messages]
-        return ThreadTranscript(
-            **_thread_fields(one), messages=messages, todos=one.todos, files=one.files, usage=_token_counts(one.usage)
-        )
+    async def get_thread(self, id: str) -> ThreadDetail:
+        return await self.client.thread(id)
 
-    async def fork_thread(self, id: str, at: int | None = None, *, title: str = "") -> ThreadRow:
-        return _thread_row(await self.client.fork(id, at, title=title))
+    async def fork_thread(self, id: str, at: int | None = None, *, title: str = "") -> ThreadInfo:
+        return await self.client.fork(id, at, title=title)
 
-    async def rename_thread(self, id: str, title: str) -> ThreadRow:
-        return _thread_row(await self.client.describe_thread(id, title=title))
+    async def rename_thread(self, id: str, title: str) -> ThreadInfo:
+        return await self.client.describe_thread(id, title=title)
 
     async def export_thread(self, id: str, format: Literal["json", "markdown"] = "json") -> str:
         return await self.client.export(id, format)
@@ -169,8 +150,8 @@ class RemoteHost:
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
-    async def list_approvals(self, thread: str = "") -> list[PendingApproval]:
-        return [_pending_approval(one) for one in await self.client.approvals(thread)]
+    async def list_approvals(self, thread: str = "") -> list[Approval]:
+        return await self.client.approvals(thread)
 
     async def answer_approval(
         self, id: str, choice: Choice, *, words: str = "", args: Mapping[str, Any] | None = None, thread: str = ""
@@ -197,14 +178,13 @@ class RemoteHost:
         *,
         rules: Mapping[Literal["deny", "ask", "allow"], Sequence[str]] | None = None,
         guards: Sequence[Hook] = (),
-    ) -> ReplayResult:
+    ) -> ReplayReport:
         if guards:
             raise ConfigError("a server is sent no code: guards of Python are put before the threads of this machine")
         body = {"agent_id": await self.resolve_agent_id(), "thread_ids": None if threads is None else [*threads]}
         more = {type: [*given] for type, given in (rules or {}).items()}
         found = await self.client.request("POST", "/replay", json={**body, "rules": more})
-        changes = [ReplayChange(thread=row.pop("thread_id"), **row) for row in found["changes"]]
-        return ReplayResult(found["threads"], found["uses"], changes, found["skipped"], found["more"])
+        return ReplayReport.model_validate(found)
 
 
 class _RemoteRun:
@@ -240,9 +220,8 @@ class _RemoteRun:
     async def get_outcome(self) -> RunOutcome:
         state, last = await self._host.client.run(self.run_id), self._last
         text = {"text": last.text} if isinstance(last, Done) else {}
-        problem = state.error or {}
-        error = last.message if isinstance(last, Failed) else str(problem.get("message", ""))
-        code = last.code if isinstance(last, Failed) else str(problem.get("code", ""))
+        failure = last if isinstance(last, Failed) else state.error
+        error, code = (failure.message, failure.code) if failure is not None else ("", "")
         outcome = "failed" if error else last.outcome if isinstance(last, Done) else state.outcome or "interrupted"
         reason = last.reason if isinstance(last, Done) else state.reason or state.state
         return RunOutcome(
@@ -250,31 +229,9 @@ class _RemoteRun:
             self.thread_id,
             outcome,
             reason,
-            usage=_token_counts(state.usage),
+            usage=state.usage.model_dump(),
             cost=state.cost,
             error=error,
             code=code,
             **text,
         )
-
-
-def _thread_fields(one: types.ThreadInfo) -> dict[str, Any]:
-    same = {name: getattr(one, name) for name in ("id", "title", "created", "updated", "last", "running")}
-    state = {"run": one.run_id, "asking": one.asking, "queued": one.queued}
-    agent = one.agent_id or str(one.meta.get("agent_name", ""))
-    return {**same, **state, "agent": agent, "folder": str(one.meta.get("folder", ""))}
-
-
-def _thread_row(one: types.ThreadInfo) -> ThreadRow:
-    return ThreadRow(**_thread_fields(one))
-
-
-def _pending_approval(one: types.Approval) -> PendingApproval:
-    same = {name: getattr(one, name) for name in ("id", "title", "question", "operation", "tool", "call_id", "args")}
-    return PendingApproval(
-        **same, thread=one.thread_id, agent=one.agent_id, run=one.run_id, about=one.about, expires=one.expires
-    )
-
-
-def _token_counts(tokens: types.TokenUsage) -> dict[str, int]:
-    return tokens.model_dump()

@@ -12,8 +12,9 @@ from rich.console import Console
 from rich.text import Text
 
 from wick._internal.prompt_text import to_one_line
+from wick.api.types import AgentDetail, ThreadDetail
 from wick.capabilities.skills.catalog import slugify
-from wick.cli.host.protocol import AgentHost, AgentProfile, RunHandle, ThreadTranscript
+from wick.cli.host.protocol import AgentHost, RunHandle
 from wick.cli.terminal.follow_run import ApprovalReply, follow_run
 from wick.cli.terminal.output import strip_controls
 from wick.cli.terminal.prompts import ApprovalPrompt
@@ -36,7 +37,7 @@ class Chat:
         self.screen = Screen(self.console)
         host.on_break = self.screen.show_disconnect
         self.skills: Mapping[str, str] = {}  # name by slash command
-        self.agent = AgentProfile("", "", "", [])
+        self.agent: AgentDetail  # set by `prepare`
         self.warnings: list[str] = []
         self.queued_lines: list[str] = []  # slash commands typed while the agent answered
         self._prompt = ApprovalPrompt(sys.stdout)
@@ -51,14 +52,14 @@ class Chat:
         self.agent = await self.host.get_agent()
         self.warnings = await self.host.list_warnings()
         self.skills = {
-            slugify(skill.name).lower(): skill.name for skill in await self.host.list_skills() if skill.enabled
+            slugify(skill.name).lower(): skill.name for skill in (await self.host.list_skills()).skills if skill.enabled
         }
 
     async def open(self, thread: str) -> None:
         """Print the header, and resume a thread if one is given."""
         self.print_notice(f"{self.agent.name} · {self.agent.model} · {self.host.name}", "bold")
-        if self.agent.protection:
-            self.print_notice(self.agent.protection)
+        if self.agent.backend is not None and self.agent.backend.protection.says:
+            self.print_notice(self.agent.backend.protection.says)
         for sentence in self.warnings:
             self.print_notice(sentence, "yellow")
         self.print_notice("/help shows the commands; Ctrl-C stops the agent, Ctrl-D leaves")
@@ -70,11 +71,12 @@ class Chat:
         detail = await self.host.get_thread(thread)
         self.thread = detail.id
         self.print_notice(f"going on with {detail.id}: {detail.title or '(untitled)'}")
-        self.screen.print_messages([row for row in detail.messages if row.get("content")][-HISTORY_MESSAGES:])
-        if detail.run and (self.host.remote or await self._wait_for_release(detail)):
+        shown = [message for message in detail.messages if message.content][-HISTORY_MESSAGES:]
+        self.screen.print_messages([message.model_dump() for message in shown])
+        if detail.run_id and (self.host.remote or await self._wait_for_release(detail)):
             await self._follow(self.host.resume_run(detail.id))
 
-    async def _wait_for_release(self, detail: ThreadTranscript) -> bool:
+    async def _wait_for_release(self, detail: ThreadDetail) -> bool:
         """Wait until another process releases a thread; return True if its run can be resumed here.
 
         A process whose terminal was just closed needs a moment to end.
@@ -87,7 +89,7 @@ class Chat:
             detail = await self.host.get_thread(detail.id)
         if detail.running:
             self.print_notice("it goes on there, and so does what it asks")
-        return bool(detail.run) and not detail.running
+        return bool(detail.run_id) and not detail.running
 
     async def send_prompt(self, words: str) -> None:
         """Send a prompt to the agent, and show the run."""
@@ -140,7 +142,7 @@ class Chat:
             found = await self.host.get_thread(self.thread)
         except (WickError, OSError) as error:
             return self.print_notice(str(error), "red")
-        if found.queued or (self.host.remote and found.run not in ("", run.run_id)):
+        if found.queued or (self.host.remote and found.run_id not in ("", run.run_id)):
             await self._follow(self.host.resume_run(self.thread))
 
     async def _print_end(self, run: RunHandle, following: asyncio.Task[bool]) -> None:

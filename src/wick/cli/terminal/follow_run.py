@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from wick._internal.tasks import cancel_and_wait
-from wick.cli.host.protocol import AgentHost, Choice, RunHandle
+from wick.api.types import Choice
+from wick.cli.host.protocol import AgentHost, RunHandle
 from wick.errors import WickError
 from wick.events import ApprovalRequest, ApprovalResponse, Event
 

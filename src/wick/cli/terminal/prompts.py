@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.text import Text
 
 from wick._internal.visible_text import make_visible
+from wick.api.types import Choice
 from wick.capabilities.ask_user import Inquiry, format_inquiry, parse_line
-from wick.cli.host.protocol import Choice
 from wick.cli.terminal.follow_run import ApprovalReply, Interrupted
 from wick.cli.terminal.output import strip_controls
 from wick.constants import DETAIL_CHARS, DETAIL_LINES

@@ -6,7 +6,6 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from itertools import groupby
 
 from wick.cli.terminal.chat import Chat
 from wick.cli.terminal.output import format_time
@@ -77,13 +76,16 @@ async def _compact_thread(chat: Chat, rest: str) -> None:
 
 async def _show_todos(chat: Chat, rest: str) -> None:
     todos = (await chat.host.get_thread(chat.thread)).todos if chat.thread else []
-    chat.screen.print_todos(todos) if todos else chat.print_notice("there is nothing on the list")
+    chat.screen.print_todos([todo.model_dump() for todo in todos])
+    if not todos:
+        chat.print_notice("there is nothing on the list")
 
 
 async def _show_hooks(chat: Chat, rest: str) -> None:
-    for operation, hooks in groupby(await chat.host.list_rings(), lambda ring: ring.operation):
-        chat.print_notice(operation, "bold")
-        for ring in hooks:
+    for one in await chat.host.list_rings():
+        if one.rings or one.guards:
+            chat.print_notice(one.operation, "bold")
+        for ring in (*one.rings, *one.guards):
             open = "  (fail: open)" if ring.fail == "open" else ""
             chat.print_notice(f"  {ring.position:<7}{ring.hook}  [{ring.source}]{open}", "")
 
@@ -94,7 +96,7 @@ async def _show_tools(chat: Chat, rest: str) -> None:
 
 
 async def _show_skills(chat: Chat, rest: str) -> None:
-    found = await chat.host.list_skills()
+    found = (await chat.host.list_skills()).skills
     for skill in found:
         chat.print_notice(f"  {skill.name:<20} {skill.description[:100]}", "" if skill.enabled else "dim")
     if not found:
@@ -136,7 +138,7 @@ async def _set_title(chat: Chat, rest: str) -> None:
 
 async def _show_usage(chat: Chat, rest: str) -> None:
     if _has_thread(chat):
-        chat.print_notice(format_usage((await chat.host.get_thread(chat.thread)).usage, None))
+        chat.print_notice(format_usage((await chat.host.get_thread(chat.thread)).usage.model_dump(), None))
 
 
 async def _quit(chat: Chat, rest: str) -> None:

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from wick._internal.frozen import canonical_json, digest
 from wick._internal.safe_yaml import KeyPath, YamlSource
 from wick.agent import Agent
+from wick.api.types import AgentOrigin
 from wick.capabilities.sessions import Sessions
 from wick.capability import Capability
 from wick.config import RINGS, Config
@@ -23,7 +24,6 @@ from wick.protocols import Model
 from wick.server.auth.identity import User
 from wick.tools import Tool, tool
 
-Origin = Literal["file", "code", "created"]
 AgentFactory = Callable[[User], Agent]
 
 EVERYONE = "*"  # the owner of shared records
@@ -37,7 +37,7 @@ class AgentTemplate:
     """A template from which each user's instance of an agent is built."""
 
     id: str
-    origin: Origin
+    origin: AgentOrigin
     options: Mapping[str, Any] = field(default_factory=dict)  # as in agents.yaml, in their long form
     folder: Path = Path()  # base of relative paths
     owner: str = EVERYONE

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-Role = Literal["user", "operator", "admin"]
+from wick.api.types import UserRole
+
+Role = UserRole
 ROLES: tuple[Role, ...] = ("user", "operator", "admin")  # each includes the permissions of the previous one
 
 

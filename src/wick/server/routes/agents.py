@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import Query
-from pydantic import BaseModel, Field, JsonValue, create_model
+from pydantic import Field, JsonValue, create_model
 
 from wick._internal.worker_threads import run_in_thread
-from wick.agent import Agent
+from wick.api.conversions import list_tools
+from wick.api.types import AgentDetail, AgentInfo, AgentList
 from wick.capabilities.sessions import Sessions
-from wick.capability import Capability
 from wick.config import RINGS
-from wick.config.builder import BUILTIN
 from wick.server.agents.builder import AgentInstance, InUse, effective_options
 from wick.server.agents.http_policy import check_agent
 from wick.server.agents.http_tools import Registered
@@ -26,51 +25,14 @@ from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
 from wick.server.http.json_body import Router
 from wick.server.ops.redaction import Redaction
-from wick.server.routes.backend import BackendInfo, backend_info
+from wick.server.routes.backend import describe_backend
 from wick.server.service import Service
 from wick.server.strict_models import StrictModel
-from wick.tools import Tool
 
 logger = logging.getLogger("wick.server")
 router = Router(tags=["agents"])
 
 Option = bool | str | list[JsonValue] | dict[str, JsonValue] | None
-
-
-class AgentSummary(BaseModel):
-    """An agent in a list. `origin` says where it was set up: in the config `file`, by `code`, or `created` here."""
-
-    agent_id: str
-    name: str
-    model: str
-    origin: Literal["file", "code", "created"]
-    shared: bool = Field(description="whether everyone has it")
-    hooks: list[str] = Field(description="the capabilities that are on, outermost first")
-
-
-class AgentList(BaseModel):
-    agents: list[AgentSummary]
-
-
-class ToolInfo(BaseModel):
-    """A tool as the model sees it."""
-
-    name: str
-    description: str
-    kind: str
-    read_only: bool
-    source: str = Field(description="the capability that brings it, `builtin`, or `server` if it was registered there")
-    parameters: dict[str, JsonValue]
-
-
-class AgentDetail(AgentSummary):
-    """All that a user may know of an agent."""
-
-    system_prompt: str
-    context_window: int | None
-    tools: list[ToolInfo]
-    missing_tools: list[str] = Field(description="tools that its config names and nobody has registered")
-    backend: BackendInfo | None
 
 
 class _NewAgent(StrictModel):
@@ -96,7 +58,7 @@ async def list_agents(caller: Caller, wick: Wick) -> AgentList:
     """The agents that you have: everyone's, and your own."""
     found = sorted(await wick.registry.list_templates(caller), key=lambda template: template.id)
     told = [await _summarize(template, caller, wick) for template in found]
-    return AgentList(agents=[AgentSummary(**one) for one in told])
+    return AgentList(agents=[AgentInfo(**one) for one in told])
 
 
 async def _summarize(template: AgentTemplate, caller: User, wick: Service) -> dict[str, Any]:
@@ -175,29 +137,11 @@ async def _build_detail(instance: AgentInstance) -> AgentDetail:
     told = _summary(template, known)
     if template.factory is not None:
         told |= await _describe_built(instance)
-    sources = _tool_sources(agent)
     return AgentDetail(
         **told,
         system_prompt=agent.system,
         context_window=known.get("context_window"),
-        tools=[_tool_info(tool, sources) for tool in agent.tools],
+        tools=list_tools(agent),
         missing_tools=[*instance.missing_tools],
-        backend=backend_info(instance),
-    )
-
-
-def _tool_sources(agent: Agent) -> dict[str, str]:
-    """Which capability brings which tool."""
-    owners = {id(hook.owner): hook.owner for hook in agent.hooks if isinstance(hook.owner, Capability)}
-    return {tool.name: owner.name for owner in owners.values() for tool in owner.tools()}
-
-
-def _tool_info(tool: Tool, sources: Mapping[str, str]) -> ToolInfo:
-    return ToolInfo(
-        name=tool.name,
-        description=tool.description,
-        kind=tool.kind,
-        read_only=tool.read_only,
-        source=sources.get(tool.name, "builtin" if tool.name in BUILTIN else "server"),
-        parameters=dict(tool.parameters),
+        backend=describe_backend(instance),
     )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import Query
-from pydantic import BaseModel, Field, JsonValue
+from pydantic import Field, JsonValue
 
 from wick._internal.frozen import thaw
 from wick._internal.worker_threads import run_in_thread
+from wick.api.conversions import make_approval
+from wick.api.types import Approval, ApprovalList, ApprovalReceipt, Choice, ShellCommands
 from wick.permissions.shell import parse_script
 from wick.protocols import Summary
 from wick.server.auth.identity import User
@@ -21,74 +23,30 @@ from wick.server.strict_models import StrictModel
 
 router = Router(prefix="/approvals", tags=["approvals"])
 
-QUESTION_KEYS = ("id", "question", "run", "operation", "tool", "call_id", "args", "hash", "expires")
-
-
-class ShellOut(BaseModel):
-    """What a command would run, as far as that can be read; `opaque` says why more may happen than can be seen."""
-
-    commands: list[str]
-    reads: list[str]
-    writes: list[str]
-    opaque: list[str]
-
-
-class Approval(BaseModel):
-    """A question about exactly one thing that is to be done; `hash` stands for it."""
-
-    id: str
-    thread_id: str
-    agent_id: str
-    title: str
-    run_id: str = ""
-    question: str
-    operation: str = ""
-    tool: str = ""
-    call_id: str = ""
-    args: dict[str, JsonValue] | None = None
-    shell: ShellOut | None = Field(None, description="of a shell command, what it would run")
-    about: dict[str, JsonValue] = Field({}, description="what else is known of it")
-    hash: str = ""
-    expires: float | None = Field(None, description="when it lapses, in seconds since 1970")
-
-
-class Approvals(BaseModel):
-    """What waits for an answer."""
-
-    approvals: list[Approval]
-
 
 class Decision(StrictModel):
     """An answer. `allow` may change the arguments, `deny` says why in `words`; the others hold for the same again."""
 
-    choice: Literal["allow", "deny", "allow_session", "allow_always"]
+    choice: Choice
     words: str = Field("", max_length=10_000)
     args: dict[str, JsonValue] | None = None
     thread_id: str = Field("", max_length=200, description="where it was asked; it is found without, too")
 
 
-class Decided(BaseModel):
-    """Which question was answered, and how."""
-
-    id: str
-    thread_id: str
-    choice: str
-
-
 @router.get("")
-async def waiting(caller: Caller, wick: Wick, thread_id: Annotated[str, Query(max_length=200)] = "") -> Approvals:
+async def waiting(caller: Caller, wick: Wick, thread_id: Annotated[str, Query(max_length=200)] = "") -> ApprovalList:
     """The questions that nobody has answered, of one thread or of all."""
     heads = [head async for head in _list_asking_threads(wick, caller, thread_id)]
     found = [approval for head in heads for approval in await _list_approvals(wick, caller, head)]
-    return Approvals(approvals=found)
+    return ApprovalList(approvals=found)
 
 
 @router.post("/{id}")
-async def answer(id: str, body: Decision, caller: Caller, wick: Wick) -> Decided:
+async def answer(id: str, body: Decision, caller: Caller, wick: Wick) -> ApprovalReceipt:
     """Answer a question; the first answer counts, and the run goes on."""
     thread = await _find_thread(wick, caller, id, body.thread_id)
     await wick.runs.answer_question(caller, thread, id, body.choice, body.words, body.args)
-    return Decided(id=id, thread_id=thread, choice=body.choice)
+    return ApprovalReceipt(id=id, thread_id=thread, choice=body.choice)
 
 
 async def _list_asking_threads(wick: Service, user: User, thread_id: str) -> AsyncIterator[Summary]:
@@ -109,20 +67,17 @@ async def _list_approvals(wick: Service, user: User, head: Summary) -> list[Appr
 
 
 async def _create_approval(head: Summary, asked: Mapping[str, Any]) -> Approval:
-    known = {key: asked[key] for key in QUESTION_KEYS if key in asked}
-    about = {key: value for key, value in asked.items() if key not in QUESTION_KEYS}
-    whose = {"thread_id": head.id, "agent_id": str(head.meta.get("agent", "")), "title": head.title}
     command = (asked.get("args") or {}).get("command")
     shell = (
         await run_in_thread(lambda: _parse_shell(command), "reading a command") if isinstance(command, str) else None
     )
-    return Approval.model_validate({**known, **whose, "run_id": known.pop("run", ""), "about": about, "shell": shell})
+    return make_approval(head, asked, str(head.meta.get("agent", "")), shell)
 
 
-def _parse_shell(command: str) -> ShellOut:
+def _parse_shell(command: str) -> ShellCommands:
     script = parse_script(command)
     files = [redirect for redirect in script.redirects if redirect.is_file]
-    return ShellOut(
+    return ShellCommands(
         commands=[str(one) for one in script.commands],
         reads=[one.target.text for one in files if not one.writes],
         writes=[one.target.text for one in files if one.writes],

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Request, Response
-from pydantic import BaseModel, Field
+from pydantic import Field
 
+from wick.api.types import CurrentUser, Ticket
 from wick.server.auth.browser_sessions import SESSION_SECONDS
 from wick.server.auth.credentials import read_credential
-from wick.server.auth.identity import Role, User
+from wick.server.auth.identity import User
 from wick.server.auth.middleware import session_cookie_name
 from wick.server.auth.tickets import TICKET_SECONDS
 from wick.server.dependencies import Caller, Wick
@@ -27,23 +28,8 @@ class SignIn(StrictModel):
     ticket: Annotated[str, Field(max_length=200)] = ""
 
 
-class Me(BaseModel):
-    """Who one is."""
-
-    id: str
-    username: str
-    role: Role
-
-
-class Ticket(BaseModel):
-    """A ticket for `?ticket=` of one request, and for how many seconds it holds."""
-
-    ticket: str
-    expires_in: float
-
-
 @router.post("/session")
-async def sign_in(body: SignIn, wick: Wick, request: Request, response: Response) -> Me:
+async def sign_in(body: SignIn, wick: Wick, request: Request, response: Response) -> CurrentUser:
     """Sign in a browser: the answer sets a cookie that scripts cannot read."""
     bearer = body.token or (await wick.tickets.redeem_sign_in(body.ticket) if body.ticket else "") or ""
     user = await wick.authenticator.verifier.authenticate(bearer)
@@ -73,7 +59,7 @@ async def sign_out(user: Caller, wick: Wick, request: Request, response: Respons
 
 
 @router.get("/me")
-async def me(user: Caller) -> Me:
+async def me(user: Caller) -> CurrentUser:
     """Who one is."""
     return _describe_user(user)
 
@@ -84,5 +70,5 @@ async def ticket(user: Caller, wick: Wick) -> Ticket:
     return Ticket(ticket=await wick.tickets.issue(user), expires_in=TICKET_SECONDS)
 
 
-def _describe_user(user: User) -> Me:
-    return Me(id=user.id, username=user.name, role=user.role)
+def _describe_user(user: User) -> CurrentUser:
+    return CurrentUser(id=user.id, username=user.name, role=user.role)

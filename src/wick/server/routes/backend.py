@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from wick._internal.worker_threads import run_in_thread
+from wick.api.conversions import make_backend_info
+from wick.api.types import BackendInfo
 from wick.server.agents.builder import AgentInstance
 from wick.server.agents.overrides import Overrides
 from wick.server.agents.redacted_options import redact_options
@@ -22,27 +24,6 @@ router = Router(tags=["backend"])
 LEVELS = ("none", "weak", "strong")
 
 
-class ProtectionInfo(BaseModel):
-    """What really confines commands."""
-
-    level: Literal["strong", "weak", "none"]
-    by: str
-    says: str
-    asks: bool = Field(description="whether every command needs your yes")
-
-
-class BackendInfo(BaseModel):
-    """`mode` is `remote` for a container, and `sandbox_url` the engine it is on, if not this machine's."""
-
-    mode: Literal["local", "remote"]
-    sandbox_url: str | None
-    type: str
-    workdir: str
-    status: Literal["idle", "launching", "launched", "error"]
-    reason: str
-    protection: ProtectionInfo
-
-
 class BackendChange(StrictModel):
     """`local` is a folder of this machine, `remote` a container; without a `sandbox_url` on this machine's engine."""
 
@@ -55,7 +36,7 @@ class BackendChange(StrictModel):
 @router.get("/agents/{id}/backend")
 async def get_backend(id: str, caller: Caller, wick: Wick) -> BackendInfo | None:
     """Where your agent works, and what confines its commands."""
-    return backend_info(await wick.registry.get_agent(caller, id))
+    return describe_backend(await wick.registry.get_agent(caller, id))
 
 
 @router.patch("/agents/{id}/backend")
@@ -68,7 +49,7 @@ async def switch_backend(id: str, change: BackendChange, caller: Caller, wick: W
         raise ApiError(403, "not_allowed", f"the agent {id!r} was set up without commands; ask an operator for them")
     await _check_confined(wick, instance, caller, change)
     await wick.registry.change_overrides(caller, id, lambda own: _apply_change(own, change))
-    info = backend_info(await wick.registry.get_agent(caller, id))
+    info = describe_backend(await wick.registry.get_agent(caller, id))
     wick.bus.publish("backend_changed", {"agent_id": id, "mode": change.mode}, caller.id)
     return info
 
@@ -97,18 +78,8 @@ def _apply_change(said: Overrides, change: BackendChange) -> Overrides:
     return replace(said, mode=change.mode, sandbox_url=change.sandbox_url)
 
 
-def backend_info(instance: AgentInstance) -> BackendInfo | None:
-    """What is known of the place where an agent works; None, if it has none."""
-    backend = instance.backend
-    if backend is None:
+def describe_backend(instance: AgentInstance) -> BackendInfo | None:
+    """Return the backend of an agent, or None if it has none."""
+    if instance.backend is None:
         return None
-    protection, status = backend.protection, backend.status
-    return BackendInfo(
-        mode="remote" if backend.name == "docker" else "local",
-        sandbox_url=redact_options(instance.overrides.sandbox_url),
-        type=backend.name,
-        workdir=backend.workdir,
-        status=status.state,
-        reason=status.reason,
-        protection=ProtectionInfo(level=protection.level, by=protection.by, says=protection.says, asks=protection.asks),
-    )
+    return make_backend_info(instance.backend, redact_options(instance.overrides.sandbox_url))

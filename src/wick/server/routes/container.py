@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel
-
+from wick.api.types import ContainerState
 from wick.protocols import Backend
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
@@ -19,14 +18,6 @@ class ContainerAction(StrictModel):
     """`stop` ends and removes the container, `restart` starts a new one; what is in the workspace stays."""
 
     action: Literal["stop", "restart"]
-
-
-class ContainerState(BaseModel):
-    """How the container is now."""
-
-    agent_id: str
-    status: Literal["idle", "launching", "launched", "error"]
-    reason: str
 
 
 @router.post("/agents/{id}/container")

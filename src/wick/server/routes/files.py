@@ -13,10 +13,11 @@ from urllib.parse import quote
 
 import orjson
 from fastapi import Query
-from pydantic import BaseModel, Field
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from wick.api.types import FileContent, FileListing, FileMoved, FileWritten
 from wick.backends.state import State
 from wick.constants import FILE_READ_BYTES, FILE_WRITE_BYTES
 from wick.protocols import Backend
@@ -41,32 +42,6 @@ FilePath = Annotated[str, Query(max_length=4_096, description="relative to the w
 Thread = Annotated[str, Query(description="the thread whose files are meant, where files are data of a conversation")]
 
 
-class Entry(BaseModel):
-    name: str
-    type: Literal["file", "dir", "link", "other"]
-    size: int
-
-
-class FileListing(BaseModel):
-    """What is in a folder; `truncated` if there is more."""
-
-    path: str
-    entries: list[Entry]
-    truncated: bool
-
-
-class FileContent(BaseModel):
-    """Bytes of a file: text, or base64 where `encoding` says so; `truncated` if the file goes on."""
-
-    path: str
-    content: str
-    encoding: Literal["utf-8", "base64"]
-    size: int
-    offset: int
-    bytes: int
-    truncated: bool
-
-
 class FileWrite(StrictModel):
     """A file to be written, in place of what is there."""
 
@@ -75,20 +50,11 @@ class FileWrite(StrictModel):
     encoding: Literal["utf-8", "base64"] = "utf-8"
 
 
-class FileWritten(BaseModel):
-    path: str
-    bytes_written: int
-
-
 class FileMove(StrictModel):
     """A file or a folder that is to be called otherwise, or to be elsewhere; what is there already stays."""
 
     source: str = Field(min_length=1, max_length=4_096)
     target: str = Field(min_length=1, max_length=4_096)
-
-
-class FileMoved(BaseModel):
-    path: str
 
 
 class FileJSONResponse(JSONResponse):

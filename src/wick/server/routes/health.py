@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-from pydantic import BaseModel
-
+from wick.api.types import Health
 from wick.server.dependencies import Wick
 from wick.server.http.json_body import Router
 
 router = Router(tags=["server"])
-
-
-class Health(BaseModel):
-    """The server is there."""
-
-    status: Literal["ok"] = "ok"
-    agents: int
 
 
 @router.get("/health")

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import Query
-from pydantic import BaseModel, Field, JsonValue
+from pydantic import Field, JsonValue
 
+from wick.api.types import HookInfo, HookList
 from wick.config import BY_KEY
 from wick.server.agents.builder import AgentInstance, effective_options
 from wick.server.agents.http_policy import check_hook
@@ -24,24 +25,6 @@ from wick.server.strict_models import StrictModel
 router = Router(tags=["hooks"])
 
 Option = bool | str | list[JsonValue] | dict[str, JsonValue] | None
-
-
-class HookInfo(BaseModel):
-    """A capability of an agent, by its key in agents.yaml."""
-
-    name: str
-    on: bool
-    changed: bool = Field(description="whether it is not as the agent was set up")
-    options: JsonValue = Field(description="what was said about it; secrets are not shown")
-    points: list[str] = Field(description="where its hooks stand, such as before_tool_use")
-    tools: list[str]
-    refused: str = Field(description="why you may not switch it; empty if you may")
-
-
-class HookList(BaseModel):
-    """The capabilities, outermost first."""
-
-    hooks: list[HookInfo]
 
 
 class HookChange(StrictModel):

@@ -8,12 +8,13 @@ from typing import Annotated
 from fastapi import Header
 from starlette.responses import Response
 
+from wick.api.types import InvokeResult
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
 from wick.server.http.json_body import Router
-from wick.server.runs import Turn
+from wick.server.runs import QueuedRun
 from wick.server.runs.sse import EventStream
-from wick.server.schemas import Asked, ThreadContent, UsageOut, parse_messages, thread_response
+from wick.server.schemas import RunRequest, parse_messages, thread_response
 from wick.server.stream_responses import STREAM
 from wick.stores.held_thread import load
 
@@ -29,20 +30,8 @@ IdempotencyKey = Annotated[
 ]
 
 
-class Answer(ThreadContent):
-    """What a run came to. `outcome` is completed, stopped, cancelled, or interrupted while it waits for somebody."""
-
-    thread_id: str
-    run_id: str
-    response: str
-    outcome: str
-    reason: str
-    usage: UsageOut
-    cost: float | None = None
-
-
-@router.post("/{id}/invoke", response_model=Answer)
-async def invoke(id: str, body: Asked, caller: Caller, wick: Wick, key: IdempotencyKey = "") -> Response:
+@router.post("/{id}/invoke", response_model=InvokeResult)
+async def invoke(id: str, body: RunRequest, caller: Caller, wick: Wick, key: IdempotencyKey = "") -> Response:
     """Ask an agent, and get its whole answer. The run goes on if the connection breaks."""
     turn = await _start_run(id, body, caller, wick, key)
     info = await turn.wait_end()
@@ -54,11 +43,11 @@ async def invoke(id: str, body: Asked, caller: Caller, wick: Wick, key: Idempote
     came_to = {"outcome": info.outcome, "reason": info.reason, "usage": info.usage or {}, "cost": info.cost}
     response = next((message.text for message in reversed(thread.messages) if message.role == "assistant"), "")
     whose = {"thread_id": turn.thread_id, "run_id": turn.run_id, "response": response}
-    return await thread_response(Answer, whose | came_to, thread)
+    return await thread_response(InvokeResult, whose | came_to, thread)
 
 
 @router.post("/{id}/stream", status_code=200, response_class=EventStream, responses=STREAM)
-async def stream(id: str, body: Asked, caller: Caller, wick: Wick, key: IdempotencyKey = "") -> EventStream:
+async def stream(id: str, body: RunRequest, caller: Caller, wick: Wick, key: IdempotencyKey = "") -> EventStream:
     """Ask an agent, and see the run as it happens: server-sent events up to `done` or `error`.
 
     The headers `X-Run-Id` and `X-Thread-Id` say which run it is; `/runs/{id}/events` goes on where a connection broke.
@@ -70,6 +59,6 @@ async def stream(id: str, body: Asked, caller: Caller, wick: Wick, key: Idempote
         return EventStream(turn.frames, headers, holding.pop_all())
 
 
-async def _start_run(id: str, body: Asked, caller: Caller, wick: Wick, key: str) -> Turn:
+async def _start_run(id: str, body: RunRequest, caller: Caller, wick: Wick, key: str) -> QueuedRun:
     words = parse_messages(body, systems=wick.settings.allow_system_messages)
     return await wick.runs.start(caller, id, words, body.thread_id or "", key=key, recipe=body.recipe)

@@ -2,42 +2,13 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, Field
-
+from wick.api.types import BudgetInfo, LimitsInfo, RunLimits
 from wick.capabilities.budget import Budget
 from wick.capabilities.limits import Limits
 from wick.server.dependencies import Caller, Wick
 from wick.server.http.json_body import Router
 
 router = Router(tags=["limits"])
-
-
-class RunLimits(BaseModel):
-    """What one run may take; null is no limit. `cost` is in dollars."""
-
-    steps: int | None
-    tokens: int | None
-    seconds: float | None
-    cost: float | None
-    tool_calls: int | None
-
-
-class BudgetInfo(BaseModel):
-    """A sum for all runs of everyone who shares it. `reserved` is set aside for questions that are under way."""
-
-    name: str
-    tokens: int | None
-    dollars: float | None
-    spent_tokens: int
-    spent_dollars: float
-    reserved_tokens: int
-    reserved_dollars: float
-
-
-class LimitsInfo(BaseModel):
-    agent_id: str
-    limits: RunLimits | None = Field(description="null if nothing limits a run")
-    budgets: list[BudgetInfo]
 
 
 @router.get("/agents/{id}/limits")

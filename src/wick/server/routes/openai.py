@@ -34,7 +34,7 @@ from wick.server.openai_schemas import (
     parse_conversation,
     request_error,
 )
-from wick.server.runs import Turn
+from wick.server.runs import QueuedRun
 from wick.server.runs.frames import Frame
 from wick.server.runs.sse import EventStream
 
@@ -103,7 +103,7 @@ async def complete(
         return EventStream(lambda: _stream_chunks(asked, turn), holding=holding.pop_all())
 
 
-async def _build_completion(asked: ChatRequest, turn: Turn) -> ChatCompletion:
+async def _build_completion(asked: ChatRequest, turn: QueuedRun) -> ChatCompletion:
     spoken = CompletionText(turn.run_id)
     text = "".join([
         spoken.add_event(frame.event)
@@ -121,7 +121,7 @@ async def _build_completion(asked: ChatRequest, turn: Turn) -> ChatCompletion:
     )
 
 
-async def _stream_chunks(asked: ChatRequest, turn: Turn) -> AsyncIterator[list[Frame]]:
+async def _stream_chunks(asked: ChatRequest, turn: QueuedRun) -> AsyncIterator[list[Frame]]:
     """The pieces of an answer as OpenAI sends them; now and then nothing, as a sign of life."""
     spoken, head = CompletionText(turn.run_id), (_completion_id(turn), int(time()), asked.model)
     yield [_data_frame(create_chunk(*head, [create_choice({"role": "assistant", "content": ""})], None))]
@@ -140,7 +140,7 @@ async def _stream_chunks(asked: ChatRequest, turn: Turn) -> AsyncIterator[list[F
     yield [*map(_data_frame, last), Frame(Event(), b"data: [DONE]\n\n", terminal=True)]
 
 
-def _require_end(spoken: CompletionText, turn: Turn) -> Done:
+def _require_end(spoken: CompletionText, turn: QueuedRun) -> Done:
     """What the run came to; one that failed, or is still open, is an error."""
     if spoken.end is None:
         why = turn.unfinished_error()
@@ -150,7 +150,7 @@ def _require_end(spoken: CompletionText, turn: Turn) -> Done:
     return spoken.end
 
 
-def _completion_id(turn: Turn) -> str:
+def _completion_id(turn: QueuedRun) -> str:
     return f"chatcmpl-{turn.run_id}"
 
 

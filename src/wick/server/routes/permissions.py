@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-from pydantic import BaseModel, Field, JsonValue
-
-from wick.capabilities.permissions import Mode, Permissions
+from wick.api.types import Grant, PermissionsInfo, RuleInfo
+from wick.capabilities.permissions import Permissions
 from wick.permissions.rules import POLICIES, Rule
 from wick.server.agents.builder import AgentInstance
 from wick.server.dependencies import Caller, Wick
@@ -20,32 +17,6 @@ _POLICY_OF_RULE = {
 }
 
 
-class RuleInfo(BaseModel):
-    """A rule as it was written; `message` is what is said when it decides, `policy` the ready set that it is from."""
-
-    type: Literal["deny", "ask", "allow"]
-    rule: str
-    message: str
-    policy: str
-
-
-class GrantInfo(BaseModel):
-    """A tool that may be used with exactly these arguments."""
-
-    id: str
-    tool: str
-    args: dict[str, JsonValue]
-
-
-class PermissionsInfo(BaseModel):
-    """`mode` decides where no rule does; null if the agent has no permissions and only its guards decide."""
-
-    agent_id: str
-    mode: Mode | None
-    rules: list[RuleInfo]
-    grants: list[GrantInfo] = Field(description="what you have allowed for good; nobody else's")
-
-
 @router.get("/agents/{id}/permissions")
 async def get_permissions(id: str, caller: Caller, wick: Wick) -> PermissionsInfo:
     """What your agent may do, must ask for, and may never do."""
@@ -55,7 +26,7 @@ async def get_permissions(id: str, caller: Caller, wick: Wick) -> PermissionsInf
         agent_id=id,
         mode=found[0].mode if found else None,
         rules=[_rule_info(made) for one in found for made in one.rules],
-        grants=[GrantInfo(id=key, tool=str(rule["tool"]), args=rule["args"]) for key, rule in grants.items()],
+        grants=[Grant(id=key, tool=str(rule["tool"]), args=rule["args"]) for key, rule in grants.items()],
     )
 
 

@@ -6,14 +6,16 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from time import monotonic
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, Field, JsonValue
+from pydantic import Field
 
 from wick.agent import Agent
+from wick.api.conversions import make_changed_verdict
+from wick.api.types import ReplayReport
 from wick.capabilities.permissions import Mode, Permissions
 from wick.protocols import Summary
-from wick.replay import Change, replay
+from wick.replay import replay
 from wick.server.agents.builder import effective_options
 from wick.server.agents.http_policy import check_hook
 from wick.server.agents.overrides import Overrides
@@ -34,8 +36,6 @@ SECONDS = 20.0  # after which no other thread is begun
 MAX_SKIPPED = 100
 PAGE = 100
 PASSIVE_MODE: Mode = "bypassPermissions"  # where no rule decides, nothing is said
-
-Verdict = Literal["allow", "ask", "block"]
 
 
 class RuleSet(StrictModel):
@@ -59,30 +59,6 @@ class ReplayRequest(StrictModel):
     rules: RuleSet = Field(default_factory=RuleSet, description="beside the rules that the agent has")
 
 
-class ChangedVerdict(BaseModel):
-    """A tool use about which something else would be said: the first one of its thread."""
-
-    thread_id: str
-    title: str
-    seq: int
-    call_id: str
-    tool: str
-    args: dict[str, JsonValue]
-    recorded: Verdict
-    now: Verdict
-    reason: str
-
-
-class ReplayReport(BaseModel):
-    """What came of it. `skipped` says of which uses nothing can be said; `more` that there are threads beside these."""
-
-    threads: int
-    uses: int
-    changes: list[ChangedVerdict]
-    skipped: list[str]
-    more: bool
-
-
 @router.post("/replay")
 async def replay_threads(body: ReplayRequest, caller: Caller, wick: Wick) -> ReplayReport:
     """Put what was done in your threads before other guards, and see about what they would have said something else."""
@@ -95,7 +71,7 @@ async def replay_threads(body: ReplayRequest, caller: Caller, wick: Wick) -> Rep
     return ReplayReport(
         threads=report.threads,
         uses=report.uses,
-        changes=[_changed_verdict(change, past.titles) for change in report.changes],
+        changes=[make_changed_verdict(change, past.titles) for change in report.changes],
         skipped=report.skipped[:MAX_SKIPPED],
         more=past.more,
     )
@@ -157,8 +133,3 @@ class _RecordedThreads:
                 if head.meta.get("agent") == self.body.agent_id and "parent" not in head.meta:
                     yield head
             cursor = page.next
-
-
-def _changed_verdict(change: Change, titles: Mapping[str, str]) -> ChangedVerdict:
-    about = {name: getattr(change, name) for name in ("seq", "call_id", "tool", "args", "recorded", "now", "reason")}
-    return ChangedVerdict(thread_id=change.thread, title=titles.get(change.thread, ""), **about)

@@ -8,12 +8,13 @@ from typing import Annotated
 from fastapi import Header, Query
 from starlette.responses import Response
 
+from wick.api.types import RunState
 from wick.server.dependencies import Caller, Wick
 from wick.server.http.json_body import Router
 from wick.server.runs.frames import START, StreamPosition, parse_position
 from wick.server.runs.record import RunInfo
 from wick.server.runs.sse import EventStream
-from wick.server.schemas import RunOut, run_out
+from wick.server.schemas import make_run_state
 from wick.server.service import Service
 from wick.server.stream_responses import STREAM
 
@@ -24,9 +25,9 @@ LastSeenQuery = Annotated[str, Query(max_length=40, description="the same, for c
 
 
 @router.get("/{id}")
-async def state(id: str, caller: Caller, wick: Wick) -> RunOut:
+async def state(id: str, caller: Caller, wick: Wick) -> RunState:
     """How a run is."""
-    return run_out(*await wick.runs.load_state(caller, id))
+    return make_run_state(*await wick.runs.load_state(caller, id))
 
 
 @router.get(
@@ -61,7 +62,7 @@ async def _has_seen_all(wick: Service, info: RunInfo, after: StreamPosition) -> 
 
 
 @router.post("/{id}/cancel")
-async def cancel(id: str, caller: Caller, wick: Wick) -> RunOut:
+async def cancel(id: str, caller: Caller, wick: Wick) -> RunState:
     """End a run: everything it has begun is ended within a second. One that is over stays as it is."""
     await wick.runs.cancel(caller, id)
-    return run_out(*await wick.runs.load_state(caller, id))
+    return make_run_state(*await wick.runs.load_state(caller, id))

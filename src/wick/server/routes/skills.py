@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 from starlette.requests import Request
 
+from wick.api.types import InvalidSkill, SkillInfo, SkillList
 from wick.backends.files import HostFolder
 from wick.capabilities.skills import Skills
 from wick.capabilities.skills.catalog import COPIES, FILE, Catalogue, Skill, slugify
@@ -19,27 +20,6 @@ from wick.server.http.uploads import UPLOAD, open_upload
 from wick.server.strict_models import StrictModel
 
 router = Router(tags=["skills"])
-
-
-class SkillInfo(BaseModel):
-    """Instructions for a particular task."""
-
-    name: str
-    description: str
-    path: str
-    enabled: bool
-
-
-class SkillProblem(BaseModel):
-    """Why something that looks like a skill is none."""
-
-    path: str
-    reason: str
-
-
-class SkillList(BaseModel):
-    skills: list[SkillInfo]
-    problems: list[SkillProblem] = Field(default_factory=list)
 
 
 class SkillChange(StrictModel):
@@ -111,7 +91,7 @@ def _skill_key(name: str) -> str:
 
 
 def _list_catalogue(found: Catalogue) -> SkillList:
-    problems = [SkillProblem(path=problem.path, reason=problem.reason) for problem in found.problems]
+    problems = [InvalidSkill(path=problem.path, reason=problem.reason) for problem in found.problems]
     return SkillList(skills=[_skill_info(skill) for skill in found.skills], problems=problems)
 
 

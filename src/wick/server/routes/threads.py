@@ -7,12 +7,14 @@ from typing import Annotated, Any, Literal
 
 import orjson
 from fastapi import Query
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import Field, JsonValue
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from wick._internal.frozen import canonical_json, thaw
 from wick._internal.worker_threads import run_in_thread
+from wick.api.conversions import make_thread_info
+from wick.api.types import QueuedMessage, SearchHit, SearchHits, ThreadDetail, ThreadExport, ThreadInfo, ThreadPage
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
 from wick.server.http.json_body import Router
@@ -20,14 +22,9 @@ from wick.server.http.spooling import spool_response
 from wick.server.routes.invoke import IdempotencyKey
 from wick.server.schemas import (
     OWN_META,
-    MessageOut,
-    ThreadContent,
-    ThreadOut,
-    UsageOut,
-    Words,
+    MessageRequest,
     list_root_threads,
     parse_messages,
-    thread_out,
     thread_response,
 )
 from wick.server.strict_models import StrictModel
@@ -39,45 +36,8 @@ router = Router(prefix="/threads", tags=["threads"])
 META_BYTES = 10_000
 
 
-class Threads(BaseModel):
-    """Some threads; `next` is the cursor of the next ones, empty if these are the last."""
-
-    threads: list[ThreadOut]
-    next: str = ""
-
-
-class Unheard(BaseModel):
-    """Something that was said, and is not in the thread yet: the run hears it at its next step."""
-
-    position: int
-    message: MessageOut
-
-
-class ThreadDetail(ThreadOut, ThreadContent):
-    """A thread, and what was said in it."""
-
-    usage: UsageOut = UsageOut()
-    unheard: list[Unheard] = Field([], description="what was said and is not heard yet, in its order")
-
-
-class HitOut(BaseModel):
-    """A message that has the words in it."""
-
-    thread_id: str
-    title: str
-    seq: int
-    at: float
-    text: str
-
-
-class Hits(BaseModel):
-    """What was found, the newest first."""
-
-    hits: list[HitOut]
-
-
-class Change(StrictModel):
-    """What is to be different about a thread; what is not said stays."""
+class ThreadChange(StrictModel):
+    """Changes of a thread; omitted fields stay."""
 
     title: str | None = Field(None, min_length=1, max_length=500)
     meta: dict[str, JsonValue] | None = Field(None, description="in place of what stands there")
@@ -96,32 +56,6 @@ class Rewind(StrictModel):
     to: int = Field(ge=0, le=2**53)
 
 
-class Queued(BaseModel):
-    """What was said is kept; `run_id` is the run that answers it, `position` where it waits until it is heard."""
-
-    thread_id: str
-    run_id: str
-    position: int
-
-
-class EntryOut(BaseModel):
-    """One entry of a log."""
-
-    seq: int
-    kind: str
-    at: float
-    data: JsonValue
-
-
-class Export(BaseModel):
-    """The whole log of a thread."""
-
-    model_config = ConfigDict(populate_by_name=True)
-    version: int = Field(alias="schema")
-    id: str
-    entries: list[EntryOut]
-
-
 @router.get("")
 async def all_threads(
     caller: Caller,
@@ -131,16 +65,16 @@ async def all_threads(
     order: Literal["updated", "created"] = "updated",
     running: bool | None = None,
     asking: bool | None = None,
-) -> Threads:
+) -> ThreadPage:
     """The caller's threads, the latest first; those of subagents are parts of others."""
-    found: list[ThreadOut] = []
+    found: list[ThreadInfo] = []
     while True:
         page = await wick.store.list(
             caller.id, running=running, asking=asking, order=order, cursor=cursor, limit=limit - len(found)
         )
         found, cursor = found + list_root_threads(page.threads), page.next
         if not cursor or len(found) >= limit:
-            return Threads(threads=found, next=cursor)
+            return ThreadPage(threads=found, next=cursor)
 
 
 @router.get("/search")
@@ -149,10 +83,12 @@ async def search(
     wick: Wick,
     q: Annotated[str, Query(min_length=1, max_length=500)],
     limit: Annotated[int, Query(ge=1, le=200)] = 20,
-) -> Hits:
+) -> SearchHits:
     """The messages that have every one of these words in them."""
     hits = await wick.store.search(caller.id, q, limit=limit)
-    return Hits(hits=[HitOut(thread_id=h.thread, title=h.title, seq=h.seq, at=h.at, text=h.text) for h in hits])
+    return SearchHits(
+        hits=[SearchHit(thread_id=h.thread, title=h.title, seq=h.seq, at=h.at, text=h.text) for h in hits]
+    )
 
 
 @router.get("/{id}", response_model=ThreadDetail)
@@ -163,19 +99,19 @@ async def one(id: str, caller: Caller, wick: Wick, request: Request) -> Response
         queue = await wick.store.inbox(caller.id, id) if head.queued else ()  # after the log: nothing is in both
         unheard = [{"position": row.position, "message": row.data} for row in queue if row.kind == "message"]
         last = len(thread.entries)  # it may have grown since its head was read, and `last` is of these messages
-        about = {**thread_out(head).model_dump(), "last": last, "unheard": thaw(unheard)}
+        about = {**make_thread_info(head).model_dump(), "last": last, "unheard": thaw(unheard)}
         return await spool_response(await thread_response(ThreadDetail, {**about, "usage": thread.usage}, thread))
 
 
 @router.patch("/{id}")
-async def change(id: str, body: Change, caller: Caller, wick: Wick) -> ThreadOut:
+async def change(id: str, body: ThreadChange, caller: Caller, wick: Wick) -> ThreadInfo:
     """Give a thread another title, or note something about it."""
     head = await wick.store.head(caller.id, id)
     if body.meta is not None and len(canonical_json(body.meta)) > META_BYTES:
         raise ApiError(413, "too_large", f"what is noted about a thread takes at most {META_BYTES:,} bytes")
     said = {key: value for key, value in (body.meta or {}).items() if key not in OWN_META}
     meta = None if body.meta is None else said | {key: head.meta[key] for key in OWN_META if key in head.meta}
-    return thread_out(await wick.store.describe(caller.id, id, title=body.title, meta=meta))
+    return make_thread_info(await wick.store.describe(caller.id, id, title=body.title, meta=meta))
 
 
 @router.delete("/{id}", status_code=204)
@@ -185,9 +121,9 @@ async def delete(id: str, caller: Caller, wick: Wick) -> None:
 
 
 @router.post("/{id}/fork", status_code=201)
-async def fork(id: str, body: Fork, caller: Caller, wick: Wick) -> ThreadOut:
+async def fork(id: str, body: Fork, caller: Caller, wick: Wick) -> ThreadInfo:
     """Make another thread that begins as this one was after an entry."""
-    return thread_out(await wick.runs.fork(caller, id, body.at, body.title))
+    return make_thread_info(await wick.runs.fork(caller, id, body.at, body.title))
 
 
 @router.post("/{id}/rewind", response_model=ThreadDetail)
@@ -198,15 +134,15 @@ async def rewind(id: str, body: Rewind, caller: Caller, wick: Wick, request: Req
 
 
 @router.post("/{id}/messages", status_code=202)
-async def say(id: str, body: Words, caller: Caller, wick: Wick, key: IdempotencyKey = "") -> Queued:
+async def say(id: str, body: MessageRequest, caller: Caller, wick: Wick, key: IdempotencyKey = "") -> QueuedMessage:
     """Say something to a thread: a run that goes on hears it at its next step, else one begins."""
     words = parse_messages(body, systems=wick.settings.allow_system_messages)
     turn = await wick.runs.send(caller, id, words, key=key)
-    return Queued(thread_id=id, run_id=turn.run_id, position=turn.position)
+    return QueuedMessage(thread_id=id, run_id=turn.run_id, position=turn.position)
 
 
 _EXPORTS: dict[int | str, dict[str, Any]] = {
-    200: {"model": Export, "content": {"text/markdown": {"schema": {"type": "string"}}}}
+    200: {"model": ThreadExport, "content": {"text/markdown": {"schema": {"type": "string"}}}}
 }
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-from pydantic import BaseModel, Field, JsonValue
+from pydantic import Field, JsonValue
 
 from wick._internal.worker_threads import run_in_thread
+from wick.api.types import AvailableTool, AvailableTools
 from wick.capabilities.builtins import has_search
 from wick.config.builder import BUILTIN
 from wick.constants import CALLBACK_SECONDS
@@ -19,22 +18,6 @@ from wick.server.http.json_body import Router
 from wick.server.strict_models import StrictModel
 
 router = Router(tags=["tools"])
-
-
-class AvailableTool(BaseModel):
-    """A tool that an agent's config may name. `kind` is `builtin`, `native` (of the program) or `http`."""
-
-    name: str
-    description: str
-    kind: Literal["builtin", "native", "http"]
-    parameters: dict[str, JsonValue] | None = None
-    callback_url: str | None = Field(default=None, description="where it is; for operators")
-    agents: list[str] = Field(default_factory=list, description="the agents that have it anyway; * is all of them")
-    shared: bool = True
-
-
-class AvailableTools(BaseModel):
-    tools: list[AvailableTool]
 
 
 class NewTool(StrictModel):

@@ -4,74 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from pydantic import BaseModel, Field, JsonValue
+from pydantic import JsonValue
 from starlette.requests import Request
 from starlette.responses import Response
 
 from wick._internal.frozen import thaw
 from wick._internal.worker_threads import run_in_thread
+from wick.api.types import RunTrace, ThreadRun, ThreadRuns, TraceSpan
 from wick.capabilities.recorder import VALUE
 from wick.prices import price
 from wick.protocols import Usage
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import not_found
 from wick.server.http.json_body import Router
-from wick.server.runs.call_history import Verdict
 from wick.threads import Thread
 
 router = Router(tags=["runs"])
 
 COUNTED = ("input_tokens", "output_tokens", "cache_read.input_tokens")  # in the order of Usage
-
-
-class SpanEvent(BaseModel):
-    """Something that was recorded during a span."""
-
-    name: str
-    attributes: dict[str, JsonValue] = {}
-
-
-class Span(BaseModel):
-    """One operation: `start` in seconds since 1970, `ms` how long it took, `why` what hooks said about it."""
-
-    name: str
-    start: float
-    ms: float | None = None
-    cost: float | None = Field(None, description="of a question to a model, in dollars, where its price is known")
-    attributes: dict[str, JsonValue] = {}
-    error: str = ""
-    events: list[SpanEvent] = []
-    why: list[Verdict] = []
-    children: list[Span] = []
-
-
-class Trace(BaseModel):
-    """The spans of a run; `left_out` says how many were too many."""
-
-    run: str
-    thread_id: str
-    agent: str
-    spans: list[Span]
-    left_out: int = 0
-
-
-class ThreadRun(BaseModel):
-    """A run of a thread: its first entry in the log and its last, which is null while it goes on."""
-
-    run_id: str
-    first: int
-    last: int | None = None
-    started: float
-    ended: float | None = None
-    outcome: str = ""
-    reason: str = ""
-    traced: bool = Field(description="whether there is a trace of it")
-
-
-class ThreadRuns(BaseModel):
-    """The runs of a thread, the earliest first."""
-
-    runs: list[ThreadRun]
 
 
 @router.get("/threads/{id}/runs", response_model=ThreadRuns)
@@ -101,7 +51,7 @@ def list_runs(thread: Thread) -> list[ThreadRun]:
 
 
 @router.get("/runs/{id}/trace")
-async def trace(id: str, caller: Caller, wick: Wick, request: Request) -> Trace:
+async def trace(id: str, caller: Caller, wick: Wick, request: Request) -> RunTrace:
     """The trace of a run, as long as it is kept: that of a thread's last runs."""
     row = await wick.records.get("run", caller.id, id)
     if row is None:
@@ -111,12 +61,12 @@ async def trace(id: str, caller: Caller, wick: Wick, request: Request) -> Trace:
         del thread  # the next one is read while this one is priced
     if kept is None:
         raise not_found(f"trace of run {id!r}: the run goes on, its agent has no recorder, or it is long ago")
-    found = Trace.model_validate({**thaw(kept), "thread_id": row["thread"]})
+    found = RunTrace.model_validate({**thaw(kept), "thread_id": row["thread"]})
     await run_in_thread(lambda: _add_costs(found.spans), "looking up prices")
     return found
 
 
-def _add_costs(spans: Iterable[Span]) -> None:
+def _add_costs(spans: Iterable[TraceSpan]) -> None:
     """Say what each question cost; prices are read from a list, which takes a moment the first time."""
     for span in _walk_spans(spans):
         asked, model = span.attributes, span.attributes.get("gen_ai.request.model")
@@ -126,7 +76,7 @@ def _add_costs(spans: Iterable[Span]) -> None:
             span.cost = None if cost is None else float(cost)
 
 
-def _walk_spans(spans: Iterable[Span]) -> Iterator[Span]:
+def _walk_spans(spans: Iterable[TraceSpan]) -> Iterator[TraceSpan]:
     for span in spans:
         yield span
         yield from _walk_spans(span.children)

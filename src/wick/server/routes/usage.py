@@ -7,8 +7,8 @@ from datetime import date
 from typing import Annotated
 
 from fastapi import Query
-from pydantic import BaseModel
 
+from wick.api.types import UsageReport, UsageRow, UsageTotals
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
 from wick.server.http.json_body import Router
@@ -17,37 +17,6 @@ from wick.server.runs.usage import UsageAmount, UsageLine, sum_usage
 router = Router(tags=["usage"])
 
 ALL_USERS = "*"
-
-
-class Amounts(BaseModel):
-    """`cost` is in dollars and leaves out `unpriced` questions: those to models whose price nobody knows."""
-
-    runs: int
-    questions: int
-    unpriced: int
-    input_tokens: int
-    output_tokens: int
-    cached_tokens: int
-    reasoning_tokens: int
-    cache_write_tokens: int
-    cost: float
-
-
-class UsageRow(Amounts):
-    """What one user used of one model through one agent on one day (UTC)."""
-
-    user_id: str
-    user: str
-    day: date
-    agent: str
-    model: str
-
-
-class UsageReport(BaseModel):
-    """The rows, the earliest day first, and all of them together."""
-
-    rows: list[UsageRow]
-    total: Amounts
 
 
 @router.get("/usage")
@@ -65,7 +34,7 @@ async def usage(
     owner = None if user == ALL_USERS else user or caller.id
     lines = await wick.usage.list_lines(owner, since=since, until=until, agent=agent)
     return UsageReport(
-        rows=[_usage_row(line) for line in lines], total=Amounts.model_validate(_amounts(sum_usage(lines)))
+        rows=[_usage_row(line) for line in lines], total=UsageTotals.model_validate(_amounts(sum_usage(lines)))
     )
 
 

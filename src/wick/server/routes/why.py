@@ -8,10 +8,11 @@ from fastapi import Query
 from starlette.requests import Request
 
 from wick._internal.worker_threads import run_in_thread
+from wick.api.types import CallReasons
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import not_found
 from wick.server.http.json_body import Router
-from wick.server.runs.call_history import Reasons, explain_call
+from wick.server.runs.call_history import explain_call
 
 router = Router(tags=["threads"])
 
@@ -24,7 +25,7 @@ async def why(
     wick: Wick,
     request: Request,
     seq: Annotated[int | None, Query(ge=1)] = None,
-) -> Reasons:
+) -> CallReasons:
     """Everything that decided about one tool call. `seq` is the entry of its message, where ids occur twice."""
     await wick.store.head(caller.id, id)
     async with wick.thread_loader.load(caller.id, id, request) as thread:

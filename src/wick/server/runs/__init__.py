@@ -18,12 +18,13 @@ from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from math import inf
 from time import monotonic, time
-from typing import Any, Literal
+from typing import Any
 
 from wick._internal.frozen import canonical_json, digest
 from wick._internal.tasks import closing_stream
 from wick._internal.worker_threads import run_in_thread
 from wick.agent import Agent
+from wick.api.types import RunStatus
 from wick.capabilities.sessions import Choice, Sessions
 from wick.constants import STALLED_SECONDS
 from wick.errors import TEMPORARY, StoreError
@@ -53,11 +54,9 @@ CANCEL_SECONDS = 60.0  # how long a cancellation waits for the server that perfo
 NOTICE_SECONDS = 2.0  # how long a cancelling request waits for another server
 DENIED_BY_MESSAGE = "the user went on"
 
-State = Literal["queued", "running", "waiting", "interrupted", "ended"]
-
 
 @dataclass(slots=True)
-class Turn:
+class QueuedRun:
     """A queued message and the run that answers it."""
 
     runs: Runs
@@ -159,7 +158,7 @@ class Runs:
         *,
         key: str = "",
         recipe: str = "",
-    ) -> Turn:
+    ) -> QueuedRun:
         """Send messages to an agent, in a new or an existing thread. Pending questions of the thread are denied.
 
         A repeated request with the same `key` gets the same run, also after a restart. Another request is a 409.
@@ -182,7 +181,7 @@ class Runs:
             await self._deny_questions(user, thread)
         return await self._enqueue(user, head, said, key, recipe, after)
 
-    async def send(self, user: User, thread: str, messages: Sequence[Message], *, key: str = "") -> Turn:
+    async def send(self, user: User, thread: str, messages: Sequence[Message], *, key: str = "") -> QueuedRun:
         """Send messages to a thread. A run in progress takes them at its next step; otherwise a run starts."""
         self._check_open()
         head = await self.store.head(user.id, thread)
@@ -227,7 +226,7 @@ class Runs:
 
     async def _enqueue(
         self, user: User, head: Summary, said: Sequence[Mapping[str, Any]], key: str, recipe: str, after: int | None
-    ) -> Turn:
+    ) -> QueuedRun:
         last = head.last if after is None else after
         wanted = RunInfo("", user.id, head.id, thread_agent(head), last, name=user.name, role=user.role, recipe=recipe)
         with nullcontext() if head.run else self._reserve_run(user):
@@ -236,7 +235,7 @@ class Runs:
                 info = await retry_store(lambda: self.run_for_message(user, wanted, position))
             except StoreError as error:
                 raise _queued_error(head.id, error) from error
-        return Turn(self, info, position, START if info.begin >= last else (last, inf))
+        return QueuedRun(self, info, position, START if info.begin >= last else (last, inf))
 
     def _reserve_run(self, user: User) -> AbstractContextManager[None]:
         """Reserve one run of a user's quota. Running and starting runs count."""
@@ -312,7 +311,7 @@ class Runs:
             raise not_found(f"run {id!r}")
         return RunInfo.from_json(user.id, id, row)
 
-    async def load_state(self, user: User, id: str) -> tuple[RunInfo, State]:
+    async def load_state(self, user: User, id: str) -> tuple[RunInfo, RunStatus]:
         """Return the record and the current state of a user's run."""
         info = await self.load_info(user, id)
         head = await self.store.head(user.id, info.thread)

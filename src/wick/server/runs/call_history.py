@@ -5,69 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from pydantic import BaseModel, JsonValue
-
 from wick._internal.frozen import thaw
+from wick.api.types import CallAttempt, CallQuestion, CallReasons, HookVerdict
 from wick.capabilities.recorder import VALUE
 from wick.messages import Message, ToolCall
 from wick.threads import Entry, Thread
 
 
-class Verdict(BaseModel):
-    """What one hook said. Those that let it pass are known as long as the run's trace is kept."""
-
-    hook: str
-    position: str
-    verdict: str
-    reason: str = ""
-    ms: float = 0.0
-    changed: dict[str, JsonValue] | None = None
-    shadow: bool = False
-
-
-class Asked(BaseModel):
-    """A question to the user about this call, and the answer; `allowed` is null while there is none."""
-
-    id: str
-    question: str
-    at: float
-    allowed: bool | None = None
-    reason: str = ""
-    scope: str = ""
-    by: str = ""
-    answered_at: float | None = None
-
-
-class Attempt(BaseModel):
-    """One time that the tool was begun, with exactly these arguments; `ended` is unknown until its end is logged."""
-
-    number: int
-    args: dict[str, JsonValue]
-    hash: str
-    at: float
-    ended: str = "unknown"
-
-
-class Reasons(BaseModel):
-    """All that is known of one tool call. `args` are as the model wrote them; `result` is null while it waits."""
-
-    thread_id: str
-    run_id: str
-    call_id: str
-    tool: str
-    args: dict[str, JsonValue]
-    seq: int
-    invalid: str = ""
-    verdicts: list[Verdict] = []
-    questions: list[Asked] = []
-    attempts: list[Attempt] = []
-    result: str | None = None
-    result_seq: int | None = None
-
-
-def explain_call(thread: Thread, call_id: str, seq: int | None = None) -> Reasons | None:
+def explain_call(thread: Thread, call_id: str, seq: int | None = None) -> CallReasons | None:
     """Return the history of the last tool call with this id, or of the one in entry `seq`."""
-    found: Reasons | None = None
+    found: CallReasons | None = None
     run, asked = "", None
     for entry in thread.entries:
         if entry.kind == "run_start":
@@ -80,7 +27,7 @@ def explain_call(thread: Thread, call_id: str, seq: int | None = None) -> Reason
             _apply_entry(found, asked, entry)
     if found is None or (seq is not None and found.seq != seq):
         return None
-    found.verdicts = [Verdict(**row) for row in _trace_verdicts(thread, found)] or found.verdicts
+    found.verdicts = [HookVerdict(**row) for row in _trace_verdicts(thread, found)] or found.verdicts
     return found
 
 
@@ -89,12 +36,12 @@ def _find_call(entry: Entry, call_id: str) -> ToolCall | None:
     return next((call for call in calls if call.id == call_id), None)
 
 
-def _start_reasons(thread: str, run: str, seq: int, call: ToolCall) -> Reasons:
+def _start_reasons(thread: str, run: str, seq: int, call: ToolCall) -> CallReasons:
     about: dict[str, Any] = {"thread_id": thread, "run_id": run, "call_id": call.id, "seq": seq}
-    return Reasons(**about, tool=call.name, args=thaw(call.args), invalid=call.invalid)
+    return CallReasons(**about, tool=call.name, args=thaw(call.args), invalid=call.invalid)
 
 
-def _apply_entry(found: Reasons, call: ToolCall, entry: Entry) -> None:
+def _apply_entry(found: CallReasons, call: ToolCall, entry: Entry) -> None:
     data = entry.data
     if isinstance(data, Message):
         if data.tool_call_id == call.id:
@@ -103,24 +50,26 @@ def _apply_entry(found: Reasons, call: ToolCall, entry: Entry) -> None:
         _apply_answer(found.questions, entry)
     elif entry.kind == "asked" and data.get("call_id") == call.id:
         if all(question.id != data["id"] for question in found.questions):  # after a rewind it is asked again
-            found.questions.append(Asked(id=data["id"], question=data["question"], at=entry.at))
+            found.questions.append(CallQuestion(id=data["id"], question=data["question"], at=entry.at))
     elif data.get("call") == call.id:
         _apply_call_entry(found, call, entry)
 
 
-def _apply_call_entry(found: Reasons, call: ToolCall, entry: Entry) -> None:
+def _apply_call_entry(found: CallReasons, call: ToolCall, entry: Entry) -> None:
     data = entry.data
     if entry.kind == "decision":
-        found.verdicts.append(Verdict(**{name: thaw(data[name]) for name in Verdict.model_fields if name in data}))
+        found.verdicts.append(
+            HookVerdict(**{name: thaw(data[name]) for name in HookVerdict.model_fields if name in data})
+        )
     elif entry.kind == "intent":
-        sealed = Attempt(number=data["attempt"], args=_sealed_args(call, data), hash=data["hash"], at=entry.at)
+        sealed = CallAttempt(number=data["attempt"], args=_sealed_args(call, data), hash=data["hash"], at=entry.at)
         found.attempts.append(sealed)
     elif entry.kind == "done":
         for attempt in found.attempts:
             attempt.ended = data["ended"] if attempt.number == data["attempt"] else attempt.ended
 
 
-def _apply_answer(questions: Iterable[Asked], entry: Entry) -> None:
+def _apply_answer(questions: Iterable[CallQuestion], entry: Entry) -> None:
     for asked in questions:
         if asked.id == entry.data["id"]:
             asked.allowed, asked.answered_at = entry.data["allowed"], entry.at
@@ -134,7 +83,7 @@ def _sealed_args(call: ToolCall, data: Mapping[str, Any]) -> dict[str, Any]:
     return {**thaw(kept), **thaw(data.get("args", {}))}
 
 
-def _trace_verdicts(thread: Thread, found: Reasons) -> list[dict[str, Any]]:
+def _trace_verdicts(thread: Thread, found: CallReasons) -> list[dict[str, Any]]:
     """Return the verdicts of all hooks from the run's trace, or an empty list if there is no trace."""
     trace = thread.values.get(VALUE, {}).get(found.run_id, {"spans": ()})
     this = {"tool_call_id": found.call_id, "gen_ai.conversation.id": thread.id}

@@ -54,7 +54,7 @@ CALLS = {
 }
 
 
-class Place(NamedTuple):
+class Finding(NamedTuple):
     """Somewhere worth a look."""
 
     file: str
@@ -73,11 +73,11 @@ def files(paths: Sequence[str]) -> Iterator[str]:
             yield from (os.path.join(folder, name) for name in sorted(names) if os.path.splitext(name)[1] in SOURCES)
 
 
-def scanned(path: str) -> list[Place]:
+def scanned(path: str) -> list[Finding]:
     if not os.path.isfile(path):
-        return [Place(path, 0, "unread", "there is no such file")]
+        return [Finding(path, 0, "unread", "there is no such file")]
     if os.path.getsize(path) > FILE_BYTES:
-        return [Place(path, 0, "unread", f"it has more than {FILE_BYTES:,} bytes")]
+        return [Finding(path, 0, "unread", f"it has more than {FILE_BYTES:,} bytes")]
     with open(path, encoding="utf-8", errors="replace") as file:
         text = file.read()
     python = path.endswith(".py")
@@ -87,19 +87,19 @@ def scanned(path: str) -> list[Place]:
     return sorted(found, key=lambda place: place.line)
 
 
-def by_line(path: str, text: str, rules: Sequence[tuple]) -> Iterator[Place]:  # type: ignore[type-arg]
+def by_line(path: str, text: str, rules: Sequence[tuple]) -> Iterator[Finding]:  # type: ignore[type-arg]
     for number, line in enumerate(text.splitlines(), 1):
         for kind, pattern, what in rules:
             if pattern.search(line[:1_000]):
-                yield Place(path, number, kind, what)
+                yield Finding(path, number, kind, what)
 
 
-def by_tree(path: str, text: str) -> list[Place]:
+def by_tree(path: str, text: str) -> list[Finding]:
     try:
         nodes = ast.walk(ast.parse(text))
-        return [Place(path, line, kind, what) for node in nodes for line, kind, what in looked_at(node)]
+        return [Finding(path, line, kind, what) for node in nodes for line, kind, what in looked_at(node)]
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        return [Place(path, getattr(error, "lineno", None) or 1, "syntax", f"Python cannot read this: {error}")]
+        return [Finding(path, getattr(error, "lineno", None) or 1, "syntax", f"Python cannot read this: {error}")]
 
 
 def looked_at(node: ast.AST) -> Iterator[tuple]:  # type: ignore[type-arg]

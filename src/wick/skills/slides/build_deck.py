@@ -45,7 +45,7 @@ INLINE = re.compile(
 
 
 @dataclass
-class Block:
+class SlideBlock:
     """A piece of a slide: kind is heading, items, text, quote, code, table, chart, picture or columns.
 
     The lines of columns are lists of blocks, one for each column.
@@ -58,12 +58,12 @@ class Block:
 
 @dataclass
 class Slide:
-    blocks: list[Block] = field(default_factory=list)
+    blocks: list[SlideBlock] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     said: str = ""  # the layout that the slide asks for
 
     @property
-    def all_blocks(self) -> list[Block]:
+    def all_blocks(self) -> list[SlideBlock]:
         """Its blocks, and those in its columns."""
         inside = [block for one in self.blocks if one.kind == "columns" for column in one.lines for block in column]
         return [block for block in self.blocks if block.kind != "columns"] + inside
@@ -188,7 +188,7 @@ def slide(lines: Sequence[str]) -> Slide:
     return made
 
 
-def block_at(lines: Sequence[str], at: int) -> tuple[Block | None, int]:
+def block_at(lines: Sequence[str], at: int) -> tuple[SlideBlock | None, int]:
     """The block that begins with a line, and how many lines it takes."""
     line = lines[at].strip()
     if not line:
@@ -197,30 +197,30 @@ def block_at(lines: Sequence[str], at: int) -> tuple[Block | None, int]:
         end = next((to for to in range(at + 1, len(lines)) if lines[to].strip().startswith("```")), len(lines))
         kind, *which = line.strip("`").split() or [""]
         if kind == "chart":
-            return Block("chart", lines=[which[0] if which else "bar", *lines[at + 1 : end]]), end - at + 1
-        return Block("code", lines=list(lines[at + 1 : end])), end - at + 1
+            return SlideBlock("chart", lines=[which[0] if which else "bar", *lines[at + 1 : end]]), end - at + 1
+        return SlideBlock("code", lines=list(lines[at + 1 : end])), end - at + 1
     if line == "::: columns":
         end = next((to for to in range(at + 1, len(lines)) if lines[to].strip() == ":::"), len(lines))
-        return Block("columns", lines=columns(lines[at + 1 : end])), end - at + 1
+        return SlideBlock("columns", lines=columns(lines[at + 1 : end])), end - at + 1
     if re.match(r"#{1,6}\s", line):
         level = len(line) - len(line.lstrip("#"))
-        return Block("heading", level, [line.lstrip("#").strip()]), 1
+        return SlideBlock("heading", level, [line.lstrip("#").strip()]), 1
     picture = PICTURE.fullmatch(line)
     if picture:
-        return Block("picture", lines=[picture[1], picture[2]]), 1
+        return SlideBlock("picture", lines=[picture[1], picture[2]]), 1
     if line[0] in "|>":
         taken = run(lines, at, lambda text: text.strip().startswith(line[0]))
-        return Block(
+        return SlideBlock(
             "table" if line[0] == "|" else "quote", lines=[text.strip() for text in lines[at : at + taken]]
         ), taken
     if ITEM.fullmatch(lines[at]):
         taken = run(lines, at, lambda text: bool(ITEM.fullmatch(text)))
-        return Block("items", lines=[item(text) for text in lines[at : at + taken]]), taken
+        return SlideBlock("items", lines=[item(text) for text in lines[at : at + taken]]), taken
     taken = max(1, run(lines, at, lambda text: bool(text.strip()) and not special(text)))
-    return Block("text", lines=[" ".join(text.strip() for text in lines[at : at + taken])]), taken
+    return SlideBlock("text", lines=[" ".join(text.strip() for text in lines[at : at + taken])]), taken
 
 
-def columns(lines: Sequence[str]) -> list[list[Block]]:
+def columns(lines: Sequence[str]) -> list[list[SlideBlock]]:
     """The blocks of each column; a line ||| stands between two of them."""
     parts: list[list[str]] = [[]]
     for line in lines:
@@ -311,7 +311,7 @@ def warnings(slides: Sequence[Slide], folder: str) -> list[str]:
     return found
 
 
-def plain_of(block: Block) -> str:
+def plain_of(block: SlideBlock) -> str:
     return " ".join(line[2] if isinstance(line, tuple) else line for line in block.lines)
 
 
@@ -417,7 +417,7 @@ def html_table(rows: Sequence[Sequence[str]]) -> str:
     return f"<table>{''.join(out)}</table>"
 
 
-def html_block(block: Block, folder: str) -> str:
+def html_block(block: SlideBlock, folder: str) -> str:
     if block.kind == "heading":
         level = min(block.level, 3)
         return f"<h{level}>{inline(block.lines[0])}</h{level}>"
@@ -599,7 +599,7 @@ def write(frame: Any, words: Sequence[tuple[int, str]]) -> None:
         line.text, line.level = text, level
 
 
-def stack(shapes: Any, blocks: Sequence[Block], pictures: Pictures, place: Sequence[float]) -> None:
+def stack(shapes: Any, blocks: Sequence[SlideBlock], pictures: Pictures, place: Sequence[float]) -> None:
     """Put what is no text one below the other; a place is left, top, width and height in inches."""
     from pptx.util import Inches
 
@@ -610,7 +610,7 @@ def stack(shapes: Any, blocks: Sequence[Block], pictures: Pictures, place: Seque
         SHAPES[block.kind](shapes, block, pictures, [Inches(n) for n in inches])
 
 
-def put_column(shapes: Any, blocks: Sequence[Block], pictures: Pictures, place: Sequence[float]) -> None:
+def put_column(shapes: Any, blocks: Sequence[SlideBlock], pictures: Pictures, place: Sequence[float]) -> None:
     """Text above, and below it what is no text."""
     from pptx.util import Inches, Pt
 
@@ -648,7 +648,7 @@ def paint(page: Any, is_section: bool, colors: dict[str, str]) -> None:
                 line.font.color.rgb = rgb(name)
 
 
-def can_be_put(block: Block, pictures: Pictures) -> bool:
+def can_be_put(block: SlideBlock, pictures: Pictures) -> bool:
     if block.kind == "chart":
         return chart(block.lines) is not None
     if block.kind == "picture":
@@ -667,7 +667,7 @@ def legible(data: bytes) -> bool:
         return False
 
 
-def put_picture(shapes: Any, block: Block, pictures: Pictures, place: Sequence[int]) -> None:
+def put_picture(shapes: Any, block: SlideBlock, pictures: Pictures, place: Sequence[int]) -> None:
     found = pictures(block.lines[1])
     assert found
     left, top, width, height = place
@@ -676,7 +676,7 @@ def put_picture(shapes: Any, block: Block, pictures: Pictures, place: Sequence[i
     picture.width, picture.height = int(picture.width * scale), int(picture.height * scale)
 
 
-def put_table(shapes: Any, block: Block, pictures: Pictures, place: Sequence[int]) -> None:
+def put_table(shapes: Any, block: SlideBlock, pictures: Pictures, place: Sequence[int]) -> None:
     rows = table(block.lines)
     columns = max(map(len, rows))
     drawn = shapes.add_table(len(rows), columns, *place).table
@@ -685,7 +685,7 @@ def put_table(shapes: Any, block: Block, pictures: Pictures, place: Sequence[int
             cell.text = bare(text)
 
 
-def put_chart(shapes: Any, block: Block, pictures: Pictures, place: Sequence[int]) -> None:
+def put_chart(shapes: Any, block: SlideBlock, pictures: Pictures, place: Sequence[int]) -> None:
     from pptx.chart.data import CategoryChartData
     from pptx.enum.chart import XL_CHART_TYPE
 
@@ -705,7 +705,7 @@ def put_chart(shapes: Any, block: Block, pictures: Pictures, place: Sequence[int
 SHAPES = {"picture": put_picture, "table": put_table, "chart": put_chart}
 
 
-def paragraphs(block: Block) -> list[tuple[int, str]]:
+def paragraphs(block: SlideBlock) -> list[tuple[int, str]]:
     if block.kind == "items":
         return [(level, bare(text)) for level, _, text in block.lines]
     if block.kind == "picture":

@@ -231,7 +231,7 @@ def test_a_thread_is_gone_on_with_by_its_own_agent(cli_server: Served) -> None:
             first = RemoteHost(cli_server.url, TOKENS["ada"], "other")
             thread = (await _talked(first, "Hello!")).thread
             await first.close()
-            assert (await host.get_agent()).id == "default"  # as `wick chat` asks before anything is said
+            assert (await host.get_agent()).agent_id == "default"  # as `wick chat` asks before anything is said
             return [(await _talked(host, "Again!", thread)).outcome, (await host.get_thread(thread)).agent]
         finally:
             await host.close()

@@ -129,7 +129,7 @@ async def test_an_approval(ada: Client, choice: str, said: str) -> None:
             text = event.text
     assert said in text and await ada.approvals(stream.thread_id) == []
     why = await ada.why(stream.thread_id, "call_1")
-    assert [row["allowed"] for row in why.questions] == [choice == "allow"]
+    assert [row.allowed for row in why.questions] == [choice == "allow"]
     assert len(why.attempts) == (choice == "allow") and any(row.verdict == "ask" for row in why.verdicts)
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from wick import Agent, Allow, Ask, Block, Scripted, Thread, ToolCall, ToolUse, assistant, before, guard, tool
+from wick.api.types import CallReasons
 from wick.capabilities.recorder import Recorder
-from wick.server.runs.call_history import Reasons, explain_call
+from wick.server.runs.call_history import explain_call
 
 
 @tool
@@ -37,7 +38,7 @@ async def thread_of(*calls: ToolCall, answer: Any = True, hooks: Any = ()) -> Th
     return thread
 
 
-def found(thread: Thread, call_id: str, seq: int | None = None) -> Reasons:
+def found(thread: Thread, call_id: str, seq: int | None = None) -> CallReasons:
     known = explain_call(thread, call_id, seq)
     assert known is not None
     return known

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from wick import Agent, Block, Run, Scripted, Thread, ToolCall, ToolUse, assistant, before, guard, tool, user
+from wick.api.types import ThreadContent
 from wick.capabilities.subagents import Subagents
-from wick.server.schemas import ThreadContent, thread_content
+from wick.server.schemas import thread_content
 
 
 @tool

@@ -1,0 +1,1 @@
+"""The vocabulary of the HTTP API, shared by the server, the client and the command line."""

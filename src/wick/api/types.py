@@ -1,0 +1,797 @@
+"""The response types of the HTTP API.
+
+The server serializes them, and its OpenAPI document is generated from them. `wick.client` parses them: it ignores
+unknown fields, and accepts unknown values of an `Open` field, so it can read the responses of a later server. The
+hosts of the command line return them for agents of this process, too. Request bodies are defined beside their routes.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetPydanticSchema,
+    JsonValue,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
+
+# For type checkers the values are Any, so that programs can read them without casts.
+JsonObject = Annotated[
+    dict[str, Any], GetPydanticSchema(lambda _, handler: handler.generate_schema(dict[str, JsonValue]))
+]
+
+Choice = Literal["allow", "deny", "allow_session", "allow_always"]
+RunStatus = Literal["queued", "running", "waiting", "interrupted", "ended"]
+UserRole = Literal["user", "operator", "admin"]
+AgentOrigin = Literal["file", "code", "created"]
+BackendStatus = Literal["idle", "launching", "launched", "error"]
+GuardVerdict = Literal["allow", "ask", "block"]
+PermissionMode = Literal["default", "plan", "acceptEdits", "bypassPermissions", "dontAsk"]
+
+
+def _accept_unknown_string(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    try:
+        return validate(value)
+    except ValidationError:
+        if isinstance(value, str):
+            return value
+        raise
+
+
+Open = WrapValidator(_accept_unknown_string)  # an enumeration that later servers may extend
+
+
+class ResponseModel(BaseModel):
+    """Base class of the types. Their validators are built on first use: it takes longer than the rest of an import."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
+
+
+class ErrorDetail(ResponseModel):
+    """A code for programs and a message for people."""
+
+    code: str
+    message: str
+
+
+class ErrorBody(ResponseModel):
+    """The body of every error response."""
+
+    error: ErrorDetail
+
+
+# -- messages and threads ---------------------------------------------------------------------------------------------
+
+
+class TokenUsage(ResponseModel):
+    """Token counts of model calls."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+    cache_write_tokens: int = 0
+
+
+class MessagePart(ResponseModel):
+    """A part of a message: text, an image or a file."""
+
+    type: Literal["text", "image", "file"]
+    text: str | None = None
+    url: str | None = None
+    data: str | None = None
+    media_type: str | None = None
+    name: str | None = None
+
+
+class MessageToolCall(ResponseModel):
+    """A tool call of the model; `invalid` says why its arguments could not be parsed."""
+
+    id: str
+    name: str
+    args: JsonObject
+    invalid: str | None = None
+    child: str = Field("", description="the thread of the subagent that ran for it")
+
+
+class MessageReasoning(ResponseModel):
+    """Reasoning text of the model."""
+
+    text: str = ""
+    signature: str = ""
+    provider: str = ""
+
+
+class ThreadMessage(ResponseModel):
+    """A message of a conversation; `seq` is its entry in the thread's log, `at` the time in seconds since 1970.
+
+    `run` is the run of the message. For the result of a tool, `failed` marks an error and `ms` is the duration.
+    """
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str | list[MessagePart]
+    tool_calls: list[MessageToolCall] = []
+    tool_call_id: str = ""
+    name: str = ""
+    reasoning: list[MessageReasoning] = []
+    failed: bool = False
+    seq: int | None = None
+    at: float = 0.0
+    run: str = ""
+    ms: float | None = None
+
+    @property
+    def text(self) -> str:
+        """Return the text, without images and files."""
+        if isinstance(self.content, str):
+            return self.content
+        return "\n".join(part.text or "" for part in self.content if part.type == "text")
+
+
+class RunEnd(ResponseModel):
+    """The outcome of a run, and the entry that records it."""
+
+    run: str
+    seq: int
+    at: float
+    outcome: str
+    reason: str
+    error: ErrorDetail | None = None
+
+
+class TodoItem(ResponseModel):
+    """An item of a todo list."""
+
+    id: str
+    title: str
+    status: Literal["pending", "in_progress", "done"]
+
+
+class ThreadFile(ResponseModel):
+    """A file of a thread that is binary, or too large for the log."""
+
+    content: str | None = None
+    encoding: str | None = None
+    size: int | None = None
+
+
+class ThreadContent(ResponseModel):
+    """The messages and values of a thread."""
+
+    messages: list[ThreadMessage]
+    todos: list[TodoItem] = []
+    files: dict[str, str | ThreadFile] = {}
+    tasks: JsonObject = Field({}, description="results of background tasks, by task id")
+    ends: list[RunEnd] = Field([], description="the outcome of each run, the earliest first")
+
+
+class InvokeResult(ThreadContent):
+    """The result of a run: `response` is its last reply, `cost` is in dollars, or null if prices are unknown.
+
+    `outcome` is completed, stopped, cancelled, or interrupted while the run waits for an answer.
+    """
+
+    thread_id: str
+    run_id: str
+    response: str
+    outcome: str
+    reason: str
+    usage: TokenUsage
+    cost: float | None = None
+
+
+class ThreadInfo(ResponseModel):
+    """A thread, without its messages."""
+
+    id: str
+    title: str
+    agent_id: str
+    meta: JsonObject
+    created: float
+    updated: float
+    last: int = Field(description="the number of its last entry")
+    run_id: str = Field("", description="the run that has started and not ended")
+    running: bool = Field(False, description="whether a process holds the lease of the thread")
+    asking: int = Field(0, description="the number of pending questions")
+    queued: int = Field(0, description="the number of queued messages")
+
+    @property
+    def agent(self) -> str:
+        """Return the id of the agent, or its name if a command created the thread."""
+        return self.agent_id or str(self.meta.get("agent_name", ""))
+
+    @property
+    def folder(self) -> str:
+        """Return the working folder of the command that created the thread, or an empty string."""
+        return str(self.meta.get("folder", ""))
+
+
+class UnreadMessage(ResponseModel):
+    """A queued message, which the run reads before its next step."""
+
+    position: int
+    message: ThreadMessage
+
+
+class ThreadDetail(ThreadInfo, ThreadContent):
+    """A thread with its messages."""
+
+    usage: TokenUsage = TokenUsage()
+    unheard: list[UnreadMessage] = Field([], description="queued messages, in their order")
+
+
+class ThreadPage(ResponseModel):
+    """A page of threads; `next` is the cursor of the next page, empty on the last."""
+
+    threads: list[ThreadInfo]
+    next: str = ""
+
+
+class SearchHit(ResponseModel):
+    """A message found by a search."""
+
+    thread_id: str
+    title: str
+    seq: int
+    at: float
+    text: str
+
+
+class SearchHits(ResponseModel):
+    """The messages found by a search, the newest first."""
+
+    hits: list[SearchHit]
+
+
+class QueuedMessage(ResponseModel):
+    """A stored message of a thread; `run_id` is the run that answers it, `position` its position in the queue."""
+
+    thread_id: str
+    run_id: str
+    position: int
+
+
+class LogEntry(ResponseModel):
+    """One entry of a log."""
+
+    seq: int
+    kind: str
+    at: float
+    data: JsonValue
+
+
+class ThreadExport(ResponseModel):
+    """The complete log of a thread."""
+
+    model_config = ConfigDict(populate_by_name=True)
+    version: int = Field(alias="schema")
+    id: str
+    entries: list[LogEntry]
+
+
+# -- runs -------------------------------------------------------------------------------------------------------------
+
+
+class RunState(ResponseModel):
+    """A run: `state` is queued, running, waiting for an answer, interrupted until it is resumed, or ended."""
+
+    id: str
+    thread_id: str
+    agent_id: str
+    state: Annotated[RunStatus, Open]
+    outcome: str = ""
+    reason: str = ""
+    started: float
+    ended: float | None = None
+    usage: TokenUsage = TokenUsage()
+    cost: float | None = Field(None, description="in dollars; null if a price is not known")
+    error: ErrorDetail | None = None
+
+
+class ThreadRun(ResponseModel):
+    """A run of a thread, with its first and last entry; `last` is null while it is running."""
+
+    model_config = ConfigDict(frozen=False)  # completed as the log is read
+    run_id: str
+    first: int
+    last: int | None = None
+    started: float
+    ended: float | None = None
+    outcome: str = ""
+    reason: str = ""
+    traced: bool = Field(description="whether the run has a trace")
+
+
+class ThreadRuns(ResponseModel):
+    """The runs of a thread, the earliest first."""
+
+    runs: list[ThreadRun]
+
+
+class HookVerdict(ResponseModel):
+    """The verdict of one hook. Verdicts that allow are known as long as the run's trace is stored."""
+
+    hook: str
+    position: str
+    verdict: str
+    reason: str = ""
+    ms: float = 0.0
+    changed: JsonObject | None = None
+    shadow: bool = False
+
+
+class SpanEvent(ResponseModel):
+    """An event that was recorded during a span."""
+
+    name: str
+    attributes: JsonObject = {}
+
+
+class TraceSpan(ResponseModel):
+    """One operation of a run: `start` in seconds since 1970, its duration, and the verdicts of hooks."""
+
+    model_config = ConfigDict(frozen=False)  # the cost is added later
+    name: str
+    start: float
+    ms: float | None = None
+    cost: float | None = Field(None, description="of a model call, in dollars; null if the price is not known")
+    attributes: JsonObject = {}
+    error: str = ""
+    events: list[SpanEvent] = []
+    why: list[HookVerdict] = []
+    children: list[TraceSpan] = []
+
+
+class RunTrace(ResponseModel):
+    """The spans of a run; `left_out` counts those beyond the limit."""
+
+    run: str
+    thread_id: str
+    agent: str
+    spans: list[TraceSpan]
+    left_out: int = 0
+
+
+class CallQuestion(ResponseModel):
+    """A question to the user about a tool call, and the answer; `allowed` is null while it is pending."""
+
+    model_config = ConfigDict(frozen=False)  # completed as the log is read
+    id: str
+    question: str
+    at: float
+    allowed: bool | None = None
+    reason: str = ""
+    scope: str = ""
+    by: str = ""
+    answered_at: float | None = None
+
+
+class CallAttempt(ResponseModel):
+    """One start of the tool, with exactly these arguments; `ended` is unknown until its end is logged."""
+
+    model_config = ConfigDict(frozen=False)  # completed as the log is read
+    number: int
+    args: JsonObject
+    hash: str
+    at: float
+    ended: str = "unknown"
+
+
+class CallReasons(ResponseModel):
+    """The verdicts, questions and attempts of one tool call. `args` are those of the model's call.
+
+    `result` is null while the call is pending.
+    """
+
+    model_config = ConfigDict(frozen=False)  # completed as the log is read
+    thread_id: str
+    run_id: str
+    call_id: str
+    tool: str
+    args: JsonObject
+    seq: int
+    invalid: str = ""
+    verdicts: list[HookVerdict] = []
+    questions: list[CallQuestion] = []
+    attempts: list[CallAttempt] = []
+    result: str | None = None
+    result_seq: int | None = None
+
+
+# -- approvals --------------------------------------------------------------------------------------------------------
+
+
+class ShellCommands(ResponseModel):
+    """The commands and files of a shell script; `opaque` names the parts that could not be parsed."""
+
+    commands: list[str]
+    reads: list[str]
+    writes: list[str]
+    opaque: list[str]
+
+
+class Approval(ResponseModel):
+    """A pending question about one operation; `hash` identifies the operation.
+
+    For the tool `ask_user`, `about` has its `kind`, `options` and `default`.
+    """
+
+    id: str
+    thread_id: str
+    agent_id: str
+    title: str
+    run_id: str = ""
+    question: str
+    operation: str = ""
+    tool: str = ""
+    call_id: str = ""
+    args: JsonObject | None = None
+    shell: ShellCommands | None = Field(None, description="of a shell command, the commands that it would run")
+    about: JsonObject = Field({}, description="further fields of the question")
+    hash: str = ""
+    expires: float | None = Field(None, description="when it expires, in seconds since 1970")
+
+
+class ApprovalList(ResponseModel):
+    """The pending questions."""
+
+    approvals: list[Approval]
+
+
+class ApprovalReceipt(ResponseModel):
+    """The question that was answered, and the choice."""
+
+    id: str
+    thread_id: str
+    choice: str
+
+
+# -- agents -----------------------------------------------------------------------------------------------------------
+
+
+class AgentInfo(ResponseModel):
+    """An agent. `origin` is the config `file`, `code`, or `created` over HTTP."""
+
+    agent_id: str
+    name: str
+    model: str
+    origin: Annotated[AgentOrigin, Open]
+    shared: bool = Field(description="whether all users have it")
+    hooks: list[str] = Field(description="the enabled capabilities, outermost first")
+
+
+class AgentList(ResponseModel):
+    """The agents of a user."""
+
+    agents: list[AgentInfo]
+
+
+class ToolInfo(ResponseModel):
+    """A tool of an agent, as the model sees it."""
+
+    name: str
+    description: str
+    kind: str
+    read_only: bool
+    source: str = Field(description="the capability that adds it, `builtin`, or `server` if it was registered there")
+    parameters: JsonObject
+
+
+class ProtectionInfo(ResponseModel):
+    """The isolation of commands."""
+
+    level: Annotated[Literal["strong", "weak", "none"], Open]
+    by: str
+    says: str
+    asks: bool = Field(description="whether every command needs an approval")
+
+
+class BackendInfo(ResponseModel):
+    """The backend of an agent. `mode` is `remote` for a container, `sandbox_url` its engine if not the local one."""
+
+    mode: Annotated[Literal["local", "remote"], Open]
+    sandbox_url: str | None
+    type: str
+    workdir: str
+    status: Annotated[BackendStatus, Open]
+    reason: str
+    protection: ProtectionInfo
+
+
+class ContainerState(ResponseModel):
+    """The state of an agent's container."""
+
+    agent_id: str
+    status: Annotated[BackendStatus, Open]
+    reason: str
+
+
+class AgentDetail(AgentInfo):
+    """An agent with its prompt, tools and backend."""
+
+    system_prompt: str
+    context_window: int | None
+    tools: list[ToolInfo]
+    missing_tools: list[str] = Field(description="tools that its config names and that are not registered")
+    backend: BackendInfo | None
+
+
+class HookRing(ResponseModel):
+    """A hook of an operation."""
+
+    hook: str
+    capability: str | None
+    source: str = Field(description="the key of a capability, the name of a program, or `code`")
+    position: str
+    point: str
+    match: list[str] | None = Field(description="the tools that it applies to; null if a function decides")
+    priority: float | None = Field(description="null for a hook that is always outermost")
+    timeout: float | None
+    inherit: bool
+    shadow: bool
+    fail: Literal["closed", "open"] = Field(description="whether its failure blocks the operation, or allows it")
+
+
+class OperationRings(ResponseModel):
+    """An operation, its rings outermost first, and the guards at its gate."""
+
+    operation: str
+    rings: list[HookRing]
+    guards: list[HookRing]
+
+
+class AgentOnion(ResponseModel):
+    """The rings around each operation of an agent."""
+
+    agent_id: str
+    operations: list[OperationRings]
+
+
+class HookInfo(ResponseModel):
+    """A capability of an agent, by its key in agents.yaml."""
+
+    name: str
+    on: bool
+    changed: bool = Field(description="whether it differs from the agent's configuration")
+    options: JsonValue = Field(description="its options, without secrets")
+    points: list[str] = Field(description="the points of its hooks, such as before_tool_use")
+    tools: list[str]
+    refused: str = Field(description="why you may not switch it; empty if you may")
+
+
+class HookList(ResponseModel):
+    """The capabilities, outermost first."""
+
+    hooks: list[HookInfo]
+
+
+class RuleInfo(ResponseModel):
+    """A permission rule as it was written; `message` is shown when it decides, `policy` is its rule set."""
+
+    type: Literal["deny", "ask", "allow"]
+    rule: str
+    message: str
+    policy: str
+
+
+class Grant(ResponseModel):
+    """A permanent grant of one tool with exactly these arguments."""
+
+    id: str
+    tool: str
+    args: JsonObject
+
+
+class PermissionsInfo(ResponseModel):
+    """The permissions of an agent; `mode` applies if no rule matches, and is null for an agent without permissions."""
+
+    agent_id: str
+    mode: Annotated[PermissionMode, Open] | None
+    rules: list[RuleInfo]
+    grants: list[Grant] = Field(description="your permanent grants")
+
+
+class RunLimits(ResponseModel):
+    """The limits of one run; null means unlimited. `cost` is in dollars."""
+
+    steps: int | None
+    tokens: int | None
+    seconds: float | None
+    cost: float | None
+    tool_calls: int | None
+
+
+class BudgetInfo(ResponseModel):
+    """A budget shared by several runs. `reserved` amounts are set aside for model calls that are running."""
+
+    name: str
+    tokens: int | None
+    dollars: float | None
+    spent_tokens: int
+    spent_dollars: float
+    reserved_tokens: int
+    reserved_dollars: float
+
+
+class LimitsInfo(ResponseModel):
+    """The limits and budgets of an agent."""
+
+    agent_id: str
+    limits: RunLimits | None = Field(description="null if runs are not limited")
+    budgets: list[BudgetInfo]
+
+
+class SkillInfo(ResponseModel):
+    """A skill: instructions for a particular task."""
+
+    name: str
+    description: str
+    path: str
+    enabled: bool
+
+
+class InvalidSkill(ResponseModel):
+    """A skill file that cannot be used, and the reason."""
+
+    path: str
+    reason: str
+
+
+class SkillList(ResponseModel):
+    """The skills of an agent, and the files that are not valid skills."""
+
+    skills: list[SkillInfo]
+    problems: list[InvalidSkill] = Field(default_factory=list)
+
+
+class AvailableTool(ResponseModel):
+    """A tool that an agent's config may name. `kind` is `builtin`, `native` (of the program) or `http`."""
+
+    name: str
+    description: str
+    kind: Annotated[Literal["builtin", "native", "http"], Open]
+    parameters: JsonObject | None = None
+    callback_url: str | None = Field(default=None, description="its URL; shown to operators only")
+    agents: list[str] = Field(
+        default_factory=list, description="the agents that have it without naming it; * means all"
+    )
+    shared: bool = True
+
+
+class AvailableTools(ResponseModel):
+    """The tools that an agent's config may name."""
+
+    tools: list[AvailableTool]
+
+
+class ChangedVerdict(ResponseModel):
+    """The first tool use of a thread for which the verdict changes."""
+
+    thread_id: str
+    title: str
+    seq: int
+    call_id: str
+    tool: str
+    args: JsonObject
+    recorded: GuardVerdict
+    now: GuardVerdict
+    reason: str
+
+
+class ReplayReport(ResponseModel):
+    """The result of a replay. `skipped` names tool uses that could not be evaluated.
+
+    `more` is true if some threads were not replayed.
+    """
+
+    threads: int
+    uses: int
+    changes: list[ChangedVerdict]
+    skipped: list[str]
+    more: bool
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+class FileEntry(ResponseModel):
+    """One entry of a folder."""
+
+    name: str
+    type: Annotated[Literal["file", "dir", "link", "other"], Open]
+    size: int
+
+
+class FileListing(ResponseModel):
+    """The entries of a folder; `truncated` if there are more."""
+
+    path: str
+    entries: list[FileEntry]
+    truncated: bool
+
+
+class FileContent(ResponseModel):
+    """Bytes of a file, as text or in base64 (see `encoding`); `truncated` if the file is longer."""
+
+    path: str
+    content: str
+    encoding: Literal["utf-8", "base64"]
+    size: int
+    offset: int
+    bytes: int
+    truncated: bool
+
+
+class FileWritten(ResponseModel):
+    """A file that was written."""
+
+    path: str
+    bytes_written: int
+
+
+class FileMoved(ResponseModel):
+    """The new path of a file."""
+
+    path: str
+
+
+# -- the server and its users -----------------------------------------------------------------------------------------
+
+
+class CurrentUser(ResponseModel):
+    """The user of the token."""
+
+    id: str
+    username: str
+    role: Annotated[UserRole, Open]
+
+
+class Ticket(ResponseModel):
+    """A ticket for `?ticket=` of one request, and its lifetime in seconds."""
+
+    ticket: str
+    expires_in: float
+
+
+class Health(ResponseModel):
+    """The health report of the server."""
+
+    status: Literal["ok"] = "ok"
+    agents: int
+
+
+class UsageTotals(ResponseModel):
+    """Sums of usage; `questions` counts model calls, and `cost` in dollars omits `unpriced` ones."""
+
+    runs: int
+    questions: int
+    unpriced: int
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    reasoning_tokens: int
+    cache_write_tokens: int
+    cost: float
+
+
+class UsageRow(UsageTotals):
+    """The usage of one user, model and agent on one day (UTC)."""
+
+    user_id: str
+    user: str
+    day: date
+    agent: str
+    model: str
+
+
+class UsageReport(ResponseModel):
+    """Usage by row, the earliest day first, with the total."""
+
+    rows: list[UsageRow]
+    total: UsageTotals
