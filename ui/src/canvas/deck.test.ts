@@ -108,8 +108,8 @@ describe("a deck", () => {
   });
 
   it.each([["1,200 t", 1200], ["−3.5", -3.5], ["12 %", 12], ["3,5", 3.5], ["none", null], ["1 000", 1000]])("reads the figure %s", (cell, figure) => {
-    const [slide] = readDeck(`## x\n\`\`\`chart bar\n| a | n |\n|---|---|\n| x | ${cell} |\n\`\`\`\n`).slides;
-    expect(slide!.blocks[0]).toMatchObject({ chart: { series: [{ values: [figure] }] } });
+    const [slide] = readDeck(`## x\n\`\`\`chart bar\n| a | n |\n|---|---|\n| x | ${cell} |\n| y | 1 |\n\`\`\`\n`).slides;
+    expect(slide!.blocks[0]).toMatchObject({ chart: { series: [{ values: [figure, 1] }] } });
   });
 
   it("gets another layout of one slide, and loses it again", () => {

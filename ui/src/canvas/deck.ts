@@ -1,7 +1,7 @@
 /** A slide deck, read from the Markdown that the skill `slides` writes. */
 
 import { isBlank, shown, uncommented } from "./comments";
-import { fenced } from "./fenced";
+import { type Code, fenced } from "./fenced";
 
 export interface ChartData {
   kind: "bar" | "line" | "area" | "pie";
@@ -35,9 +35,11 @@ export interface Deck {
   slides: Slide[];
 }
 
-const CHART = /^```chart (\w+)\s*$/;
+const CHART = /^(?:`{3,}|~{3,})\s*chart(?:\s+(\S+).*)?$/;
 const PICTURE = /^!\[([^\]]*)\]\(([^)\s]+)\)$/;
-const HEADING = /^#{1,6}\s/;
+const HEADING = /^ {0,3}#{1,6}\s+\S/;
+const FIELD = /^[\p{L}\p{N}_][\p{L}\p{N}_ -]*:/u;
+const INLINE = /`([^`]+)`|\*\*([^*]+)\*\*|\*([^*\s][^*]*)\*|\[([^\]]+)\]\([^)\s]+\)/g;
 
 /** Whether a document is a deck: it has several parts between lines of dashes, and they begin with headings. */
 export function isDeck(text: string): boolean {
@@ -50,31 +52,31 @@ export function isDeck(text: string): boolean {
 export function readDeck(text: string): Deck {
   const { fields, rest } = frontMatter(linesOf(text));
   const slides = split(rest).filter((part) => !isBlank(part)).map((part) => slide(shown(part)));
-  const theme = THEMES.find((one) => one === fields["theme"]) ?? "plain";
-  return { title: fields["title"] ?? slides[0]?.heading ?? "", author: fields["author"] ?? "", theme, slides };
+  const theme = THEMES.find((one) => one === fields["theme"]?.toLowerCase()) ?? "plain";
+  return { title: fields["title"] || slides[0]?.heading || "", author: fields["author"] ?? "", theme, slides };
 }
 
-export const linesOf = (text: string): string[] => text.replace(/^\uFEFF/, "").replace(/\r\n/g, "\n").split("\n");
+export const linesOf = (text: string): string[] => text.replace(/^\uFEFF+/, "").split(/\r\n?|\n/);
 
 export function frontMatter(all: string[]): { fields: Record<string, string>; rest: string[] } {
   if (all[0]?.trim() !== "---") return { fields: {}, rest: all };
   const end = all.findIndex((line, at) => at > 0 && line.trim() === "---");
   const inside = all.slice(1, end < 0 ? 0 : end);
-  if (end < 0 || !inside.every((line) => !line.trim() || /^[\w-]+:/.test(line))) return { fields: {}, rest: all };
-  const fields = inside.filter((line) => line.includes(":")).map((line) => {
+  if (end < 0 || !inside.every((line) => FIELD.test(line.trim()))) return { fields: {}, rest: all };
+  const fields = inside.map((line) => {
     const colon = line.indexOf(":");
-    return [line.slice(0, colon).trim().toLowerCase(), line.slice(colon + 1).trim().replace(/^["']|["']$/g, "")];
+    return [line.slice(0, colon).trim().toLowerCase(), line.slice(colon + 1).replace(/^["'\s]+|["'\s]+$/g, "")];
   });
   return { fields: Object.fromEntries(fields) as Record<string, string>, rest: all.slice(end + 1) };
 }
 
-/** The slides stand between lines of three dashes, which do not count inside of code and of comments. */
-export function split(all: string[]): string[][] {
+/** The parts between lines of a mark, which does not count inside of code and of comments: slides, or columns. */
+export function split(all: string[], mark = "---"): string[][] {
   const visible = uncommented(all);
   const code = fenced(visible.map((line) => line ?? ""));
   const parts: string[][] = [[]];
   for (const [at, line] of all.entries()) {
-    if (!code[at] && visible[at] !== null && line.trim() === "---") parts.push([]);
+    if (!code[at] && visible[at] !== null && line.trim() === mark) parts.push([]);
     else parts.at(-1)!.push(line);
   }
   return parts;
@@ -92,20 +94,33 @@ function slide(all: string[]): Slide {
   const note = all.findIndex((line, place) => !code[place] && line.startsWith("Note:"));
   const body = note < 0 ? all : all.slice(0, note);
   const notes = note < 0 ? "" : all.slice(note).join("\n").slice(5).trim();
-  const at = body.findIndex((line, place) => !code[place] && HEADING.test(line));
+  const columns = inColumns(body);
+  const at = body.findIndex((line, place) => !code[place] && !columns[place] && HEADING.test(line));
   const said = layoutAt(body);
   const wanted = body[said]?.slice(7).trim().toLowerCase() ?? "";
   const blocks = readBlocks(body.filter((_, place) => place !== at && place !== said));
   const layout = LAYOUTS.find((one) => one === wanted) ?? guessed(body[at] ?? "", blocks);
-  return { heading: (body[at] ?? "").replace(/^#+\s+/, "").trim(), blocks, notes, layout };
+  return { heading: (body[at] ?? "").trim().replace(/^#+/, "").trim(), blocks, notes, layout };
 }
 
-/** A slide that says nothing of its layout: a heading of the first order is a title, one without anything is a section. */
+/** Which lines belong to columns. */
+function inColumns(all: string[]): boolean[] {
+  const code = fenced(all);
+  let inside = false;
+  return all.map((line, at) => {
+    if (!inside && (code[at] || line.trim() !== "::: columns")) return false;
+    inside = Boolean(code[at]) || line.trim() !== ":::";
+    return true;
+  });
+}
+
+/** The layout of a slide that names none: a first-order heading with text is a title, a heading alone is a section. */
 function guessed(heading: string, blocks: Block[]): Layout {
-  const isPlain = (block: Block) => block.kind === "text" && !/^\s*(([-*+]|\d+[.)])\s|\||```|~~~)/m.test(block.text);
-  if (heading.startsWith("# ") && blocks.every(isPlain) && blocks.length < 2) return "title";
+  const isText = (block: Block) => block.kind === "text" && !/^(\s*([-*+]|\d{1,9}[.)])([ \t]|$)|\s*\||\s{0,3}(```|~~~))/m.test(block.text);
+  const isQuote = (block: Block) => block.kind === "text" && /^\s*>/m.test(block.text);
+  if (/^\s*#\s/.test(heading) && blocks.every((block) => isText(block) && !isQuote(block))) return "title";
   if (heading && !blocks.length) return "section";
-  return !heading && blocks.length === 1 && (isPlain(blocks[0]!) || blocks[0]!.kind === "picture") ? "center" : "plain";
+  return !heading && blocks.length === 1 && (isText(blocks[0]!) || blocks[0]!.kind === "picture") ? "center" : "plain";
 }
 
 function readBlocks(all: string[]): Block[] {
@@ -117,7 +132,7 @@ function readBlocks(all: string[]): Block[] {
     text = [];
   };
   for (let at = 0; at < all.length; at++) {
-    const found = code[at] === "inside" ? null : special(all, at);
+    const found = code[at] === "inside" ? null : special(all, code, at);
     if (found) {
       flush();
       blocks.push(found.block);
@@ -128,34 +143,49 @@ function readBlocks(all: string[]): Block[] {
   return blocks;
 }
 
-/** A block that begins with this line and is no text, and its last line. */
-function special(all: string[], at: number): { block: Block; end: number } | null {
+/** A block that begins with this line and is not text, and its last line. */
+function special(all: string[], code: Code[], at: number): { block: Block; end: number } | null {
   const line = all[at]!.trim();
   const picture = PICTURE.exec(line);
   if (picture) return { block: { kind: "picture", words: picture[1]!, path: picture[2]! }, end: at };
-  const kind = CHART.exec(line)?.[1];
-  if (!kind && line !== "::: columns") return null;
-  const end = all.findIndex((one, place) => place > at && one.trim() === (kind ? "```" : ":::"));
-  if (end < 0) return null;
-  const inside = all.slice(at + 1, end);
-  if (kind) return { block: { kind: "chart", chart: chart(kind, inside) }, end };
-  return { block: { kind: "columns", columns: inside.join("\n").split(/^\|\|\|\s*$/m).map((part) => readBlocks(part.split("\n"))) }, end };
+  if (code[at]) return chartAt(all, code, at);
+  if (line !== "::: columns") return null;
+  const closing = all.findIndex((one, place) => place > at && !code[place] && one.trim() === ":::");
+  const end = closing < 0 ? all.length : closing;
+  return { block: { kind: "columns", columns: split(all.slice(at + 1, end), "|||").map(readBlocks) }, end };
 }
 
-function chart(kind: string, all: string[]): ChartData {
-  const rows = all.filter((line) => line.trim().startsWith("|")).map((line) => line.trim().replace(/^\||\|$/g, "").split("|").map((part) => part.trim()));
-  const [head = [], ...body] = rows.filter((row) => !row.every((part) => /^:?-+:?$/.test(part)));
-  const title = all.filter((line) => line.trim() && !line.trim().startsWith("|")).join(" ").trim();
-  const known = ["bar", "line", "area", "pie"] as const;
-  const series = head.slice(1).map((name, at) => ({ name, values: body.map((row) => value(row[at + 1])) }));
-  return { kind: known.find((one) => one === kind) ?? "bar", title, labels: body.map((row) => row[0] ?? ""), series };
+/** The chart in a fence, also in one that is never closed; its table, if it cannot be drawn. */
+function chartAt(all: string[], code: Code[], at: number): { block: Block; end: number } | null {
+  const found = CHART.exec(all[at]!.trim());
+  if (!found) return null;
+  const after = code.findIndex((one, place) => place > at && one !== "inside");
+  const end = after < 0 ? all.length : after;
+  const isClosed = end - 1 > at && fenced([all[at]!, all[end - 1]!, ""])[2] === "";
+  const inside = all.slice(at + 1, isClosed ? end - 1 : end).map((line) => line.trim());
+  const drawn = chart(found[1] ?? "bar", inside);
+  if (drawn) return { block: { kind: "chart", chart: drawn }, end: end - 1 };
+  return inside.some((line) => line.startsWith("|")) ? { block: { kind: "text", text: inside.join("\n") }, end: end - 1 } : null;
 }
+
+function chart(name: string, all: string[]): ChartData | null {
+  const rows = all.filter((line) => line.startsWith("|")).map((line) => line.replace(/^\||\|$/g, "").split("|").map((part) => part.trim()));
+  const [head = [], ...body] = rows.filter((row) => !row.every((part) => /^:?-+:?$/.test(part)));
+  const kind = (["bar", "line", "area", "pie"] as const).find((one) => one === name);
+  const series = head.slice(1).map((words, at) => ({ name: bare(words), values: body.map((row) => value(row[at + 1])) }));
+  if (!kind || !series.some((one) => one.values.some((figure) => figure !== null))) return null;
+  const title = all.filter((line) => line && !line.startsWith("|")).join(" ");
+  return { kind, title: bare(title), labels: body.map((row) => bare(row[0] ?? "")), series };
+}
+
+/** Text without emphasis, code marks and links. */
+const bare = (text: string): string => text.replace(INLINE, (_, code?: string, bold?: string, em?: string, words?: string) => code ?? bold ?? em ?? words ?? "");
 
 /** The number in a cell such as `1,200 t`, `−3.5` or `12 %`. */
 function value(text: string | undefined): number | null {
-  const found = /[-−+]?[\d., '_]*\d/.exec(text ?? "")?.[0];
+  const found = /[-−+]?[\d., '_]*\d/.exec(bare(text ?? ""))?.[0];
   if (!found) return null;
   const digits = found.replace("−", "-").replace(/[ '_]/g, "");
   const plain = digits.includes(".") || /^[-+]?\d{1,3}(,\d{3})+$/.test(digits) ? digits.replaceAll(",", "") : digits.replace(",", ".");
-  return Number.isFinite(Number(plain)) ? Number(plain) : null;
+  return Math.abs(Number(plain)) < 1e300 ? Number(plain) : null;
 }

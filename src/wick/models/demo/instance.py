@@ -1,7 +1,6 @@
-"""The smallest value that a JSON Schema accepts, for the arguments and answers that nobody spelled out.
+"""The smallest value that is valid for a JSON Schema, for arguments and answers of the demo model.
 
-A schema may ask for a text of any length and for any number of items. What is written is bounded: past the limit the
-demo model says that it cannot.
+The size of a value is limited. A schema that demands more is refused with a ModelError.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _FORMATS = {
 
 @dataclass(slots=True)
 class _Maker:
-    """Makes one value, within a budget of characters to write and of schemas to look at."""
+    """Creates one value, within a budget of characters and of visited schemas."""
 
     root: Any
     chars: int = DEMO_VALUE_CHARS
@@ -47,7 +46,7 @@ class _Maker:
                 return self.copy(schema[key])
         if isinstance(choices := schema.get("enum"), list) and choices:
             return self.copy(choices[0])
-        kind = schema.get("type") or next((kind for key, kind in _TELLING.items() if key in schema), "string")
+        kind = schema.get("type") or next((kind for key, kind in _IMPLIED_TYPES.items() if key in schema), "string")
         make = _MAKERS.get(kind[0] if isinstance(kind, list) and kind else str(kind))
         return make(self, schema, depth - 1) if make and depth > 0 else None
 
@@ -55,19 +54,19 @@ class _Maker:
         self.spend(steps=1)
         if not isinstance(schema, Mapping):
             return {}
-        others = [_at(self.root, str(schema["$ref"]))] if "$ref" in schema else []
+        others = [_follow_reference(self.root, str(schema["$ref"]))] if "$ref" in schema else []
         others += schema.get("allOf") or []
         others += _choices(schema)[:1]
         if not others or depth <= 0:
             return schema
         whole = {key: value for key, value in schema.items() if key not in ("$ref", "allOf", "anyOf", "oneOf")}
         for other in others:
-            whole = _joined(self.resolve(other, depth - 1), whole)
+            whole = _merge(self.resolve(other, depth - 1), whole)
             self.spend(steps=len(whole) // 10)
         return whole
 
     def copy(self, value: Any) -> Any:
-        """Return a value of the schema itself, which is written as often as it is asked for."""
+        """Return a value that the schema contains. Each copy counts."""
         if isinstance(value, Mapping):
             return {name: self.copy(item) for name, item in value.items()}
         if isinstance(value, list):
@@ -86,32 +85,24 @@ class _Maker:
 
 
 def instance(schema: Any, root: Any = None) -> Any:
-    """A value for a schema: no key that is not required, no item too many, and our label where any text will do."""
+    """Return the smallest value for a schema: required keys only, the fewest items, LABEL as text."""
     try:
         return _Maker(schema if root is None else root).make(schema, _DEPTH)
     except (TypeError, ValueError, AttributeError, OverflowError, LookupError, ArithmeticError) as error:
         raise ModelError(f"the {LABEL} cannot write a value for this schema: {error}") from None
 
 
-def resolved(schema: Any, root: Any) -> Mapping[str, Any]:
-    """A schema without references and choices: the first is taken."""
-    try:
-        return _Maker(root).resolve(schema, _DEPTH)
-    except (TypeError, ValueError, AttributeError, LookupError) as error:
-        raise ModelError(f"the {LABEL} cannot read this schema: {error}") from None
-
-
 def _choices(schema: Any) -> list[Any]:
     return [*(schema.get("anyOf") or schema.get("oneOf") or ())] if isinstance(schema, Mapping) else []
 
 
-def _at(root: Any, reference: str) -> Any:
+def _follow_reference(root: Any, reference: str) -> Any:
     for key in reference.removeprefix("#").strip("/").split("/") if reference != "#" else ():
         root = root.get(key.replace("~1", "/").replace("~0", "~"), {}) if isinstance(root, Mapping) else {}
     return root
 
 
-def _joined(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     both = {**one, **other}
     if "properties" in one and "properties" in other:
         both["properties"] = {**one["properties"], **other["properties"]}
@@ -120,7 +111,7 @@ def _joined(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     return both
 
 
-def _object(maker: _Maker, schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
+def _make_object(maker: _Maker, schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
     known, made = schema.get("properties", {}), {}
     for name in schema.get("required", ()):
         maker.spend(chars=len(name))
@@ -128,22 +119,22 @@ def _object(maker: _Maker, schema: Mapping[str, Any], depth: int) -> dict[str, A
     return made
 
 
-def _array(maker: _Maker, schema: Mapping[str, Any], depth: int) -> list[Any]:
+def _make_array(maker: _Maker, schema: Mapping[str, Any], depth: int) -> list[Any]:
     first, rest = schema.get("prefixItems", []), schema.get("items", {})
     count = max(int(schema.get("minItems", 0)), len(first))
-    maker.spend(chars=count)  # at once, so that nothing is made of a count that is too large
+    maker.spend(chars=count)  # before the items are created
     return [maker.make(first[index] if index < len(first) else rest, depth) for index in range(count)]
 
 
-def _string(maker: _Maker, schema: Mapping[str, Any], depth: int) -> str:
+def _make_string(maker: _Maker, schema: Mapping[str, Any], depth: int) -> str:
     text, least = _FORMATS.get(str(schema.get("format", "")), LABEL), int(schema.get("minLength", 0))
     maker.spend(chars=max(least, len(text)))
     most = schema.get("maxLength")
     return text.ljust(least, ".")[: None if most is None else int(most)]
 
 
-def _integer(maker: _Maker, schema: Mapping[str, Any], depth: int) -> int:
-    """The one next to 0."""
+def _make_integer(maker: _Maker, schema: Mapping[str, Any], depth: int) -> int:
+    """Return the valid integer next to 0."""
     over, under, step = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum"), schema.get("multipleOf", 1)
     highest = min(schema.get("maximum", inf), inf if under is None else ceil(under) - 1)
     lowest = max(schema.get("minimum", -inf), -inf if over is None else floor(over) + 1)
@@ -153,10 +144,10 @@ def _integer(maker: _Maker, schema: Mapping[str, Any], depth: int) -> int:
     return made
 
 
-def _number(maker: _Maker, schema: Mapping[str, Any], depth: int) -> float:
-    """A whole one, if there is one within the bounds."""
+def _make_number(maker: _Maker, schema: Mapping[str, Any], depth: int) -> float:
+    """Return an integer if one is within the bounds."""
     low, high = (schema.get(f"exclusive{end}", schema.get(end.lower())) for end in ("Minimum", "Maximum"))
-    whole = _integer(maker, schema, depth)
+    whole = _make_integer(maker, schema, depth)
     if low is None or high is None or "multipleOf" in schema:
         return whole
     inclusive = "exclusiveMinimum" not in schema and "exclusiveMaximum" not in schema
@@ -166,12 +157,18 @@ def _number(maker: _Maker, schema: Mapping[str, Any], depth: int) -> float:
 
 
 _MAKERS: dict[str, Callable[[_Maker, Mapping[str, Any], int], Any]] = {
-    "object": _object,
-    "array": _array,
-    "string": _string,
-    "integer": _integer,
-    "number": _number,
+    "object": _make_object,
+    "array": _make_array,
+    "string": _make_string,
+    "integer": _make_integer,
+    "number": _make_number,
     "boolean": lambda maker, schema, depth: False,
     "null": lambda maker, schema, depth: None,
 }
-_TELLING = {"properties": "object", "required": "object", "items": "array", "prefixItems": "array", "minimum": "number"}
+_IMPLIED_TYPES = {
+    "properties": "object",
+    "required": "object",
+    "items": "array",
+    "prefixItems": "array",
+    "minimum": "number",
+}

@@ -1,229 +1,293 @@
-"""How people ask: a table of what the demo model does, and of the forms in which that is asked for.
+"""The table of requests that the demo model understands: a pattern for each, and the tool calls it stands for.
 
-A form is a pattern of the whole clause, without its courtesies; ASIDE stands for a quotation or the name of a file.
+`understand` splits a message into clauses and looks up each clause. A quoted text is never split.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from wick.models.demo import actions
-from wick.models.demo.actions import Clause, Job
-from wick.models.demo.text_patterns import ASIDE, Words
+from wick.models.demo.documents import build_slug, capitalize, write_document, write_plan, write_slides, write_table
 
+MOST_CHARS = 2_000  # of a message: some patterns take quadratic time
+MOST_JOBS = 8
+_MOST_LINKS = 40  # positions where a split is tried
 
-@dataclass(frozen=True, slots=True)
-class Intent:
-    """Something that can be asked for, in some forms."""
-
-    job: Callable[[Clause], Job | None]  # None: it was something else after all
-    forms: tuple[re.Pattern[str], ...]
-    takes_colon: bool = False  # what follows a colon belongs to the sentence
-    takes_rest: bool = False  # what follows an "and" belongs to it, too
-
-    def understand(self, words: Words, before: str) -> Job | None:
-        words = words.joined if self.takes_colon else words
-        for form in self.forms:
-            if (found := form.match(words.text)) and (job := self.job(Clause(words, found, before))):
-                return job
-        return None
-
-
-def _intent(job: Callable[[Clause], Job | None], *forms: str, **takes: bool) -> Intent:
-    return Intent(job, tuple(re.compile(rf"{form}\Z", re.IGNORECASE | re.DOTALL) for form in forms), **takes)
-
-
-# -- words that forms are made of -----------------------------------------------------------------------------------
-
-
-def _verbs(words: str) -> str:
-    """Any of these verbs: list, listing; make, making; put, putting."""
-    return "(?:" + "|".join(_verb(word) for word in words.split(",")) + ")"
-
-
-def _verb(words: str) -> str:
-    first, _, rest = words.strip().partition(" ")
-    stem = rf"{first[:-1]}(?:e|ing)" if first.endswith("e") else rf"{first}(?:{first[-1]}?ing)?"
-    return f"{stem} {rest}" if rest else stem
-
-
-_A = r"(?:(?:a|an|the|this|that|my|your|our|some|any|all|every|new|short|small|simple|nice|quick|brief|following) )*"
-_FILE = rf"{_A}(?:file |folder |directory |document )?(?:called |named )?(?P<path>{ASIDE})"
-_IN = r"(?:in|inside|within|under|across|through|throughout|among)"
-_BY = r"(?:with|by|to|into|for|→|->|=>)"
-_SAYING = (
-    r"(?:with(?: just)?(?: the)?(?: following)? (?:contents?|text|lines?|words?)|with|containing|saying|holding"
-    r"|(?:that|which) (?:says|contains|reads|has|holds)|and (?:put|write))"
-)
-_MAKE = _verbs("make,create,write,draft,prepare,produce,build,generate,compose,design,put together,do,come up with")
-_WRITE = _verbs("write,save,create,put,store,make,generate,jot down,touch")
-_LOOK = _verbs(
-    "read,open,show,display,print,cat,view,see,check,inspect,output,quote,summarize,summarise,load,look at,look in"
-    ",look into,look inside,have a look at,take a look at,peek at,peek into,go through,get,fetch"
-)
-_SEEK = _verbs("search,grep,look,scan,hunt")
-_REPLACE = _verbs("replace,change,swap,turn,substitute,update,fix,correct,edit,modify,rename")
-_HAND = _verbs("delegate,hand,hand over,hand off,give,assign,outsource,leave,send,pass")
-_RUN = _verbs("run,execute,exec,launch,invoke")
-
-_AGENT = (
-    r"(?P<agent>(?:[\w-]+ )?(?:sub-?agents?|agents?)|researcher|writer|reviewer|analyst|critic|editor|coder|planner"
-    r"|tester|assistant|expert|colleague|summari[sz]er|designer|translator|explorer|worker|helper)\b"
-)
-_APPROVAL = r"(?:approv(?:al|als|e|ed|es)|permission|my ok|my okay|confirm|confirmation|consent|go-ahead|sign-off)"
-_SHELL = r"(?:the|a|your|my) (?:shell|terminal|bash|console|command line)"
-_FILES = r"(?:files?|folders?|director(?:y|ies)|documents|entries|workspace)"
-_TODOS = r"(?:plans?|todos?|to-dos?|(?:todo|to-do|task) lists?|check ?lists?|steps)"
-_SLIDES = r"(?:slides?|slide ?(?:decks?|shows?)|decks?|presentations?|powerpoints?)"
-_TABLE = r"(?:tables?|spreadsheets?|csv(?: files?)?|data ?(?:sets?|sheets?)|excel(?: sheets?| files?)?)"
-_DOCUMENT = (
-    r"(?P<noun>document|documentation|doc|report|letter|essay|article|memo|summary|blog post|one-pager"
-    r"|markdown(?: file| document)?|proposal|story|page|guide|introduction|poem)"
-)
-# Nothing but articles, or a verb and up to four words that tell what kind of thing is to be made.
-_NEW = rf"(?:{_MAKE} (?:me |us )?(?:(?!(?:about|on|for|of|to|with)\b)[\w-]+ ){{0,4}}?|{_A}(?:\d+ )?)"
-_REST = r"\b(?P<rest>.*)"
-
-# -- the table ------------------------------------------------------------------------------------------------------
-
-# The first that understands a clause has it: what is special comes before what is general.
-INTENTS = (
-    _intent(
-        actions.delegate,
-        rf"{_HAND} (?:(?:it|this|a task|something|work|the following|the task) )?(?:over )?to {_A}{_AGENT}"
-        r"(?:[\s,]+(?:to |and )?(?P<prompt>.+))?",
-        rf"{_HAND} (?P<prompt>.+?) (?:over |on |off )?to {_A}{_AGENT}",
-        rf"(?:(?:ask|tell|get|have|let|make|instruct|use|using|start|spawn|launch|send|call|create|with) )?{_A}{_AGENT}"
-        r"(?:[\s,]+(?:to |for |and (?:have|let) it |(?P<that>(?:that|which|who) ))?(?P<prompt>.+))?",
-        r"ask (?:a|an|the|your|my) (?P<agent>[\w-]+) (?:to|about) (?P<prompt>.+)",
-        rf"(?P<prompt>.+?)[\s,]+(?:using|with(?: the help of)?|via|through|by) (?:a|an|the|your|one) {_AGENT}",
-        r"@(?P<agent>[\w-]+)[\s,]+(?P<prompt>.+)",
-        r"delegate(?: (?P<prompt>.+))?",
-        takes_rest=True,
-    ),
-    _intent(
-        actions.ask_for_approval,
-        rf"(?:ask|request|get|seek|require|wait|need|trigger|show|test|demonstrate|see)\b.{{0,80}}?\b{_APPROVAL}\b.*",
-        r"(?:do|perform|run|execute|start)\b.{0,80}?\b(?:ask|need|requir|get|wait|with my|after my)\w*\b.{0,40}?"
-        rf"\b{_APPROVAL}\b.*",
-        r"(?:ask|check with) (?:me|us|the user) (?:first|before)\b.*",
-        r"before .{0,80}?\bask (?:me|us|the user)\b.*",
-        r"(?:(?:a|an|the|my) )?(?:approv(?:e|al|ing)|confirmation)\b.*",
-        takes_rest=True,
-    ),
-    _intent(actions.ask_user, r"ask (?:me|us|the user)\b(?P<question>.*)", takes_rest=True),
-    _intent(
-        actions.plan,
-        r"(?:break|split|divide)(?:ing)? (?P<topic>.+?) (?:down |up )?into (?:\w+ )?(?:todos?|to-dos?|steps|tasks)",
-        rf"(?:plan|planning|organi[sz](?:e|ing)|(?:what are|use|using|track|work out) {_A}{_TODOS})\b"
-        r"(?: to (?:plan|organi[sz]e))?"
-        rf"(?P<topic>(?: .+?)??)(?P<rest>(?: (?:to|in|into|as) (?:a )?(?:file )?{ASIDE})?)",
-        rf"{_NEW}{_TODOS}{_REST}",
-        takes_rest=True,
-    ),
-    _intent(
-        actions.write_file,
-        rf"{_WRITE} (?:.{{0,80}}? )??(?P<path>{ASIDE}),? {_SAYING}(?: (?P<content>.+))?",
-        rf"{_WRITE} .{{0,40}}?\bfile (?:called|named) (?P<bare>[\w-]+),? {_SAYING} (?P<content>.+)",
-    ),
-    _intent(actions.make_slides, rf"{_NEW}{_SLIDES}{_REST}"),
-    _intent(actions.make_table, rf"{_NEW}{_TABLE}{_REST}"),
-    _intent(actions.make_document, rf"{_NEW}{_DOCUMENT}{_REST}"),
-    _intent(
-        actions.edit_file,
-        rf"{_REPLACE} (?P<old>.+?) (?:{_IN}|of|from) {_FILE},? {_BY} (?P<new>.+)",
-        rf"substitute (?P<new>.+?) for (?P<old>.+?) {_IN} {_FILE}",
-        rf"{_REPLACE} (?P<old>.+?) {_BY} (?P<new>.+?) (?:{_IN}|of|from) {_FILE}",
-        rf"(?:{_REPLACE}|open|in|go to) {_FILE}[\s,]*(?:(?:and|by|to) )?{_REPLACE} (?P<old>.+?) {_BY} (?P<new>.+)",
-        rf"(?:{_REPLACE}|make) {_FILE} so (?:that )?(?P<old>.+?) (?:becomes|is|reads|turns into) (?P<new>.+)",
-        rf"make {_FILE} say (?P<new>.+?) instead of (?P<old>.+)",
-        rf"{_REPLACE} (?P<old>.+?) {_BY} (?P<new>.+?)(?: (?:in|inside) (?:it|there|that file|the file))?",
-        takes_colon=True,
-    ),
-    _intent(actions.ask_for_edit, rf"{_REPLACE} {_FILE}", r"edit (?:a|the|this|that) file"),
-    _intent(
-        actions.write_file,
-        rf"{_WRITE} (?P<content>(?!(?:a|an|the) (?:new )?file\b).+?) (?:to|in|into|as|inside|on) {_FILE}",
-        rf"{_WRITE} (?:.{{0,80}}? )?(?P<path>{ASIDE})",
-        rf"{_WRITE} .{{0,40}}?\bfile (?:called|named) (?P<bare>[\w-]+)",
-        rf"{_WRITE} (?P<content>(?!(?:a|an|the) (?:new )?file\b).+?) (?:to|in|into) (?:a|the) (?:new )?file",
-        rf"{_WRITE} (?:a|the) (?:new |empty |blank )*file(?: {_SAYING} (?P<content>.+))?",
-    ),
-    _intent(
-        actions.find_files,
-        rf"(?:find|locate|(?:search|look) for|list|show|which|what|(?:are|is) there|where(?: is| are)?) {_A}"
-        rf"(?P<kind>{'|'.join(actions.KINDS)}) files?\b.*",
-        rf"(?:(?P<find>find|locate|(?:search|look) for|where(?: is| are)?|glob)|list|show|which|what|(?:are|is) there)"
-        rf" {_A}(?P<called>files? (?:called|named|matching|like|ending (?:in|with)) )?(?:file )?(?P<name>{ASIDE})"
-        r"(?P<files> files?\b.*)?(?: is| are)?",
-        takes_colon=True,
-    ),
-    _intent(
-        actions.search_files,
-        rf"(?:{_SEEK}|check|go)(?: {_IN})? (?P<where>{_A}(?:{_FILES}|(?:folder |directory )?{ASIDE}"
-        rf"|[\w-]+(?: folder| directory)?)(?: {_IN} .+?)?) for (?P<text>.+)",
-        rf"(?:(?:do|run|perform|start) )?(?:a )?(?:{_SEEK} for|search|grep|rg|look up) (?P<text>.+?)"
-        rf"(?: {_IN} (?P<where>.+))?",
-        rf"(?:find|locate) (?!where\b)(?P<text>.+?)(?: {_IN} (?P<where>.+))?",
-        r"(?:which|what|any|are there(?: any)?|is there(?: a| any)?|does any|do any)(?: of (?:the|my|your))?"
-        r" (?:files?|documents?|lines?)(?: (?:that|which))? (?:contains?|containing|mentions?|mentioning|has|have|says?"
-        r"|uses?|using|includes?|including|with|talks? about|refers? to) (?P<text>.+)",
-        r"where (?:is|are|does|do|did|was|can i find) (?P<text>.+?)"
-        r"(?: (?:mentioned|used|defined|written|found|appears?|occurs?|shows? up))?(?: in (?:the|my|these) \w+)?",
-        r"(?:find )?where (?P<text>.+?) (?:is|are|was) (?:mentioned|used|defined|written|found)",
-        takes_colon=True,
-    ),
-    _intent(
-        actions.run,
-        r"[$!>]\s*(?P<command>.+)",
-        rf"{_RUN}(?: (?:(?:the|this|a|following|shell|bash|terminal) )*(?:command|cmd|command line|following))?"
-        rf"(?: (?P<command>.+?))?(?: (?:in|on) {_SHELL})?",
-        rf"(?:use|using|in|with|from|on|via|open) {_SHELL}[\s,]*(?:to |and )?(?:{_RUN}|do|type|try)? ?(?P<command>.+)",
-    ),
-    _intent(
-        actions.run_quoted,
-        rf"(?:(?:type|enter|do|start|call|perform) )?(?:the |a )?(?:command )?(?P<command>{ASIDE})",
-        rf"(?:what|how)\b.*?(?P<command>{ASIDE}).*",
-        rf"(?:the )?(?:output|result) of (?:the command )?(?P<command>{ASIDE})",
-    ),
-    _intent(
-        actions.read_files,
-        rf"{_LOOK}\b.*?(?P<path>{ASIDE}).*",
-        rf"(?:what|how|which)\b.*?(?P<path>{ASIDE}).*",
-        rf"{_A}(?:(?:contents?|text|beginning|(?:first )?\d* ?lines?|file) )?(?:of |in |from )?{_FILE}"
-        rf"(?:(?:,| and|, and) {ASIDE})*",
-        rf"{_LOOK} (?P<it>it|that|this|them|(?:the|that|this) file)(?: back| again| out| aloud| to me)*",
-        rf"{_LOOK} (?:the )?file (?:called |named )?(?P<bare>[\w-]+)",
-        takes_colon=True,
-    ),
-    _intent(
-        actions.list_files,
-        rf"(?:ls|dir|ll)(?: -\w+)*(?: (?P<path>{ASIDE}|[\w-]+))?",
-        rf"(?:{_LOOK}|list(?:ing)?|enumerate|browse|explore|name|find) (?:(?:me|us|out|all|any|every|the|of|my|your"
-        r"|our|these|this|a|list|names?|current|available|existing|there|each|working) )*"
-        rf"(?P<rest>(?:(?:{_FILES}|contents?|everything|project)\b|(?:{ASIDE}|[\w-]+) (?:folder|directory)\b).*)",
-        rf"(?:list(?:ing)?|browse|explore)(?: (?P<path>{ASIDE}))?",
-        rf"(?:check )?(?:what|which)\b(?P<rest>.*?\b(?:{_FILES}|project|here)\b.*)",
-        rf"(?:(?:the|any|all|a|an|list of|overview of|my|your|names of|every|each) )*(?P<rest>(?:{_FILES}|contents?)"
-        r"(?: (?:in|of|under|inside|here|there|within|available|you|we|i|do|are|that|from)\b.*)?)",
-        takes_colon=True,
-    ),
-)
-
-# A text is cut in two only before one of these.
-OPENING = re.compile(
-    rf"(?:{_MAKE}|{_LOOK}|{_WRITE}|{_REPLACE}|{_HAND}|{_RUN}|{_SEEK}|list(?:ing)?|ls|find|locate|plan|ask|tell|have|let"
-    r"|use|what|which|where|request)\b",
-    re.IGNORECASE,
-)
-SMALL_TALK = re.compile(
-    r"(?:thanks?|thank you|bye|(?:who|what) are you|what (?:can|do) you do|help|how are you|what is this|test|yo"
-    r"|introduce yourself|what (?:can|could|may) i (?:do|ask|say)(?: here)?|how does this work)?\Z",
-    re.IGNORECASE,
-)
 ABILITIES = (
     "list files, read a file, write a file, edit a file, search files, run a command, make slides, make a table, "
     "make a document, plan with todos, ask for approval, ask you a question and hand a task to a subagent"
 )
+_READING_TOOLS = ("ls", "glob", "grep", "read_file")
+_EXTENSIONS = {"python": "py", "markdown": "md", "text": "txt", "csv": "csv", "json": "json"}
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One tool call, with the names of wick's own tools."""
+
+    tool: str
+    args: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The tool calls for one request, and the sentence that reports success; without it the results are shown."""
+
+    acts: tuple[Act, ...] = ()
+    summary: str = ""
+
+    @property
+    def is_reading(self) -> bool:
+        return all(act.tool in _READING_TOOLS for act in self.acts)
+
+    @property
+    def path(self) -> str:
+        """The last file that is read or written."""
+        return next((act.args["path"] for act in reversed(self.acts) if act.tool.endswith("_file")), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A matched request, and the file that was named before it."""
+
+    groups: dict[str, str | None]
+    last_path: str
+
+    def get(self, name: str) -> str:
+        """Return a group without its quotes."""
+        text = (self.groups.get(name) or "").strip()
+        return text[1:-1] if _QUOTED.fullmatch(text) else text
+
+    @property
+    def path(self) -> str:
+        """The file of the request; "it" is the one before."""
+        path = self.get("path")
+        return self.last_path if path.lower() == "it" else path
+
+
+_QUOTE = r"`[^`\n]+`|\"[^\"\n]+\"|“[^”\n]+”|(?<!\w)'[^'\n]+'(?!\w)"
+_QUOTED = re.compile(_QUOTE)
+
+
+def _call(tool: str, **args: Any) -> Job:
+    return Job((Act(tool, args),))
+
+
+# -- requests -------------------------------------------------------------------------------------------------------
+
+
+def _list_files(clause: Clause) -> Job:
+    return _call("ls", path=clause.path or ".")
+
+
+def _read_file(clause: Clause) -> Job | None:
+    if clause.path.endswith("/"):
+        return _list_files(clause)
+    limit = {"limit": int(clause.get("lines"))} if clause.get("lines") else {}
+    return _call("read_file", path=clause.path, **limit) if clause.path else None
+
+
+def _write_file(clause: Clause) -> Job:
+    content = re.sub(r"\Athe (?:word|text) (?=\S)", "", clause.get("content"))
+    return _call("write_file", path=clause.path, content=f"{content}\n")
+
+
+def _edit_file(clause: Clause) -> Job | None:
+    texts = {"old_text": clause.get("old"), "new_text": clause.get("new")}
+    return _call("edit_file", path=clause.path, **texts) if clause.path else None
+
+
+def _search_files(clause: Clause) -> Job:
+    where = {"path": clause.path} if clause.path else {}
+    return _call("grep", pattern=re.sub(r"([\\.^$*+?{}\[\]|()])", r"\\\1", clause.get("text")), **where)
+
+
+def _find_files(clause: Clause) -> Job:
+    pattern = clause.path or f"*.{_EXTENSIONS[clause.get('kind').lower()]}"
+    return _call("glob", pattern=pattern if "/" in pattern else f"**/{pattern}")
+
+
+def _run_command(clause: Clause) -> Job:
+    return _call("execute", command=clause.get("command") or "echo approved")
+
+
+def _ask_user(clause: Clause) -> Job:
+    if options := clause.get("options"):
+        choices = [option.strip() for option in re.split(r",| and | or ", options) if option.strip()]
+        return _call("ask_user", question="Which one do you choose?", kind="select", options=choices)
+    question = clause.get("question").rstrip("?.")
+    return _call("ask_user", question=f"{capitalize(question)}?" if question else "What should I do next?")
+
+
+def _make_slides(clause: Clause) -> Job:
+    topic = clause.get("topic") or "wick"
+    path = clause.path or f"{build_slug(topic)}-slides.md"
+    act = Act("write_file", {"path": path, "content": write_slides(topic)})
+    return Job((act,), f"I made five slides about {topic}. They are in `{path}`.")
+
+
+def _make_table(clause: Clause) -> Job:
+    topic = clause.get("topic") or "sales"
+    path = clause.path or f"{build_slug(topic)}.csv"
+    columns = [name.strip() for name in re.split(r",(?: and )?| and ", clause.get("columns")) if name.strip()]
+    act = Act("write_file", {"path": path, "content": write_table(topic, columns)})
+    return Job((act,), f"I made a table of {topic}. It is in `{path}`.")
+
+
+def _make_document(clause: Clause) -> Job:
+    topic, kind = clause.get("topic") or "wick", clause.get("kind").lower()
+    path = clause.path or f"{build_slug(topic)}.md"
+    act = Act("write_file", {"path": path, "content": write_document(topic, kind)})
+    return Job((act,), f"The {kind} about {topic} is in `{path}`.")
+
+
+def _plan(clause: Clause) -> Job:
+    """Write three todos and work on each."""
+    topic = clause.get("topic") or "the work"
+    path = f"plan-{build_slug(topic)}.md"
+    steps = ["See what is there", f"Write the plan to {path}", "Read it again"]
+    file = {"path": path, "content": write_plan(topic, steps)}
+    work = [Act("ls", {"path": "."}), Act("write_file", file), Act("read_file", {"path": path})]
+    acts = [act for number, step in enumerate(work) for act in (_write_todos(steps, number), step)]
+    summary = f"The plan for “{topic}” had three todos, and all are done. It is in `{path}`."
+    return Job((*acts, _write_todos(steps, len(steps))), summary)
+
+
+def _write_todos(steps: list[str], done: int) -> Act:
+    status = ["done"] * done + ["in_progress"] + ["pending"] * len(steps)
+    todos = [{"id": str(at + 1), "title": step, "status": status[at]} for at, step in enumerate(steps)]
+    return Act("write_todos", {"todos": todos})
+
+
+def _delegate(clause: Clause) -> Job | None:
+    agent, prompt = clause.get("agent").lower(), clause.get("prompt")
+    if agent == "user":
+        return None
+    named = {} if agent in ("agent", "subagent") else {"agent": agent}
+    prompt = "list the files" if prompt.lower() in ("a task", "work") else prompt
+    return _call("task", **named, prompt=capitalize(prompt), description=prompt[:60])
+
+
+# -- the table ------------------------------------------------------------------------------------------------------
+
+_FILE = rf"{_QUOTE}|[^\s,;:'\"`]*[./*][^\s,;:'\"`]*"
+_PATH = rf"(?P<path>{_FILE})"
+_FOLDER = rf"(?P<path>{_QUOTE}|[\w./-]+)"
+_TO = rf"(?: (?:to|in|into) {_PATH})?"
+_MAKE = r"(?:make|create|write|draft|prepare|generate)(?: me)?(?: an?| some| the)?"
+_ABOUT = r"(?: (?:about|on|of|for) (?P<topic>.+?))?"
+_COLUMNS = r"(?:,? with (?:the )?columns (?P<columns>.+?))?"
+
+_Build = Callable[[Clause], Job | None]  # None: the clause is not such a request
+
+
+def _compile(*rows: tuple[_Build, str]) -> list[tuple[_Build, re.Pattern[str]]]:
+    return [(build, re.compile(rf"{pattern}\Z", re.IGNORECASE | re.DOTALL)) for build, pattern in rows]
+
+
+# A command or a content after a colon is the rest of the message, with its punctuation.
+_VERBATIM = _compile(
+    (_run_command, r"run (?:the |this )?command: (?P<command>.+)"),
+    (_write_file, rf"write to {_PATH}: (?P<content>.+)"),
+)
+# These take the rest of the message, even after an "and".
+_UNSPLIT = _compile(
+    (_run_command, r"ask (?:me )?for (?:my |your )?(?:approval|permission)(?: to run (?P<command>.+))?"),
+    (_ask_user, r"ask me to choose between (?P<options>.+)"),
+    (_ask_user, r"ask me(?:,|:| a question:?)?(?: (?P<question>.+))?"),
+    (_delegate, r"(?:ask|have|tell|let) the (?P<agent>[\w-]+)(?: agent)?(?: to)? (?P<prompt>.+)"),
+    (_delegate, r"(?:delegate|hand|give) (?P<prompt>.+?) to (?:the|a) (?P<agent>[\w-]+)"),
+)
+# The first match counts, so special forms come before general ones.
+_CLAUSES = _compile(
+    (_plan, rf"(?:plan|{_MAKE} (?:plan|todo list) (?:for|to)) (?P<topic>.+)"),
+    (_plan, rf"{_MAKE} (?:plan|todo list)"),
+    (_make_slides, rf"{_MAKE} (?:slides|slide deck|deck|presentation){_ABOUT}{_TO}"),
+    (_make_table, rf"{_MAKE} (?:table|csv){_ABOUT}{_COLUMNS}{_TO}"),
+    (_make_document, rf"{_MAKE} (?P<kind>document|letter|report|article|summary){_ABOUT}{_TO}"),
+    (_edit_file, rf"(?:replace|change) (?P<old>.+?) (?:with|to) (?P<new>.+?) in (?P<path>it|{_FILE})"),
+    (_write_file, rf"{_MAKE} (?:new )?file (?:called )?{_PATH} (?:that says|with|saying|containing) (?P<content>.+)"),
+    (_write_file, rf"write (?P<content>.+?) (?:to|into|in) (?:the file )?{_PATH}"),
+    (_find_files, rf"(?:find|list|show)(?: me)? (?:all )?(?:the )?(?P<kind>{'|'.join(_EXTENSIONS)}) files"),
+    (_find_files, rf"(?:find|where is) (?:the file )?{_PATH}"),
+    (_search_files, rf"(?:search|grep)(?: for)? (?P<text>.+?)(?: in (?:the folder )?{_FOLDER})?"),
+    (_search_files, r"(?:which|what) files? (?:mentions?|contains?) (?P<text>.+)"),
+    (_list_files, rf"(?:list|show)(?: me)?(?: all)?(?: the)? files(?: (?:in|of) (?:the )?(?:folder )?{_FOLDER})?"),
+    (_list_files, r"what(?: is|'s) in this folder|what files are here|what files are there|ls"),
+    (_list_files, rf"(?:what(?: is|'s) in the folder|ls) {_FOLDER}"),
+    (_read_file, rf"(?:read|show|open|cat)(?: me)?(?: the)?(?: file| first (?P<lines>\d{{1,5}}) lines of)? {_PATH}"),
+    (_read_file, r"(?:read|show|open) (?P<path>it)(?: again| back)?"),
+    (_read_file, rf"what(?: is|'s) in {_PATH}"),
+    (_run_command, rf"run (?:the command )?(?P<command>{_QUOTE})"),
+)
+_SMALL_TALK = re.compile(
+    r"(?:(?:hi|hello|hey|thanks|thank you)\b.{0,20}|help|(?:who|what) are you|what can you do)?\Z", re.IGNORECASE
+)
+
+# -- reading a message ----------------------------------------------------------------------------------------------
+
+# Possessive quantifiers and the lookbehind keep this linear.
+_LINK = re.compile(
+    rf"{_QUOTE}|(?<![\s.!?,])(?P<mark>[\s.!?,]++)(?P<word>(?:(?:and|then|finally)\b[\s,]++)*+)", re.IGNORECASE
+)
+_COURTESY = re.compile(
+    r"\A(?:(?:please|hi|hello|hey|first|now|(?:can|could|would|will) you)\b[\s,!]*)+(?=\S)", re.IGNORECASE
+)
+
+
+def is_small_talk(text: str) -> bool:
+    return len(text) <= MOST_CHARS and _SMALL_TALK.match(_trim_end(text)) is not None
+
+
+def understand(text: str) -> list[Job]:
+    """Return the jobs of a message in their order; an empty list if it has no known request."""
+    if len(text) > MOST_CHARS:
+        return [Job(summary=f"That is too long for me: I read {MOST_CHARS:,} characters at most.")]
+    jobs: list[Job] = []
+    path = ""
+    for clause in _split(text):
+        if len(jobs) == MOST_JOBS:
+            return [*jobs, Job(summary=f"I do {MOST_JOBS} things at a time at most: ask me again for the rest.")]
+        if job := _match(clause, path):
+            jobs.append(job)
+            path = job.path or path
+    return jobs
+
+
+def _split(text: str) -> Iterator[str]:
+    """Yield the clauses. A message is split only where the clauses on both sides are requests."""
+    links = [link for link in _LINK.finditer(text) if link["word"] or re.search(r"\n|[.!?,]\s", link["mark"] or "")]
+    links = links[:_MOST_LINKS]
+    ends = [link.start() for link in links[1:]] + [len(text)]
+    start = 0
+    for link, end in zip(links, ends, strict=False):
+        if _match(text[start:], tables=2):
+            break
+        is_request = _match(text[link.end() :]) or _match(text[link.end() : end])
+        if is_request and _match(text[start : link.start()]):
+            yield text[start : link.start()]
+            start = link.end()
+    yield text[start:]
+
+
+def _match(text: str, last_path: str = "it", tables: int = 3) -> Job | None:
+    """Return the job of a clause, looked up in the first tables."""
+    text = _COURTESY.sub("", text.strip(), count=1)
+    sentence = _trim_end(text)
+    for table, subject in ((_VERBATIM, text), (_UNSPLIT, sentence), (_CLAUSES, sentence))[:tables]:
+        for build, pattern in table:
+            if (found := pattern.match(subject)) and (job := build(Clause(found.groupdict(), last_path))):
+                return job
+    return None
+
+
+def _trim_end(text: str) -> str:
+    """Return a sentence without its final punctuation. A path or a command keeps its dots, as in `ls ..`."""
+    text = text.strip(" \t\r\n,;")
+    sentence = text.rstrip(".!?")
+    is_word = sentence[-1:].isalnum() or sentence[-1:] in "`'\"”)_"
+    text = sentence if is_word or text[len(sentence) - 1 :] == "/." else text
+    return re.sub(r"[\s,]please\Z", "", text, flags=re.IGNORECASE).rstrip(" ,")

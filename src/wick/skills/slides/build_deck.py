@@ -30,14 +30,16 @@ PICTURES = {
 PICTURE_BYTES = 5_000_000
 MANY_LINES, MANY_WORDS = 8, 90
 
-UNPRINTABLE = re.compile("[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")  # what no XML can hold
-FIGURE = re.compile(r"[-−+]?[\d., '_]*\d")
+UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")  # what no XML can hold
+NEWLINE = re.compile(r"\r\n?|\n")
+FIGURE = re.compile(r"[-−+]?[0-9., '_]*[0-9]")
 CHARTS = ("bar", "line", "area", "pie")
 LAYOUTS = ("title", "section", "center", "plain")
 FENCE = re.compile(r"^\s{0,3}(`{3,}|~{3,})")
 COMMENT = re.compile(r"`[^`]+`|(?P<opens><!--)")  # in code of a line it is text
 META = re.compile(r"(\w[\w -]*):\s*(.*)")
-ITEM = re.compile(r"(\s*)(?:[-*+]|(\d{1,3})[.)])\s+(.*)")
+HEADING = re.compile(r" {0,3}#{1,6}\s+\S")
+ITEM = re.compile(r"(\s*)(?:[-*+]|([0-9]{1,9})[.)])(?:\s+(.*))?")
 PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
 INLINE = re.compile(
     r"`(?P<code>[^`]+)`|\*\*(?P<bold>[^*]+)\*\*|\*(?P<em>[^*\s][^*]*)\*|\[(?P<text>[^\]]+)\]\((?P<link>[^)\s]+)\)"
@@ -70,24 +72,25 @@ class Slide:
 
     @property
     def layout(self) -> str:
-        """One of LAYOUTS: what the slide asks for, or else what fits to what stands on it."""
+        """One of LAYOUTS: the one that the slide names, or else one that fits its blocks."""
         if self.said in LAYOUTS:
             return self.said
-        kinds = [block.kind for block in self.blocks]
-        if kinds == ["heading"]:
-            return "title" if self.blocks[0].level == 1 else "section"
-        if (
-            kinds[:1] == ["heading"]
-            and self.blocks[0].level == 1
-            and len(kinds) == 2
-            and kinds[1] in ("heading", "text")
-        ):
+        first = self.first_heading
+        kinds = [block.kind for block in self.blocks if block is not first]
+        if first is None:
+            is_text = kinds and all(kind in ("text", "quote") for kind in kinds)
+            return "center" if is_text or kinds == ["picture"] else "plain"
+        if first.level == 1 and all(kind in ("text", "heading") for kind in kinds):
             return "title"
-        return "center" if len(kinds) == 1 and kinds[0] in ("quote", "text", "picture") else "plain"
+        return "plain" if kinds else "section"
+
+    @property
+    def first_heading(self) -> Block | None:
+        return next((block for block in self.blocks if block.kind == "heading"), None)
 
     @property
     def heading(self) -> str:
-        return next((block.lines[0] for block in self.blocks if block.kind == "heading"), "")
+        return self.first_heading.lines[0] if self.first_heading else ""
 
 
 @dataclass
@@ -106,10 +109,8 @@ class Chart:
 
 def read(text: str) -> tuple[dict[str, str], list[Slide]]:
     """What is said about the deck, and its slides."""
-    lines = UNPRINTABLE.sub("", text.lstrip("\ufeff")).splitlines()
-    meta, rest = front(lines)
-    slides = [slide(part) for part in divided(uncommented(rest))]
-    return meta, [one for one in slides if one.blocks or one.notes]
+    meta, rest = front(NEWLINE.split(UNPRINTABLE.sub("", text.lstrip("\ufeff"))))
+    return meta, [slide(part) for part in divided(uncommented(rest)) if any(line.strip() for line in part)]
 
 
 def front(lines: list[str]) -> tuple[dict[str, str], list[str]]:
@@ -158,13 +159,22 @@ def without_comments(line: str, inside: bool, closes_later: bool) -> tuple[str, 
         at, inside = (end + 3, False) if end >= 0 else (len(line), True)
 
 
-def divided(lines: Sequence[str]) -> list[list[str]]:
-    parts: list[list[str]] = [[]]
-    fenced = False
+def fenced(lines: Sequence[str]) -> list[str]:
+    """Return which lines are code: each is "opens", "inside" (also the last one) or empty."""
+    found, fence = [], ""
     for line in lines:
-        if line.lstrip().startswith("```"):
-            fenced = not fenced
-        if line.strip() == "---" and not fenced:
+        mark = next(iter(FENCE.findall(line)), "")
+        found.append("inside" if fence else "opens" if mark else "")
+        if mark and (not fence or mark.startswith(fence)):
+            fence = "" if fence else mark
+    return found
+
+
+def divided(lines: Sequence[str], mark: str = "---") -> list[list[str]]:
+    """Split lines at those that are a mark and not code."""
+    parts: list[list[str]] = [[]]
+    for line, code in zip(lines, fenced(lines)):
+        if line.strip() == mark and not code:
             parts.append([])
         else:
             parts[-1].append(line)
@@ -172,37 +182,46 @@ def divided(lines: Sequence[str]) -> list[list[str]]:
 
 
 def slide(lines: Sequence[str]) -> Slide:
-    made, at = Slide(), 0
+    code = fenced(lines)
+    note = next((at for at, line in enumerate(lines) if not code[at] and line.startswith("Note:")), len(lines))
+    body, notes = list(lines[:note]), [line.strip() for line in lines[note:]]
+    first = next((at for at, line in enumerate(body) if line.strip()), 0)
+    said = body.pop(first)[7:].strip().lower() if body and body[first].startswith("Layout:") else ""
+    return Slide(blocks_of(body), [notes[0][5:].strip(), *notes[1:]] if notes else [], said)
+
+
+def blocks_of(lines: Sequence[str]) -> list[Block]:
+    found: list[Block] = []
+    code, at = fenced(lines), 0
     while at < len(lines):
-        line = lines[at]
-        if line.startswith("Note:"):
-            made.notes = [line[5:].strip(), *(more.strip() for more in lines[at + 1 :])]
-            break
-        if line.startswith("Layout:") and not made.blocks:
-            made.said, at = line[7:].strip().lower(), at + 1
-            continue
-        block, taken = block_at(lines, at)
+        block, taken = code_at(lines, code, at) if code[at] else block_at(lines, code, at)
         if block is not None:
-            made.blocks.append(block)
+            found.append(block)
         at += taken
-    return made
+    return found
 
 
-def block_at(lines: Sequence[str], at: int) -> tuple[SlideBlock | None, int]:
-    """The block that begins with a line, and how many lines it takes."""
+def code_at(lines: Sequence[str], code: Sequence[str], at: int) -> tuple[Block, int]:
+    """Return the code or chart that begins with a line, and the number of its lines."""
+    end = next((to for to in range(at + 1, len(lines)) if code[to] != "inside"), len(lines))
+    fence, last = (next(iter(FENCE.findall(lines[place])), "") for place in (at, end - 1))
+    is_closed = end - 1 > at and bool(fence) and last.startswith(fence)
+    inside = list(lines[at + 1 : end - 1 if is_closed else end])
+    kind, *which = lines[at].strip("`~ \t").split() or [""]
+    if kind == "chart":
+        return Block("chart", lines=[which[0] if which else "bar", *inside]), end - at
+    return Block("code", lines=inside), end - at
+
+
+def block_at(lines: Sequence[str], code: Sequence[str], at: int) -> tuple[SlideBlock | None, int]:
+    """Return the block that begins with a line, and the number of its lines."""
     line = lines[at].strip()
     if not line:
         return None, 1
-    if line.startswith("```"):
-        end = next((to for to in range(at + 1, len(lines)) if lines[to].strip().startswith("```")), len(lines))
-        kind, *which = line.strip("`").split() or [""]
-        if kind == "chart":
-            return SlideBlock("chart", lines=[which[0] if which else "bar", *lines[at + 1 : end]]), end - at + 1
-        return SlideBlock("code", lines=list(lines[at + 1 : end])), end - at + 1
     if line == "::: columns":
-        end = next((to for to in range(at + 1, len(lines)) if lines[to].strip() == ":::"), len(lines))
+        end = next((to for to in range(at, len(lines)) if lines[to].strip() == ":::" and not code[to]), len(lines))
         return SlideBlock("columns", lines=columns(lines[at + 1 : end])), end - at + 1
-    if re.match(r"#{1,6}\s", line):
+    if HEADING.match(lines[at]):
         level = len(line) - len(line.lstrip("#"))
         return SlideBlock("heading", level, [line.lstrip("#").strip()]), 1
     picture = PICTURE.fullmatch(line)
@@ -221,14 +240,8 @@ def block_at(lines: Sequence[str], at: int) -> tuple[SlideBlock | None, int]:
 
 
 def columns(lines: Sequence[str]) -> list[list[SlideBlock]]:
-    """The blocks of each column; a line ||| stands between two of them."""
-    parts: list[list[str]] = [[]]
-    for line in lines:
-        if line.strip() == "|||":
-            parts.append([])
-        else:
-            parts[-1].append(line)
-    return [slide(part).blocks for part in parts]
+    """Return the blocks of each column. A line ||| separates two columns."""
+    return [blocks_of(part) for part in divided(lines, "|||")]
 
 
 def run(lines: Sequence[str], at: int, fits: Any) -> int:
@@ -240,7 +253,7 @@ def run(lines: Sequence[str], at: int, fits: Any) -> int:
 
 def special(line: str) -> bool:
     text = line.strip()
-    begins = text.startswith(("```", "|", ">", "Note:", "::: columns")) or bool(re.match(r"#{1,6}\s", text))
+    begins = text.startswith(("|", ">")) or text == "::: columns" or bool(HEADING.match(line) or FENCE.match(line))
     return begins or bool(ITEM.fullmatch(line)) or bool(PICTURE.fullmatch(text))
 
 
@@ -248,15 +261,16 @@ def item(line: str) -> tuple[int, bool, str]:
     """An item of a list: how deep it is, whether it is numbered, and its text."""
     match = ITEM.fullmatch(line)
     assert match
-    return min(len(match[1].replace("\t", "  ")) // 2, 3), bool(match[2]), match[3]
+    return min(len(match[1].replace("\t", "  ")) // 2, 3), bool(match[2]), match[3] or ""
 
 
 def cells(line: str) -> list[str]:
-    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+    return [cell.strip() for cell in re.sub(r"^\||\|$", "", line.strip()).split("|")]
 
 
 def table(lines: Sequence[str]) -> list[list[str]]:
-    return [cells(line) for line in lines if not re.fullmatch(r"[|\s:\-]+", line)]
+    rows = [cells(line) for line in lines]
+    return [row for row in rows if not all(re.fullmatch(":?-+:?", cell) for cell in row)]
 
 
 def chart(lines: Sequence[str]) -> Chart | None:
@@ -279,7 +293,9 @@ def figure(text: str) -> float | None:
     if not found:
         return None
     digits = re.sub(r"[ '_]", "", found[0].replace("−", "-"))
-    digits = digits.replace(",", "") if "." in digits or re.fullmatch(r"[-+]?\d{1,3}(,\d{3})+", digits) else digits
+    digits = (
+        digits.replace(",", "") if "." in digits or re.fullmatch(r"[-+]?[0-9]{1,3}(,[0-9]{3})+", digits) else digits
+    )
     try:
         value = float(digits.replace(",", "."))
     except ValueError:
