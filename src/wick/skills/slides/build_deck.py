@@ -85,7 +85,7 @@ class Slide:
         return "plain" if kinds else "section"
 
     @property
-    def first_heading(self) -> Block | None:
+    def first_heading(self) -> SlideBlock | None:
         return next((block for block in self.blocks if block.kind == "heading"), None)
 
     @property
@@ -190,8 +190,8 @@ def slide(lines: Sequence[str]) -> Slide:
     return Slide(blocks_of(body), [notes[0][5:].strip(), *notes[1:]] if notes else [], said)
 
 
-def blocks_of(lines: Sequence[str]) -> list[Block]:
-    found: list[Block] = []
+def blocks_of(lines: Sequence[str]) -> list[SlideBlock]:
+    found: list[SlideBlock] = []
     code, at = fenced(lines), 0
     while at < len(lines):
         block, taken = code_at(lines, code, at) if code[at] else block_at(lines, code, at)
@@ -201,7 +201,7 @@ def blocks_of(lines: Sequence[str]) -> list[Block]:
     return found
 
 
-def code_at(lines: Sequence[str], code: Sequence[str], at: int) -> tuple[Block, int]:
+def code_at(lines: Sequence[str], code: Sequence[str], at: int) -> tuple[SlideBlock, int]:
     """Return the code or chart that begins with a line, and the number of its lines."""
     end = next((to for to in range(at + 1, len(lines)) if code[to] != "inside"), len(lines))
     fence, last = (next(iter(FENCE.findall(lines[place])), "") for place in (at, end - 1))
@@ -209,8 +209,8 @@ def code_at(lines: Sequence[str], code: Sequence[str], at: int) -> tuple[Block, 
     inside = list(lines[at + 1 : end - 1 if is_closed else end])
     kind, *which = lines[at].strip("`~ \t").split() or [""]
     if kind == "chart":
-        return Block("chart", lines=[which[0] if which else "bar", *inside]), end - at
-    return Block("code", lines=inside), end - at
+        return SlideBlock("chart", lines=[which[0] if which else "bar", *inside]), end - at
+    return SlideBlock("code", lines=inside), end - at
 
 
 def block_at(lines: Sequence[str], code: Sequence[str], at: int) -> tuple[SlideBlock | None, int]:
