@@ -190,7 +190,6 @@ TODO_TITLE_CHARS = 500
 MEMORY_FILE_BYTES = 100_000  # shown of one file
 MEMORY_BYTES = 200_000  # shown of all files
 FRONT_MATTER_BYTES = 64_000  # YAML at the top of a Markdown file
-FRONT_MATTER_DEPTH = 20
 SKILLS = 200  # in a catalogue
 SKILL_NAME_CHARS = 64
 SKILL_DESCRIPTION_CHARS = 1_024  # shown; longer descriptions are truncated
@@ -285,10 +284,10 @@ SECRET_DISTINCT = 8  # different characters of a secret
 SECRET_LOG_CHARS = 8  # in the operator's log, shorter secrets are redacted too
 SECRET_LIVE_CHARS = 512  # of an incomplete word that live output buffers; longer secrets are matched in parts
 
-# agents.yaml
+# YAML files
 CONFIG_BYTES = 1_000_000
-CONFIG_DEPTH = 20
-CONFIG_VALUES = 20_000  # keys and values
+YAML_DEPTH = 20
+YAML_VALUES = 20_000  # keys and values
 
 # persistent hook programs
 WARM_LINE_BYTES = 1_000_000  # longest line of output

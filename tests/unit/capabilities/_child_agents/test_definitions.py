@@ -132,7 +132,7 @@ def test_what_is_wrong_is_a_sentence(make: Callable[[], Any], words: str) -> Non
     [
         (b"You review.", "does not begin with a line of three dashes"),
         (b"---\nname: a\n", "does not end with a line of three dashes"),
-        (b"---\nname: [a\n---\n", "no YAML"),
+        (b"---\nname: [a\n---\n", "front matter, line 3: not valid YAML"),
         (b"---\nname: a\n---\n", "the subagent 'a' has no description"),
         (b"---\nname: a\ndescription: &x b\ntools: *x\n---\n", "anchors"),
         (b"---\ndescription: \xff\n---\n", "utf-8"),
