@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime as dt
 import inspect
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -39,12 +39,12 @@ class Builtins(Capability):
 
     def __init__(
         self,
-        tools: Collection[str] | None = None,
+        tools: Iterable[str] | None = None,
         *,
         search: Search | str | None = None,
         timezone: str = "UTC",
-        methods: Collection[str] = METHODS,
-        private: Collection[str] = (),
+        methods: Iterable[str] = METHODS,
+        private: Iterable[str] = (),
         timeout: float = constants.HTTP_SECONDS,
         max_bytes: int = constants.HTTP_BYTES,
     ) -> None:
@@ -67,7 +67,7 @@ class Builtins(Capability):
 
 def _check_texts(option: str, given: Any) -> list[str]:
     texts: list[Any] = (
-        [*given] if isinstance(given, Collection) and not isinstance(given, str | bytes | Mapping) else [None]
+        [*given] if isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping) else [None]
     )
     if not all(isinstance(text, str) and text for text in texts):
         raise ConfigError(f"{option} is a list of texts, not {given!r}")
@@ -162,9 +162,9 @@ _SHOWN_HEADERS = (
 
 
 def HttpRequest(
-    methods: Collection[str] = METHODS,
+    methods: Iterable[str] = METHODS,
     *,
-    private: Collection[str] = (),
+    private: Iterable[str] = (),
     timeout: float = constants.HTTP_SECONDS,
     max_bytes: int = constants.HTTP_BYTES,
 ) -> Tool:
