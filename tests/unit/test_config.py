@@ -312,7 +312,7 @@ def test_an_agent_that_is_not_there(write: Any) -> None:
     config = load(write("agents: {coder: {model: demo}, writer: {model: demo}}"))
     with pytest.raises(ConfigError, match="has no agent 'codr'; did you mean 'coder'\\?"):
         config.agent("codr")
-    with pytest.raises(ConfigError, match="has several agents; say which: coder, writer"):
+    with pytest.raises(ConfigError, match="has several agents; choose one of: coder, writer"):
         config.agent()
     assert load(write("agents: {default: {model: demo}, other: {model: demo}}")).agent().name == "default"
 
@@ -436,8 +436,8 @@ def test_tools_and_hooks_that_are_installed(write: Any) -> None:
     ("tools: ['os:PathLike']", "tools: os:PathLike is neither a tool nor a function"),
     ("tools: [{name: x}]", "tools.0 has no 'description'"),
     ("hooks: [rule]", "hooks: there is no hook 'rule'; did you mean 'ruled'?"),
-    ("hooks: ['os:sep']", "hooks: os:sep is no hook: decorate it with @before, @wrap, @after or @guard"),
-    ("hooks: ['os:getcwd']", "hooks: os:getcwd is no hook: decorate it with @before, @wrap, @after or @guard"),
+    ("hooks: ['os:sep']", "hooks: os:sep is not a hook; decorate it with @before, @wrap, @after or @guard"),
+    ("hooks: ['os:getcwd']", "hooks: os:getcwd is not a hook; decorate it with @before, @wrap, @after or @guard"),
     ("hooks: [{'rulers_of_test:Ruled': {unt: ft}}]", "hooks: rulers_of_test:Ruled cannot be made: "
      "Ruled.__init__() got an unexpected keyword argument 'unt'; is it a hook, decorated with @guard or so?"),
     ("hooks: [{a: 1, b: 2}]",

@@ -137,7 +137,7 @@ async def test_dollars() -> None:
 async def test_a_model_whose_price_nobody_knows_is_not_asked_for_dollars() -> None:
     model = Scripted("hello", spare=True)
     result = await Agent(model, hooks=[Budget(dollars="1.50")]).run("go")
-    assert reason(result) == "budget: nobody knows what scripted costs; limit tokens= in place of dollars="
+    assert reason(result) == "budget: the price of scripted is not known; limit tokens= in place of dollars="
     assert not model.requests
 
 
@@ -204,7 +204,7 @@ async def test_a_fallback_is_set_aside_as_the_model_it_is() -> None:
     budget = Budget(dollars=1)
     first = Scripted(ModelError("gone", status=404), name=SONNET)
     result = await Agent(first, hooks=[Fallback(Scripted("here", name="unlisted", spare=True)), budget]).run("go")
-    assert reason(result) == "budget: nobody knows what unlisted costs; limit tokens= in place of dollars="
+    assert reason(result) == "budget: the price of unlisted is not known; limit tokens= in place of dollars="
 
 
 async def test_attempts_side_by_side_count_once_each() -> None:

@@ -525,11 +525,11 @@ async def test_a_skill_that_is_there_is_replaced_only_if_that_is_meant() -> None
         (b"# no front matter", "does not begin with"),
         (b"", "does not begin with"),
         (b"---\nname: a\n---\n", "has no description"),
-        (b"PK nonsense", "this is no zip archive"),
+        (b"PK nonsense", "this is not a zip archive"),
         (packed(**{"a/readme.md": "x"}), "the archive has no SKILL.md in it"),
         (packed(**{"a/SKILL.md": skill(), "b/SKILL.md": skill("b")}), "the archive has several skills in it"),
         (packed(**{"a/SKILL.md": "x"}), "does not begin with"),
-        (packed(**{"a/SKILL.md": skill(), "../evil": "x"}), "which is no plain path inside it"),
+        (packed(**{"a/SKILL.md": skill(), "../evil": "x"}), "which is not a plain path inside it"),
         (skill(body="x" * 600_000).encode(), "the most is 500,000"),
         (packed(**{"SKILL.md": skill(body="x" * 600_000)}), "the most is 500,000"),
         (b"PK" + bytes(11_000_000), "the most is 10,000,000"),
@@ -582,7 +582,7 @@ async def test_there_must_be_a_folder_for_them() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({}, "name a folder that has skills in it, or say shipped=True"),
+        ({}, "give a folder with skills, or shipped=True"),
         ({"paths": []}, "name a folder"),
         ({"paths": [1]}, "Skills(paths=[1]): give a list of texts"),
         ({"paths": 7}, "give a list of texts"),

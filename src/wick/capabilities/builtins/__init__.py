@@ -281,7 +281,7 @@ def _decode_body(fetched: HttpResponse) -> str:
     kind = fetched.headers.get("content-type", "").lower()
     charset = re.search(r"charset=[\"']?([\w.:-]+)", kind)
     if not _TEXTUAL.match(kind) and (kind or b"\0" in fetched.body) and (charset is None or b"\0" in fetched.body):
-        return f"({len(fetched.body):,} bytes that are no text are not shown)" if fetched.body else ""
+        return f"({len(fetched.body):,} bytes of binary data are not shown)" if fetched.body else ""
     try:
         return fetched.body.decode(charset[1] if charset else "utf-8", "replace").encode("utf-8", "replace").decode()
     except (LookupError, ValueError):  # unknown charset, or not a text encoding
@@ -329,7 +329,7 @@ def has_search() -> bool:
 def _load_installed_search() -> Search:
     installed = sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name)
     if len(installed) != 1:
-        which = f"say which one: {', '.join(point.name for point in installed)}" if installed else "none is installed"
+        which = f"choose one of: {', '.join(point.name for point in installed)}" if installed else "none is installed"
         raise ConfigError(f"web_search needs a search, and {which}; give it as search=, a function that takes a query")
     return _load_search(installed[0].load, installed[0].name)
 
