@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -91,3 +92,12 @@ def test_whatever_it_is_there_is_data_or_a_sentence(text: str) -> None:
         assert str(error).startswith("its front matter")
     else:
         json.dumps(data, allow_nan=False)
+
+
+def test_without_libyaml_the_result_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"---\na: {text}\nb: [{{c: {text}}}]\n---\n" for text in CORE if "," not in text]
+    expected = [split(text) for text in texts]
+    monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
+    assert [split(text) for text in texts] == expected
+    with pytest.raises(ConfigError, match=r"its front matter, line 2: not valid YAML: .* \(column 8\)"):
+        split("---\nname: a: b\n---\n")
