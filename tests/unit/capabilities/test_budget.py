@@ -393,7 +393,7 @@ WRONG = [
     ({}, "limits nothing"),
     *(({"tokens": wrong}, "tokens are a whole number above 0") for wrong in (0, -5, 1.5, True, "many")),
     *(({"dollars": wrong}, "dollars are a number above 0") for wrong in (0, -1, True, "much", float("nan"), "inf")),
-    *(({"tokens": 1, "reserve": wrong}, "set aside for an answer") for wrong in (-1, 0.5, "1")),
+    *(({"tokens": 1, "reserve": wrong}, "reserved for an answer") for wrong in (-1, 0.5, "1")),
     *(({"tokens": 1, "name": wrong}, "a name is a text") for wrong in ("", 7)),
 ]
 

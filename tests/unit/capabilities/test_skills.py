@@ -512,7 +512,7 @@ async def test_a_skill_that_is_there_is_replaced_only_if_that_is_meant() -> None
     backend = State({})
     skills = Skills("skills", backend)
     await skills.upload(packed(**{"SKILL.md": skill(), "old.py": "1"}))
-    with pytest.raises(ConfigError, match="there is a skill in skills/alpha already; say replace=True"):
+    with pytest.raises(ConfigError, match="there is a skill in skills/alpha already; pass replace=True"):
         await skills.upload(skill(description="new").encode())
     assert await everything(backend) == ["skills/alpha/SKILL.md", "skills/alpha/old.py"]
     assert (await skills.upload(skill(description="new").encode(), replace=True)).description == "new"
@@ -583,7 +583,7 @@ async def test_there_must_be_a_folder_for_them() -> None:
     ("options", "sentence"),
     [
         ({}, "give a folder with skills, or shipped=True"),
-        ({"paths": []}, "name a folder"),
+        ({"paths": []}, "give a folder"),
         ({"paths": [1]}, "Skills(paths=[1]): give a list of texts"),
         ({"paths": 7}, "give a list of texts"),
         ({"paths": "a\0b"}, "give a list of texts"),
