@@ -436,8 +436,8 @@ def test_tools_and_hooks_that_are_installed(write: Any) -> None:
     ("tools: ['os:PathLike']", "tools: os:PathLike is neither a tool nor a function"),
     ("tools: [{name: x}]", "tools.0 has no 'description'"),
     ("hooks: [rule]", "hooks: there is no hook 'rule'; did you mean 'ruled'?"),
-    ("hooks: ['os:sep']", "hooks: os:sep is not a hook; decorate it with @before, @wrap, @after or @guard"),
-    ("hooks: ['os:getcwd']", "hooks: os:getcwd is not a hook; decorate it with @before, @wrap, @after or @guard"),
+    ("hooks: ['os:sep']", "hooks: os:sep is not a hook: decorate it with @before, @wrap, @after or @guard"),
+    ("hooks: ['os:getcwd']", "hooks: os:getcwd is not a hook: decorate it with @before, @wrap, @after or @guard"),
     ("hooks: [{'rulers_of_test:Ruled': {unt: ft}}]", "hooks: rulers_of_test:Ruled cannot be made: "
      "Ruled.__init__() got an unexpected keyword argument 'unt'; is it a hook, decorated with @guard or so?"),
     ("hooks: [{a: 1, b: 2}]",

@@ -382,7 +382,7 @@ class _AgentBuilder:
         if not isinstance(found, Hook | Capability) and callable(found):
             found = self._call_factory(name, found, options or {})
         if not isinstance(found, Hook | Capability):
-            raise ConfigError(f"{name} is not a hook; decorate it with @before, @wrap, @after or @guard")
+            raise ConfigError(f"{name} is not a hook: decorate it with @before, @wrap, @after or @guard")
         return found
 
     def _call_factory(self, name: str, make: Callable[..., Any], options: Mapping[str, Any]) -> Any:
