@@ -118,7 +118,7 @@ def _list_events(text: str, name: str, remedy: str) -> list[Any]:
     """Return the parser events of one document. The limits apply before any value is built."""
     import yaml
 
-    # libyaml parses several times faster than PyYAML's own parser. A PyYAML that was built without it lacks CSafeLoader.
+    # libyaml parses several times faster than PyYAML's own parser. A PyYAML built without it lacks CSafeLoader.
     events: Iterable[Any] = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     depth, found = 0, list[Any]()
     try:
