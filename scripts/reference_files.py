@@ -41,7 +41,7 @@ def _keys(schema: Schema) -> str:
         kind = next((one["const"] for one in form["properties"].values() if "const" in one), None)
         rows = [(f"`{name}`", _form(one), _default(one)) for name, one in form["properties"].items()]
         title = f"With `type: {kind}`:\n\n" if kind else ""
-        tables.append(title + table(("key", "is", "if not said"), rows))
+        tables.append(title + table(("key", "is", "default"), rows))
     return "\n".join(tables)
 
 
@@ -94,7 +94,7 @@ def _settings(kind: Any, variables: Mapping[str, str]) -> str:
         default = "needed" if field.is_required() else "" if field.default_factory else f"`{_plain(field.default)}`"
         variable = f"`{variables[name]}`" if name in variables else ""
         rows.append((f"`{name}`", f"`{type_(field.annotation)}`", default, variable))
-    named = ("key", "type", "if not said", "environment") if variables else ("key", "type", "if not said")
+    named = ("key", "type", "default", "environment") if variables else ("key", "type", "default")
     return table(named, [row[: len(named)] for row in rows])
 
 
@@ -159,4 +159,4 @@ def _properties(schema: Mapping[str, Any]) -> str:
     for name, one in schema.get("properties", {}).items():
         default = "needed" if name in needed and "default" not in one else _default(one)
         rows.append((f"`{name}`", _shape(one), default, one.get("description", "").replace("\n", " ")))
-    return table(("field", "is", "if not said", ""), rows)
+    return table(("field", "is", "default", ""), rows)

@@ -104,7 +104,7 @@ async def _wait_for_answer(run: Run, question: Question, asked: FrozenDict) -> t
     if writer is not None and (row := await writer.answer(question.id, 0.0 if asker else expires - time())):
         return _accept_stored_answer(row, question)
     if time() >= expires:
-        return Block(f"the question lapsed before anybody answered: {question.question}"), {"lapsed": True}
+        return Block(f"the question lapsed without an answer: {question.question}"), {"lapsed": True}
     if asker is None and writer is not None:
         raise Paused(f"waiting for an answer to: {question.question}")
     if asker is None:

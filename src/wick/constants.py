@@ -92,7 +92,7 @@ COMMANDS_AT_ONCE = 128
 COMMANDS_WAITING = 1_024
 JOBS_AT_ONCE = 32
 TERMINALS_AT_ONCE = 32
-JOBS_KEPT = 32  # finished jobs whose output is available
+JOBS_KEPT = 32  # finished jobs with available output
 JOB_OUTPUT_BYTES = 1_000_000  # the last bytes of a job's output
 TERMINAL_WINDOW_BYTES = 256_000  # of unread output, before a terminal is paused
 WIRE_LINE_BYTES = 64_000_000  # largest request or reply
@@ -190,7 +190,6 @@ TODO_TITLE_CHARS = 500
 MEMORY_FILE_BYTES = 100_000  # shown of one file
 MEMORY_BYTES = 200_000  # shown of all files
 FRONT_MATTER_BYTES = 64_000  # YAML at the top of a Markdown file
-FRONT_MATTER_DEPTH = 20
 SKILLS = 200  # in a catalogue
 SKILL_NAME_CHARS = 64
 SKILL_DESCRIPTION_CHARS = 1_024  # shown; longer descriptions are truncated
@@ -268,7 +267,7 @@ READER_FRAMES = 1_000  # queued for one client; a slower client gets a resync
 READER_BYTES = 250_000
 REPLAY_FRAMES = 200  # of a resync, sent at once
 UNHEARD_RUNS = 3  # failed starts until a message is no longer an input of the next run
-STALLED_SECONDS = 60.0  # that clients wait for a run whose store is unavailable
+STALLED_SECONDS = 60.0  # that clients wait for a run while its store is unavailable
 HEARTBEAT_SECONDS = 15.0  # between two heartbeats of an idle stream
 
 # images and files in messages of clients
@@ -280,15 +279,15 @@ KEY_CHARS = 8  # a shorter key may occur in ordinary text
 REFUSED_KEY_CHARS = 4  # where the server refuses the key itself
 
 # redaction of secrets
-SECRET_CHARS = 16  # shorter secrets are not redacted for users, who could guess them by trying
+SECRET_CHARS = 16  # shorter secrets are not redacted for users: redaction would confirm a guess
 SECRET_DISTINCT = 8  # different characters of a secret
 SECRET_LOG_CHARS = 8  # in the operator's log, shorter secrets are redacted too
 SECRET_LIVE_CHARS = 512  # of an incomplete word that live output buffers; longer secrets are matched in parts
 
-# agents.yaml
+# YAML files
 CONFIG_BYTES = 1_000_000
-CONFIG_DEPTH = 20
-CONFIG_VALUES = 20_000  # keys and values
+YAML_DEPTH = 20
+YAML_VALUES = 20_000  # keys and values
 
 # persistent hook programs
 WARM_LINE_BYTES = 1_000_000  # longest line of output

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from wick.messages import Message, Part
 from wick.tools import Tool
@@ -108,6 +108,7 @@ class Finish:
 Delta = TextDelta | ReasoningDelta | CallStart | CallArgs | Usage | Finish
 
 
+@runtime_checkable
 class Model(Protocol):
     """A language model. It yields deltas, including one `Finish`.
 
@@ -174,6 +175,7 @@ class Terminal(Protocol):
     async def close(self) -> None: ...
 
 
+@runtime_checkable
 class Backend(Protocol):
     """A workspace with files and commands. Paths are relative to `workdir`, or start with it.
 
@@ -337,6 +339,7 @@ class News:
     inbox: int
 
 
+@runtime_checkable
 class Store(Protocol):
     """A store of threads. The log of a thread is a list of JSON rows from `Entry.to_json`.
 

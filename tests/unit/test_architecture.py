@@ -87,10 +87,8 @@ LAZY = {
     "wick.capabilities.sessions": {"wick"},  # the store of a folder
     "wick.capabilities.tracing": {"opentelemetry"},
     "wick._internal.safe_yaml": {"yaml"},
-    "wick._internal.front_matter": {"yaml"},
     "wick.skills.slides.build_deck": {"pptx"},
     "wick._internal.http_requests": {"aiohttp"},
-    "wick._internal.yaml_core": {"yaml"},
     "wick._internal.json_schema": {"jsonschema", "referencing"},
     "wick.workspace.grep": {"re2"},
     "wick.permissions.shell_grammar": {"tree_sitter", "tree_sitter_bash"},

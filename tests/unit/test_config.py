@@ -8,11 +8,12 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from pkgutil import iter_modules
 from textwrap import dedent
-from typing import Any
+from typing import Any, Literal
 
 import jsonschema
 import pytest
@@ -23,12 +24,15 @@ from hypothesis import strategies as st
 import wick.capabilities
 from kit import call, calls
 from wick import Agent, Capability, Scripted
+from wick.backends.containers.spec import ContainerLimits
 from wick.capabilities.budget import Budget
 from wick.capabilities.builtins import Builtins
 from wick.config import RINGS, load, schema
 from wick.config.builder import BUILTIN
-from wick.constants import CONFIG_BYTES, CONFIG_DEPTH
+from wick.config.options_schema import MODEL, REFERENCE, build_type_schema
+from wick.constants import CONFIG_BYTES, YAML_DEPTH
 from wick.errors import ConfigError
+from wick.protocols import Backend, Model, Store
 
 # Word for word as users of the file know it.
 SAMPLE = """\
@@ -308,7 +312,7 @@ def test_an_agent_that_is_not_there(write: Any) -> None:
     config = load(write("agents: {coder: {model: demo}, writer: {model: demo}}"))
     with pytest.raises(ConfigError, match="has no agent 'codr'; did you mean 'coder'\\?"):
         config.agent("codr")
-    with pytest.raises(ConfigError, match="has several agents; say which: coder, writer"):
+    with pytest.raises(ConfigError, match="has several agents; choose one of: coder, writer"):
         config.agent()
     assert load(write("agents: {default: {model: demo}, other: {model: demo}}")).agent().name == "default"
 
@@ -432,8 +436,8 @@ def test_tools_and_hooks_that_are_installed(write: Any) -> None:
     ("tools: ['os:PathLike']", "tools: os:PathLike is neither a tool nor a function"),
     ("tools: [{name: x}]", "tools.0 has no 'description'"),
     ("hooks: [rule]", "hooks: there is no hook 'rule'; did you mean 'ruled'?"),
-    ("hooks: ['os:sep']", "hooks: os:sep is no hook: decorate it with @before, @wrap, @after or @guard"),
-    ("hooks: ['os:getcwd']", "hooks: os:getcwd is no hook: decorate it with @before, @wrap, @after or @guard"),
+    ("hooks: ['os:sep']", "hooks: os:sep is not a hook: decorate it with @before, @wrap, @after or @guard"),
+    ("hooks: ['os:getcwd']", "hooks: os:getcwd is not a hook: decorate it with @before, @wrap, @after or @guard"),
     ("hooks: [{'rulers_of_test:Ruled': {unt: ft}}]", "hooks: rulers_of_test:Ruled cannot be made: "
      "Ruled.__init__() got an unexpected keyword argument 'unt'; is it a hook, decorated with @guard or so?"),
     ("hooks: [{a: 1, b: 2}]",
@@ -658,19 +662,19 @@ WRONG = {
     "- a": "line 1: there are no settings here",
     "hello": "line 1: there are no settings here",
     "model: demo\n? [a]\n: b": "line 1: a key is a text here, not a list or a map",
-    "model: demo\n---\nmodel: other": "line 2: this is no YAML: ",
-    "model: {": "line 2: this is no YAML: ",
-    "model: demo\n\tname: x": "line 2: this is no YAML: ",
-    "model: a: b": "line 1: this is no YAML: ",
+    "model: demo\n---\nmodel: other": "line 2: not valid YAML: ",
+    "model: {": "line 2: not valid YAML: ",
+    "model: demo\n\tname: x": "line 2: not valid YAML: ",
+    "model: a: b": "line 1: not valid YAML: mapping values are not allowed in this context (column 9)",
     "a: &x [1]\nb: *x":
         "line 1: anchors (&) and aliases (*) are not used here; put shared settings under `defaults:`",
     "model: *x": "line 1: anchors (&) and aliases (*) are not used here",
     "model: !!python/object/apply:os.system [ls]":
         "line 1: tags such as 'tag:yaml.org,2002:python/object/apply:os.system'",
     "model: demo\nname: !secret x": "line 2: tags such as '!secret' are not used here",
-    "x: " + "[" * 60 + "]" * 60: f"line 1: this is nested more than {CONFIG_DEPTH} levels deep",
+    "x: " + "[" * 60 + "]" * 60: f"line 1: this is nested more than {YAML_DEPTH} levels deep",
     "context_window: 1" + "0" * 5000: "line 1: this number cannot be read",
-    "name: a\0b": "agents.yaml: this is no YAML: it has a character, number 8, that a text does not have",
+    "name: a\0b": "line 1: not valid YAML: the character U+0000 is not allowed (column 8)",
 }  # fmt: skip
 
 
@@ -775,8 +779,8 @@ GOOD = [
 ]
 # Wrong in a way that a schema can say; what is left is for the one who builds the agent.
 SCHEMA_CANNOT = re.compile(
-    "is repeated|no YAML|not used here|tags such|nested|cannot be read|: Budget|Limits\\(|cannot be loaded|needs|"
-    "no model|the subagent in|two tools|backend: |permissions: $|not a list or a map"
+    "is repeated|not valid YAML|not used here|tags such|nested|cannot be read|: Budget|Limits\\(|cannot be loaded|"
+    "needs|no model|the subagent in|two tools|backend: |permissions: $|not a list or a map"
 )
 BAD = [text for text, said in WRONG.items() if not SCHEMA_CANNOT.search(said)]
 
@@ -811,6 +815,31 @@ def test_the_schema_is_json_and_says_what_things_are_for(editor: jsonschema.Draf
     assert made == schema()
     described = made["$defs"]["agent"]["properties"]
     assert all(part.get("description") for part in described.values())
+
+
+TEXT, TEXTS = {"type": "string"}, {"type": "array", "items": {"type": "string"}}
+MAP = {"type": "object", "additionalProperties": True}
+
+
+@pytest.mark.parametrize("hint, expected", [
+    (int | None, {"anyOf": [{"type": "integer"}, {"type": "null"}]}),
+    (float | Decimal, {"type": "number"}),
+    (str | Path | os.PathLike[str], TEXT),
+    (Iterable[str], TEXTS),
+    (Sequence[str | Path], TEXTS),
+    (Mapping[str, Any], MAP),
+    (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}),
+    (Callable[[str], Any] | None, {"anyOf": [REFERENCE, {"type": "null"}]}),
+    (type[Capability], REFERENCE),
+    (Model | str, {"anyOf": MODEL["anyOf"]}),
+    (Store | str, TEXT),
+    (logging.Logger | bool, {"type": "boolean"}),
+    (ContainerLimits | str, TEXT),
+    (Backend | None, None),
+    (ContainerLimits | logging.Logger, None),
+])  # fmt: skip
+def test_a_type_has_a_schema_without_the_objects_that_a_file_cannot_express(hint: Any, expected: Any) -> None:
+    assert build_type_schema(hint) == expected
 
 
 # -- the docs -------------------------------------------------------------------------------------------------------

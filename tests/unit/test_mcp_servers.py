@@ -31,9 +31,9 @@ def test_a_program_and_a_service() -> None:
     [
         ({}, "takes servers by name"),
         ([], "takes servers by name"),
-        ({"a__b": program()}, "is no name for an MCP server"),
-        ({"": program()}, "is no name for an MCP server"),
-        ({"x" * 32: program()}, "is no name for an MCP server"),
+        ({"a__b": program()}, "is not a name for an MCP server"),
+        ({"": program()}, "is not a name for an MCP server"),
+        ({"x" * 32: program()}, "is not a name for an MCP server"),
         ({"t": "npx"}, 'described by a mapping with "command" or "url"'),
         ({"t": {}}, 'either a "command"'),
         ({"t": {"command": "a", "url": "http://b"}}, 'either a "command"'),

@@ -11,7 +11,7 @@ def escape_controls(text: str) -> str:
 
 
 def indent_lines(text: str, by: str = "  ") -> str:
-    """Return a text whose line breaks stay and whose later lines are indented; the rest is escaped."""
+    """Return a text with its line breaks, indented after the first line; other control characters are escaped."""
     return f"\n{by}".join(map(escape_controls, text.split("\n")))
 
 

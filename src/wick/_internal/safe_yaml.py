@@ -1,31 +1,45 @@
-"""Parser for YAML config files: JSON data with the line number of each value.
+"""Bounded YAML 1.2 loader of wick: agents.yaml, server.yaml, and the front matter of Markdown files.
 
     source = read(Path("agents.yaml"), os.environ)
     source.data["model"]
     raise source.error_at(("model",), "there is no such model")      agents.yaml, line 2: there is no such model
 
-Size and depth are bounded, and anchors, aliases and tags are refused. `${NAME}` in a value is replaced by the
-environment variable, `${NAME:-default}` has a default for an unset or empty one, and `$${` is a literal `${`.
+The result is JSON data with the line of each value. Size, depth and the number of values are bounded. Anchors,
+aliases, tags and duplicate keys are refused. PyYAML reads version 1.1, in which `1:30` is 90, `010` is 8, `no` is
+false and `2020-01-01` is a date. Here a number is written as in JSON (`0x1f` and `0o17` are numbers too), `true` and
+`false` are the only booleans, `null` and `~` are null, and everything else is a text.
+
+In a config file, `${NAME}` in a value is replaced by the environment variable, `${NAME:-default}` has a default for an
+unset or empty one, and `$${` is a literal `${`. Scalars that YAML 1.1 and 1.2 read differently are refused.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from wick._internal.yaml_core import BOOL, FLOAT, INT, NULL, find_ambiguity, get_loader
-from wick.constants import CONFIG_BYTES, CONFIG_DEPTH, CONFIG_VALUES
+from wick.constants import CONFIG_BYTES, YAML_DEPTH, YAML_VALUES
 from wick.errors import ConfigError
 
 KeyPath = tuple[str | int, ...]  # the keys and indexes that lead to a value
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
-_TYPED = {NULL, BOOL, INT, FLOAT}
+_NOT_PRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_FORMS: tuple[tuple[re.Pattern[str], Callable[[str], Any]], ...] = (
+    (re.compile(r"(?:~|null|Null|NULL)?"), lambda _: None),
+    (re.compile(r"true|True|TRUE|false|False|FALSE"), lambda text: text.lower() == "true"),
+    (re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+"), lambda text: int(text, 0)),
+    (re.compile(r"[-+]?[0-9]+"), int),
+    (re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"), float),
+)
+_SWITCHES = frozenset(("yes", "no", "on", "off"))
+_OCTAL = re.compile(r"[-+]?0[0-9]+")
 
 
 class ExpandedText(str):
@@ -71,102 +85,126 @@ def read(path: Path, environment: Mapping[str, str]) -> YamlSource:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        raise ConfigError(f"{path}, line {line}: this is not UTF-8; save the file in that encoding") from None
+        raise ConfigLineError(str(path), line, (), "this is not UTF-8; save the file in that encoding") from None
     return parse(text, str(path), environment)
 
 
 def parse(text: str, name: str, environment: Mapping[str, str]) -> YamlSource:
     """Parse the text of a config file; `name` is used in error messages."""
+    data, lines = load_yaml(text, name, environment)
+    if not isinstance(data, dict) or not data:
+        raise ConfigLineError(
+            name, 1, (), "there are no settings here; write for instance `model: auto`, or `agents:` and their names"
+        )
+    return YamlSource(name, data, lines)
+
+
+def load_yaml(text: str, name: str, environment: Mapping[str, str] | None = None) -> tuple[Any, dict[KeyPath, int]]:
+    """Return a YAML document as JSON data, and the line of each value; None for an empty document.
+
+    Without an environment, variables are not expanded and scalars that YAML 1.1 reads differently are allowed.
+    """
+    text = text.removeprefix("\ufeff")
+    if found := _NOT_PRINTABLE.search(text):
+        line, column = text.count("\n", 0, found.start()) + 1, found.start() - text.rfind("\n", 0, found.start())
+        problem = f"the character U+{ord(found[0]):04X} is not allowed (column {column})"
+        raise ConfigLineError(name, line, (), f"not valid YAML: {problem}")
+    remedy = "write out the value" if environment is None else "put shared settings under `defaults:`"
+    builder = _Builder(name, environment, iter(_list_events(text, name, remedy)))
+    return builder.build(next(builder.events, None), ()), builder.lines
+
+
+def _list_events(text: str, name: str, remedy: str) -> list[Any]:
+    """Return the parser events of one document. The limits apply before any value is built."""
     import yaml
 
+    # libyaml parses several times faster than PyYAML's own parser. A PyYAML built without it lacks CSafeLoader.
+    events: Iterable[Any] = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    depth, found = 0, list[Any]()
     try:
-        _check_events(yaml.parse(text, Loader=get_loader()), name)
-        reader = get_loader()(text)
-        try:
-            return _NodeReader(name, environment, reader).read_source(reader.get_single_node())
-        finally:
-            reader.dispose()
+        for number, event in enumerate(events):
+            kind, wrong = type(event).__name__, ""
+            depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
+            if kind == "AliasEvent" or getattr(event, "anchor", None) is not None:
+                wrong = f"anchors (&) and aliases (*) are not used here; {remedy}, or quote it"
+            elif getattr(event, "tag", None) is not None:
+                wrong = f"tags such as {event.tag!r} are not used here; quote the text if it begins with a `!`"
+            elif depth > YAML_DEPTH:
+                wrong = f"this is nested more than {YAML_DEPTH} levels deep"
+            elif number > YAML_VALUES:
+                wrong = f"the file has more than {YAML_VALUES:,} keys and values; remove some"
+            elif kind == "DocumentStartEvent" and found:
+                wrong = "not valid YAML: a second document starts here; write one document without a `---` inside"
+            if wrong:
+                raise ConfigLineError(name, event.start_mark.line + 1, (), wrong)
+            if not kind.startswith(("Stream", "Document")):
+                found.append(event)
     except yaml.YAMLError as error:
-        raise ConfigError(f"{name}{_format_line(error)}: this is no YAML: {_describe_error(error)}") from None
-
-
-def _check_events(events: Iterable[Any], name: str) -> None:
-    """Refuse aliases, tags and oversized input before any object is built, to prevent expansion attacks."""
-    depth = 0
-    for number, event in enumerate(events):
-        kind, wrong = type(event).__name__, ""
-        depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
-        if kind == "AliasEvent" or getattr(event, "anchor", None) is not None:
-            wrong = "anchors (&) and aliases (*) are not used here; put shared settings under `defaults:`, or quote it"
-        elif getattr(event, "tag", None) is not None:
-            wrong = f"tags such as {event.tag!r} are not used here; quote the text if it begins with a `!`"
-        elif depth > CONFIG_DEPTH:
-            wrong = f"this is nested more than {CONFIG_DEPTH} levels deep"
-        elif number > CONFIG_VALUES:
-            wrong = f"the file has more than {CONFIG_VALUES:,} keys and values; remove some"
-        if wrong:
-            raise ConfigError(f"{name}, line {event.start_mark.line + 1}: {wrong}")
+        mark: Any = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+        reason = ", ".join(filter(None, (getattr(error, "context", ""), getattr(error, "problem", "")))) or str(error)
+        line, where = (mark.line + 1, f" (column {mark.column + 1})") if mark else (1, "")
+        raise ConfigLineError(name, line, (), f"not valid YAML: {' '.join(reason.split())}{where}") from None
+    return found
 
 
 @dataclass(slots=True)
-class _NodeReader:
-    """Converter from YAML nodes to JSON data that records their lines."""
+class _Builder:
+    """Converter from parser events to JSON data that records the line of each value."""
 
     name: str
-    environment: Mapping[str, str]
-    yaml_loader: Any
+    environment: Mapping[str, str] | None
+    events: Iterator[Any]
     lines: dict[KeyPath, int] = field(default_factory=lambda: {(): 1})
 
-    def read_source(self, root: Any) -> YamlSource:
-        data = {} if root is None else self._read_value(root, ())
-        if not isinstance(data, dict) or not data:
-            raise self._error_at(
-                (), "there are no settings here; write for instance `model: auto`, or `agents:` and their names"
-            )
-        return YamlSource(self.name, data, self.lines)
+    def build(self, event: Any, at: KeyPath) -> Any:
+        """Return the value that starts with this event."""
+        kind = type(event).__name__
+        if kind == "MappingStartEvent":
+            return self._build_mapping(at)
+        if kind == "SequenceStartEvent":
+            items: list[Any] = []
+            while type(item := next(self.events)).__name__ != "SequenceEndEvent":
+                items.append(self._build_at(item, item, (*at, len(items))))
+            return items
+        return None if event is None else self._build_scalar(event, at)
 
-    def _read_value(self, node: Any, at: KeyPath) -> Any:
-        if node.id == "mapping":
-            return self._read_mapping(node, at)
-        if node.id == "sequence":
-            return [self._read_item(item, item, (*at, number)) for number, item in enumerate(node.value)]
-        return self._read_scalar(node, at)
-
-    def _read_item(self, mark: Any, node: Any, at: KeyPath) -> Any:
+    def _build_at(self, mark: Any, event: Any, at: KeyPath) -> Any:
         self.lines[at] = mark.start_mark.line + 1
-        return self._read_value(node, at)
+        return self.build(event, at)
 
-    def _read_mapping(self, node: Any, at: KeyPath) -> dict[str, Any]:
+    def _build_mapping(self, at: KeyPath) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        for key, value in node.value:
-            place = (*at, str(key.value))
-            if key.id != "scalar":
+        while (kind := type(key := next(self.events)).__name__) != "MappingEndEvent":
+            if kind != "ScalarEvent":
                 raise self._error_at(at, "a key is a text here, not a list or a map")
+            place = (*at, key.value)
             if key.value in found:
                 first, self.lines[place] = self.lines[place], key.start_mark.line + 1
-                raise self._error_at(place, f"the key {key.value!r} is repeated; it is in line {first} already")
-            found[key.value] = self._read_item(key, value, place)
+                raise self._error_at(place, f"the key {key.value[:60]!r} is repeated; it is in line {first} already")
+            found[key.value] = self._build_at(key, next(self.events), place)
         return found
 
-    def _read_scalar(self, node: Any, at: KeyPath) -> Any:
+    def _build_scalar(self, event: Any, at: KeyPath) -> Any:
         """Return the value of a scalar. Dates, and numbers that JSON lacks, stay strings."""
-        if not node.style and (problem := find_ambiguity(node.value)):
+        text, is_plain = event.value, event.implicit[0]
+        if is_plain and self.environment is not None and (problem := _find_ambiguity(text)):
             raise self._error_at(at, problem)
-        if node.tag not in _TYPED:
-            return self._expand_variables(node.value, at)
+        convert = next((convert for form, convert in _FORMS if form.fullmatch(text)), None) if is_plain else None
+        if convert is None:
+            return self._expand_variables(text, at)
         try:
-            value = self.yaml_loader.construct_object(node)
-        except (ValueError, OverflowError) as error:
+            value = convert(text)
+        except ValueError as error:
             raise self._error_at(at, f"this number cannot be read: {error}") from None
-        return node.value if isinstance(value, float) and not isfinite(value) else value
+        return text if isinstance(value, float) and not isfinite(value) else value
 
     def _expand_variables(self, text: str, at: KeyPath) -> str:
-        if "${" not in text:
+        if self.environment is None or "${" not in text:
             return text
-        known = _REFERENCE.sub(lambda found: self._expand_variable(found, at), text)
+        known = _REFERENCE.sub(partial(self._expand_variable, self.environment, at), text)
         return ExpandedText(known) if any(found[0] != "$${" for found in _REFERENCE.finditer(text)) else known
 
-    def _expand_variable(self, found: re.Match[str], at: KeyPath) -> str:
+    def _expand_variable(self, environment: Mapping[str, str], at: KeyPath, found: re.Match[str]) -> str:
         if found[0] == "$${":
             return "${"
         name = _NAME.fullmatch(found[1]) if found[2] else None
@@ -174,7 +212,7 @@ class _NodeReader:
             raise self._error_at(
                 at, f"{found[0]!r} is not a variable; write ${{NAME}}, ${{NAME:-default}}, or $${{ for the signs"
             )
-        value = self.environment.get(name[1])
+        value = environment.get(name[1])
         if name[2] is not None:
             return value or name[2]
         if value is None:
@@ -187,13 +225,10 @@ class _NodeReader:
         return YamlSource(self.name, {}, self.lines).error_at(at, what)
 
 
-def _format_line(error: Any) -> str:
-    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    return "" if mark is None else f", line {mark.line + 1}"
-
-
-def _describe_error(error: Any) -> str:
-    """Return the problem of a YAML error, without the source excerpt."""
-    if hasattr(error, "character"):
-        return f"it has a character, number {error.position + 1}, that a text does not have"
-    return " ".join(str(getattr(error, "problem", None) or error).split())
+def _find_ambiguity(text: str) -> str:
+    """Return problem and remedy for a plain scalar that YAML 1.1 and 1.2 read differently; else an empty string."""
+    if text.lower() in _SWITCHES:
+        return f"{text} is a switch in one version of YAML and a text in another; write true or false, or quote it"
+    if _OCTAL.fullmatch(text):
+        return f"{text} is octal in one version of YAML and decimal in another; leave out the leading 0, or quote it"
+    return ""

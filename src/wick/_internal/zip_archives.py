@@ -38,7 +38,7 @@ def _check_directory(data: bytes) -> None:
     plain = last.startswith(_END) and last.endswith(b"\0\0")
     start = len(data) - _END_BYTES if plain else data.rfind(_END, max(0, len(data) - _END_BYTES - 65_536))
     if start < 0 or len(data) < start + _END_BYTES:
-        raise ConfigError("this is no zip archive")
+        raise ConfigError("this is not a zip archive")
     size = int.from_bytes(data[start + 12 : start + 16], "little")
     if size > _DIRECTORY_BYTES or data[max(0, start - 20) :].startswith(_LOCATOR):
         raise ConfigError(f"the archive has too many entries; the most is {ARCHIVE_ENTRIES:,}")
@@ -68,7 +68,7 @@ def _check_entry(entry: ZipInfo) -> str:
     parts = name.removesuffix("/").split("/")
     odd = "\\" in name or ":" in name or any(ord(c) < 32 or ord(c) == 127 for c in name) or len(name) > NAME_CHARS
     if odd or any(part in ("", ".", "..") for part in parts):
-        raise ConfigError(f"the archive has an entry {name[:100]!r}, which is no plain path inside it")
+        raise ConfigError(f"the archive has an entry {name[:100]!r}, which is not a plain path inside it")
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
         raise ConfigError(f"{name} in the archive is a link or a device; pack plain files only")
     if entry.flag_bits & 0x1:

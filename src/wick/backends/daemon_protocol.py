@@ -131,7 +131,7 @@ class DaemonConnection(asyncio.Protocol):
             reply = json.loads(line)
             pending = self._pending.get(reply["id"])
         except (ValueError, TypeError, KeyError, RecursionError):
-            return self.abort("it sent something that is no reply")
+            return self.abort("it sent an invalid reply")
         if pending is None:
             return None  # its request was abandoned
         if "chunk" in reply:
@@ -147,7 +147,7 @@ class DaemonConnection(asyncio.Protocol):
             if name not in OUTPUTS:
                 raise ValueError(name)
         except (ValueError, TypeError, KeyError, binascii.Error):
-            return self.abort("it sent an output that is none")
+            return self.abort("it sent an invalid output")
         if pending.on_chunk is None or pending.callback_error is not None:
             return
         try:

@@ -1,12 +1,13 @@
-"""A guard of a workspace on this host: a watcher follows the folder while a command runs, and neutralises plants.
+"""Guard of a workspace on this host, for the time of one command.
 
-    guard = WorkspaceGuard(await on_host(), "/srv/project", PROTECTED)
+    guard = WorkspaceGuard(await get_host_daemon(), "/srv/project", PROTECTED)
     entries = await guard.begin()            the protected paths that exist
     …                                        the command runs
     await guard.end()
-    guard.moved                              the plants that have another name now
+    guard.moved                              the renamed plants
 
-The watcher itself is in wick.wickd.watcher.
+A plant is a new file at a protected path, such as a git hook, that a program outside of the sandbox would run. The
+watcher (wick.wickd.watcher) renames plants as they appear.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ T = TypeVar("T")
 
 
 class WorkspaceGuard:
-    """A folder that is watched while a command runs in it; `arm` is False for a command that cannot write.
+    """A watch on a folder while a command runs in it; `arm` is False for a command that cannot write.
 
-    A command that is `contained` runs in a container. No mounts protect what exists, and the command may end a moment
-    after the program that started it. `show` turns a path into the one that the result of the command names.
+    A `contained` command runs in a container: no mounts protect the existing paths, and processes may outlive the
+    command for a moment. `show` converts a path of the folder to the path in the command's result.
     """
 
     def __init__(
@@ -45,12 +46,12 @@ class WorkspaceGuard:
         self._daemon, self._root, self._protect = daemon, root, protect
         self._arm, self._contained, self._show = arm, contained, show
         self._ended = False
-        self.name = ""  # by which wickd knows the guard
+        self.name = ""  # id of the guard in wickd
         self.moved: list[str] = []
         self.stuck: list[str] = []  # plants that could not be renamed
 
     async def begin(self) -> dict[str, ProtectedEntry]:
-        """Have the folder watched; return its protected paths."""
+        """Start watching the folder; return its protected paths."""
         found = await self._daemon.guard(self._root, self._protect, arm=self._arm, contained=self._contained)
         self.name = found["guard"]
         if self._ended:  # the caller was cancelled during the first walk
@@ -59,10 +60,10 @@ class WorkspaceGuard:
         return {entry.path: entry for entry in entries}
 
     async def end(self) -> None:
-        """Settle the changes of the command, and stop watching for it. A second call changes nothing."""
+        """Process the last changes of the command, and stop watching. A second call has no effect."""
         name, self.name, self._ended = self.name, "", True
         if name:
-            with suppress(BackendError):  # wickd is gone, and its watcher has settled the changes
+            with suppress(BackendError):  # wickd has ended, and its watcher has processed the changes
                 found = await run_to_completion(self._daemon.release(name))
                 self.moved = _shorten([self._show(path) for path in found["moved"]])
                 self.stuck = _shorten([self._show(path) for path in found["stuck"]])
@@ -78,18 +79,18 @@ class CommandGuard(Protocol):
 
 
 class GuardedTerminal:
-    """A terminal whose workspace is watched until it has ended."""
+    """A terminal with a guard of its workspace, which ends with the terminal."""
 
     def __init__(self, inner: Terminal, guard: CommandGuard, over: Callable[[GuardedTerminal], None]) -> None:
         self._inner, self._guard, self._on_end = inner, guard, over
 
     @property
     def moved(self) -> list[str]:
-        """Protected paths that appeared meanwhile and were moved aside, once it has ended."""
+        """The renamed plants, once the terminal has ended."""
         return self._guard.moved
 
     async def read(self) -> bytes:
-        """Return the next bytes; none at the end."""
+        """Return the next bytes; empty at the end."""
         data = await self._inner.read()
         if not data:
             await self._end_guard()
@@ -114,13 +115,13 @@ class GuardedTerminal:
 
 
 def explain_stuck(error: str, stuck: Sequence[str]) -> str:
-    """Add to an error which plants are left."""
+    """Return the error with the plants that could not be renamed."""
     note = f"move these away, they appeared and are protected: {', '.join(stuck)}" if stuck else ""
     return "; ".join(filter(None, [error, note]))
 
 
 def explain_moved(error: str, moved: Sequence[str]) -> str:
-    """Add to the error of a job which plants were renamed."""
+    """Return the error of a job with the renamed plants."""
     note = f"protected paths appeared meanwhile and were moved aside: {', '.join(moved)}" if moved else ""
     return "; ".join(filter(None, [error, note]))
 

@@ -1,1 +1,1 @@
-"""What agents can do, one capability a file. Each stands on its own, and none knows another."""
+"""Capabilities of agents, one per module. No capability imports another."""

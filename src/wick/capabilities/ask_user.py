@@ -93,7 +93,7 @@ class AskUser(Capability):
         if interactor is not None and not callable(interactor):
             raise ConfigError(f"AskUser({interactor!r}): an interactor is an async function of the question")
         if type(seconds) not in (int, float) or not seconds > 0:
-            raise ConfigError(f"AskUser(seconds={seconds!r}): say how many seconds, a number above 0")
+            raise ConfigError(f"AskUser(seconds={seconds!r}): give a number of seconds above 0")
         self.interactor, self.seconds = interactor, seconds
 
     @tool(read_only=True, idempotent=True, alone=True)
@@ -126,7 +126,7 @@ class AskUser(Capability):
         try:
             return await run_with_timeout(self.seconds, self.interactor(inquiry), "asking the user")
         except TimeoutError:
-            raise ToolError(f"the question lapsed before anybody answered: {inquiry.question}") from None
+            raise ToolError(f"the question lapsed without an answer: {inquiry.question}") from None
         except Exception as error:
             raise ToolError(f"the user could not be asked: {error}") from None
 
@@ -134,7 +134,7 @@ class AskUser(Capability):
         """Ask through the agent's `ask=` or the log. Each retry is a new question with its own hash."""
         root = use.run.root
         if root.asker is None and root.thread.writer is None:
-            raise ToolError("nobody is there to be asked; decide by yourself, and say so in your answer")
+            raise ToolError("there is no user to ask; decide by yourself, and say so in your answer")
         hash = digest(f"{use.hash} asks {number}".encode())
         words = "\n".join(filter(None, (inquiry.problem, inquiry.question)))
         about = {**use.to_json(), "kind": inquiry.kind, "options": [*inquiry.options], "default": inquiry.default}
@@ -172,7 +172,7 @@ class Terminal:
             output.flush()
             line = (self._input or sys.stdin).readline()
         if not line:
-            raise EOFError("nobody is at the terminal")
+            raise EOFError("the terminal is closed")
         return parse_line(inquiry, line.strip())
 
 

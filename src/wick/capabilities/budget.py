@@ -57,11 +57,11 @@ class Budget(Capability):
         name: str = "budget",
     ) -> None:
         if tokens is None and dollars is None:
-            raise ConfigError("Budget() limits nothing; say Budget(tokens=…), Budget(dollars=…) or both")
+            raise ConfigError("Budget() limits nothing; write Budget(tokens=…), Budget(dollars=…) or both")
         if tokens is not None and (type(tokens) is not int or tokens <= 0):
             raise ConfigError(f"Budget(tokens={tokens!r}): tokens are a whole number above 0")
         if type(reserve) is not int or reserve < 0:
-            raise ConfigError(f"Budget(reserve={reserve!r}): what is set aside for an answer is 0 tokens or more")
+            raise ConfigError(f"Budget(reserve={reserve!r}): the tokens reserved for an answer are 0 or more")
         if type(name) is not str or not name:
             raise ConfigError(f"Budget(name={name!r}): a name is a text")
         self.tokens, self.dollars = tokens, None if dollars is None else _parse_dollars(dollars)
@@ -84,7 +84,7 @@ class Budget(Capability):
         wanted = Usage(_estimate_tokens(call), call.settings.get("max_tokens") or self.reserve)
         cost = price(call.model.name, wanted) if self.dollars is not None else Decimal(0)
         if cost is None:
-            return Stop(f"{title}: nobody knows what {call.model.name} costs; limit tokens= in place of dollars=")
+            return Stop(f"{title}: the price of {call.model.name} is not known; limit tokens= in place of dollars=")
         refusal = self._ledger.reserve(call, Amount(wanted.total_tokens, cost))
         return Stop(f"{title}: {refusal}") if refusal else None
 

@@ -34,7 +34,7 @@ class Context(Capability):
             raise ConfigError(f"Context(files=…) takes a list, also of one: files=[{files!r}]")
         self.texts, self.files, self.backend = tuple(map(_check_text, texts)), tuple(map(_check_path, files)), backend
         if not self.texts and not self.files:
-            raise ConfigError("Context needs something to tell: texts, or files=[…]")
+            raise ConfigError("Context needs texts, or files=[…]")
 
     @before(Run)
     async def read(self, run: Run) -> None:
@@ -64,7 +64,7 @@ class Context(Capability):
                 text, cut = await _fetch_file(self.backend, path)
         except (BackendError, OSError, ValueError, RuntimeError) as error:  # RuntimeError: `~` of an unknown user
             return "", f"this file could not be read: {getattr(error, 'strerror', None) or error}."
-        return text + (f"\n… (the file goes on; these are its first {CONTEXT_FILE_BYTES:,} bytes)" if cut else ""), ""
+        return text + (f"\n… (the file continues; these are its first {CONTEXT_FILE_BYTES:,} bytes)" if cut else ""), ""
 
 
 async def _fetch_file(backend: Backend, path: str) -> tuple[str, bool]:
@@ -81,7 +81,7 @@ def _read_file(path: str) -> tuple[str, bool]:
     file = os.open(Path(path).expanduser(), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not S_ISREG(os.fstat(file).st_mode):
-            raise ValueError("it is no file")
+            raise ValueError("it is not a file")
         with os.fdopen(file, "rb", closefd=False) as opened:
             data = opened.read(CONTEXT_FILE_BYTES + 1)
     finally:
@@ -91,7 +91,7 @@ def _read_file(path: str) -> tuple[str, bool]:
 
 def _decode_text(data: bytes) -> str:
     if b"\0" in data:
-        raise ValueError("it is no text")
+        raise ValueError("it is not a text file")
     return data.decode("utf-8", "replace")
 
 

@@ -60,9 +60,9 @@ class Critique(Capability):
         if model is not None:
             check_model(model, "Critique(model=…)")
         if type(rounds) is not int or not 0 <= rounds <= MAX_CONTINUES:
-            raise ConfigError(f"Critique(rounds={rounds!r}): say how often, from 0 to {MAX_CONTINUES}")
+            raise ConfigError(f"Critique(rounds={rounds!r}): give a whole number from 0 to {MAX_CONTINUES}")
         if not isinstance(criteria, str):
-            raise ConfigError(f"Critique(criteria={criteria!r}): say in a text what a good answer is")
+            raise ConfigError(f"Critique(criteria={criteria!r}): describe a good answer in a text")
         self.model, self.rounds, self.criteria = model, rounds, criteria.strip()
 
     @after(Step)
@@ -127,7 +127,7 @@ def _parse_verdict(text: str) -> _CritiqueVerdict:
     except ValidationError:
         raise ModelError("its reply is not the JSON that was asked for") from None
     if not verdict.approved and not verdict.feedback.strip():
-        raise ModelError("it does not approve, and does not say why")
+        raise ModelError("it does not approve, and gives no feedback")
     return verdict
 
 

@@ -107,7 +107,7 @@ class Executables(Capability):
         return [entry for entry in self._settings.session.settings.entries if name in (entry.name, entry.event)]
 
     def untrusted(self) -> list[Path]:
-        """Return the files of a folder or plugin whose current content is not trusted."""
+        """Return the files of a folder or plugin with untrusted content."""
         files = [*discovery.list_trustable(self._sources), *sources.list_trustable(self.runner.cwd)]
         return [path for path in dict.fromkeys(files) if self.trust.trust_state(path) != "trusted"]
 
@@ -135,7 +135,7 @@ def _check_options(timeout: float, fail: Mapping[str, str], brand: str) -> None:
         raise ConfigError(f"brand is {' or '.join(get_args(Brand))}, not {brand!r}")
     for name, choice in fail.items():
         if choice not in get_args(Fail):
-            raise ConfigError(f"what a failing program means is open or closed; not {choice!r} for {name!r}")
+            raise ConfigError(f"fail is open or closed for each program, not {choice!r} for {name!r}")
 
 
 def _check_names(fail: Mapping[str, Fail], names: Sequence[str]) -> None:

@@ -81,7 +81,7 @@ class _RunUsage:
     started: float
     dollars: Decimal = Decimal(0)
     priced: int = 0  # number of the run's charges already added
-    unpriced: set[str] = field(default_factory=set)  # models whose price is not known
+    unpriced: set[str] = field(default_factory=set)  # models without a known price
     calls: int | None = None
 
     def add_charges(self, run: Run) -> Decimal:
@@ -98,7 +98,7 @@ class _RunUsage:
     def _warn_unpriced(self, run: Run, model: str) -> None:
         if model not in self.unpriced:
             self.unpriced.add(model)
-            logger.warning("nobody knows what %s costs; it does not count towards the run's cost", model or "a part")
+            logger.warning("the price of %s is not known; it does not count towards the run's cost", model or "a part")
             run.record("unknown_price", model=model)
 
     def count_call(self, run: Run) -> int:

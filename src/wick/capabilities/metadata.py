@@ -29,7 +29,7 @@ class Metadata(Capability):
     ) -> None:
         for name, value in {"keys": keys, "value_bytes": value_bytes, "total_bytes": total_bytes}.items():
             if type(value) is not int or value < 1:
-                raise ConfigError(f"Metadata({name}={value!r}): say how many, from 1 up")
+                raise ConfigError(f"Metadata({name}={value!r}): give a whole number of at least 1")
         self.keys, self.value_bytes, self.total_bytes = keys, value_bytes, total_bytes
 
     @tool(read_only=True)

@@ -141,7 +141,9 @@ class Permissions(Capability):
         verdict = self._apply_rules(subject, read_only, granted)
         if verdict.decision == "ask" and self.mode == "dontAsk":
             return replace(
-                verdict, decision="deny", reason=f"nobody may be asked here, so the answer is no to: {verdict.reason}"
+                verdict,
+                decision="deny",
+                reason=f"questions are not asked in this mode, so this is denied: {verdict.reason}",
             )
         return verdict
 

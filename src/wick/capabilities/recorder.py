@@ -35,7 +35,7 @@ class Recorder(Capability):
     def __init__(self, runs: int = RUNS_RECORDED, *, spans: int = SPANS_RECORDED, size: int = TRACE_BYTES) -> None:
         for name, value in {"runs": runs, "spans": spans, "size": size}.items():
             if type(value) is not int or value < 1:
-                raise ConfigError(f"Recorder({name}={value!r}): say how many, from 1 up")
+                raise ConfigError(f"Recorder({name}={value!r}): give a whole number of at least 1")
         self.runs, self.spans, self.size = runs, spans, size
 
     @staticmethod

@@ -24,7 +24,7 @@ class SelfDescription(Capability):
 
     def __init__(self, text: str = "", *, system: bool = True, tool: bool = True) -> None:
         if not isinstance(text, str):
-            raise ConfigError(f"SelfDescription(text={text!r}): say in a text what the agent is")
+            raise ConfigError(f"SelfDescription(text={text!r}): describe the agent in a text")
         if {type(system), type(tool)} != {bool} or not (system or tool):
             raise ConfigError("SelfDescription takes system= and tool=, true or false, and one of them is true")
         self.text, self.system, self.tool = text.strip(), system, tool
@@ -60,7 +60,7 @@ class SelfDescription(Capability):
     def _format_section(self, run: Run) -> str:
         limits = [f"{value} {name}" for name, value in _find_limits(_list_hooks(run)).items()]
         bounded = f"One answer may take {', '.join(limits)}." if limits else ""
-        more = "More about yourself is told by describe_self." if self.tool else ""
+        more = "Call describe_self for more about yourself." if self.tool else ""
         return " ".join(filter(None, (f"You are the agent {run.agent!r}.", self.text, bounded, more)))
 
 

@@ -95,7 +95,7 @@ class Sessions(Capability):
         """Queue a user message for a thread: the current run reads it at its next step, else the next run does."""
         queued = user(message) if isinstance(message, str) else message
         if queued.role != "user":
-            raise ConfigError(f"only what a user says can be sent to a thread, not a message of the {queued.role}")
+            raise ConfigError(f"only a message of the user can be sent to a thread, not a message of the {queued.role}")
         return await self.store.enqueue(owner, id, queued.to_json())
 
     async def questions(self, id: str, *, owner: str = LOCAL) -> Sequence[FrozenDict]:
@@ -132,15 +132,15 @@ class Sessions(Capability):
         grant the same use for this thread or permanently. Run the thread again to continue it.
         """
         if choice not in ("allow", "deny", *_SCOPES):
-            raise StoreError(f"{choice!r} is no answer; it is allow, deny, allow_session or allow_always", "invalid")
+            raise StoreError(f"the answer is allow, deny, allow_session or allow_always, not {choice!r}", "invalid")
         if args is not None and choice == "deny":
-            raise StoreError("who denies does not change arguments; say in words what to do instead", "invalid")
+            raise StoreError("a denial cannot change arguments; give instructions in its words instead", "invalid")
         asked = (await self.load(id, owner=owner)).questions.get(question)
         if asked is None:
             raise StoreError(f"thread {id} has no open question {question!r}", "not_found")
         if _has_lapsed(asked):
             raise StoreError(
-                f"the question {question} has lapsed; run the thread to go on without an answer", "conflict"
+                f"the question {question} has lapsed; run the thread to continue without an answer", "conflict"
             )
         await self.store.answer(owner, id, question, _build_answer(asked, choice, words, args, by))
 

@@ -55,7 +55,7 @@ class StructuredOutput(Capability):
         need: Literal["all", "any"] = "all",
     ) -> None:
         if type(retries) is not int or retries < 0:
-            raise ConfigError(f"StructuredOutput(retries={retries!r}): say how often, from 0 up")
+            raise ConfigError(f"StructuredOutput(retries={retries!r}): give a whole number of at least 0")
         if native not in (None, True, False) or need not in ("all", "any"):
             raise ConfigError('StructuredOutput takes native=True, False or None, and need="all" or "any"')
         schemas = {KEY: schema} if _is_schema(schema) else _check_schemas(schema)
@@ -305,7 +305,7 @@ class _AnswerForm:
 
 @dataclass(frozen=True, eq=False)
 class _ModelTool(Tool):
-    """A tool whose arguments are the fields of a pydantic model."""
+    """A tool with the fields of a pydantic model as arguments."""
 
     model: type[BaseModel] = BaseModel
 
@@ -354,7 +354,7 @@ def _resolve_object_schema(name: str, schema: Mapping[str, Any]) -> dict[str, An
         schema = {**schema, **schema.get("$defs", {}).get(reference.removeprefix("#/$defs/"), {})}
         schema = {key: value for key, value in schema.items() if key != "$ref"}
     if schema.get("type") != "object":
-        raise ConfigError(f"the schema of {name!r} must be of type object; put what you want into a field of one")
+        raise ConfigError(f"the schema of {name!r} must be of type object; put the value into a field of an object")
     return dict(schema)
 
 

@@ -64,7 +64,7 @@ class Subagents(Capability):
     ) -> None:
         for name, number in (("depth", depth), ("at_once", at_once)):
             if type(number) is not int or number < 1:
-                raise ConfigError(f"Subagents({name}={number!r}): say how many, a whole number above 0")
+                raise ConfigError(f"Subagents({name}={number!r}): give a whole number above 0")
         if at_end not in ("wait", "cancel") or type(background) is not bool:
             raise ConfigError('Subagents takes at_end="wait" or "cancel", and background=True or False')
         self.agents = load_definitions(agents)
@@ -102,7 +102,7 @@ class Subagents(Capability):
     async def start_task(
         self, agent: str, prompt: Prompt, use: ToolUse, description: Description = ""
     ) -> dict[str, Any]:
-        """Hand a piece of work to another agent and go on meanwhile; gives the task's id."""
+        """Hand a piece of work to another agent and continue meanwhile; returns the task's id."""
         run, tasks = use.run, self._get_tasks(use.run)
         job = self._build_job(agent, prompt, use, description)
         known = next((task for task in tasks.values() if task.job.thread == job.thread), None)
@@ -115,25 +115,27 @@ class Subagents(Capability):
 
     @tool(read_only=True)
     async def check_task(self, task: TaskId, run: Run) -> dict[str, Any]:
-        """How a task in the background stands, and its answer if it has ended."""
+        """Return the status of a task in the background, and its answer if it has ended."""
         return self._report_task(run, self._find_task(run, task))
 
     @tool(read_only=True)
     async def list_tasks(self, run: Run) -> list[dict[str, Any]]:
-        """Every task of this conversation and how it stands."""
+        """List every task of this conversation with its status."""
         return [_summarize_record(record) for record in self._list_records(run).values()]
 
     @tool
     async def update_task(self, task: TaskId, message: Annotated[str, "what it should know or do"], run: Run) -> str:
-        """Tell a task in the background something; it hears it at its next step."""
+        """Send a message to a task in the background; it reads it at its next step."""
         found = self._find_task(run, task)
         if found.status != "running" or not message.strip():
             raise ToolError(
-                f"{task} is {found.status}, and hears nothing" if message.strip() else "say something to it"
+                f"{task} is {found.status}; it gets no messages"
+                if message.strip()
+                else "the message is empty; write one"
             )
         found.job.send(message)
         run.emit(TaskUpdate(name=found.job.agent, task_id=task, status=found.status, message=message))
-        return f"{task} hears it at its next step"
+        return f"{task} reads it at its next step"
 
     @tool(idempotent=True)
     async def cancel_task(self, task: TaskId, run: Run) -> dict[str, Any]:
@@ -153,7 +155,7 @@ class Subagents(Capability):
         wait_for: Annotated[Literal["all", "any"], "whether one of them is enough"] = "all",
         seconds: Annotated[float, "how long to wait at most"] = 60.0,
     ) -> list[dict[str, Any]]:
-        """Wait until tasks in the background have ended, or the time is over; gives how each stands, and its answer."""
+        """Wait until tasks in the background have ended, or the time is over; returns the status and answer of each."""
         if not 0 <= seconds <= constants.TASK_WAIT_SECONDS:
             raise ToolError(
                 f"seconds= goes from 0 to {constants.TASK_WAIT_SECONDS:g}; wait again if that is not enough"
@@ -165,7 +167,7 @@ class Subagents(Capability):
 
     @before(ModelCall)
     def show_tasks(self, call: ModelCall) -> None:
-        """Append the status of tasks to the request, except those whose answer was read."""
+        """Append the status of tasks to the request, except tasks with an answer that was read."""
         lines = [task.format_line() for task in self._get_tasks(call.run).values() if not task.shown]
         if lines and not call.purpose:
             text = "\n".join(["Tasks in the background, as they stand now:", *lines])
@@ -399,7 +401,7 @@ def _describe_agents(item: Tool, agents: Mapping[str, Subagent]) -> Tool:
 def _check_hooks(subagent: Subagent) -> None:
     for part in subagent.hooks:
         if not isinstance(part, Hook | Capability):
-            raise ConfigError(f"the subagent {subagent.name!r} has {part!r} among its hooks, which is none")
+            raise ConfigError(f"the subagent {subagent.name!r} has {part!r} among its hooks, which is not a hook")
         if isinstance(part, Capability) and type(part).session is not Capability.session:
             raise ConfigError(
                 f"the subagent {subagent.name!r} needs no {part.name}: its threads are kept with its parent's"

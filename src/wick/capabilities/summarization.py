@@ -83,7 +83,7 @@ class Summarization(Capability):
         if self.threshold + (self.buffer or 0) > self.window:
             raise ConfigError(f"Summarization: threshold and buffer must fit into the window of {window:,} tokens")
         if type(keep) not in (int, float) or not 0 <= keep < 1:
-            raise ConfigError(f"Summarization(keep={keep!r}): say which part is kept, from 0 to below 1")
+            raise ConfigError(f"Summarization(keep={keep!r}): give a fraction from 0 to below 1")
         if summarizer is not None and not callable(summarizer):
             raise ConfigError("Summarization(summarizer=…) takes a function of messages that returns their summary")
         if model is not None:
@@ -387,5 +387,5 @@ def _describe_part(part: Any) -> str:
 
 def _check_tokens(name: str, value: object) -> int:
     if type(value) is not int or value <= 0:
-        raise ConfigError(f"Summarization({name}={value!r}): say how many tokens, a whole number above 0")
+        raise ConfigError(f"Summarization({name}={value!r}): give a number of tokens, a whole number above 0")
     return value

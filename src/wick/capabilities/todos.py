@@ -72,7 +72,7 @@ class Todos(Capability):
 
     def __init__(self, nudges: int = NUDGES) -> None:
         if type(nudges) is not int or nudges < 0:
-            raise ConfigError(f"Todos(nudges={nudges!r}): say how often the model is reminded in a run; 0 is never")
+            raise ConfigError(f"Todos(nudges={nudges!r}): give the number of reminders in a run; 0 for none")
         self.nudges = nudges
 
     @tool(read_only=True, idempotent=True)  # it changes nothing but the agent's own notes
@@ -104,7 +104,7 @@ class Todos(Capability):
             known = ", ".join(todo["id"] for todo in todos) or "none; write_todos makes some"
             raise ToolError(f"there is no todo {id!r}; the ids are {known}")
         if status is None and title is None:
-            raise ToolError("say what changes: the status, the title or both")
+            raise ToolError("give a new status, a new title or both")
         found |= {key: value for key, value in (("status", status), ("title", title)) if value is not None}
         run.thread.values[KEY] = todos
         return _format_counts(run)

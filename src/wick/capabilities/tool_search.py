@@ -50,7 +50,7 @@ class ToolSearch(Capability):
     def __init__(self, threshold: int = TOOLS_SHOWN, *, always: Iterable[str] = ALWAYS, results: int = RESULTS) -> None:
         for name, value, least in (("threshold", threshold, 0), ("results", results, 1)):
             if type(value) is not int or value < least:
-                raise ConfigError(f"ToolSearch({name}={value!r}): say how many, from {least} up")
+                raise ConfigError(f"ToolSearch({name}={value!r}): give a whole number of at least {least}")
         self.threshold, self.results, self.always = threshold, results, _check_names(always)
 
     @before(ModelCall, priority=INNER)
@@ -102,7 +102,7 @@ def _check_names(always: Any) -> frozenset[str]:
         raise ConfigError(f"ToolSearch(always=…) takes a list of names, also of one: always=[{always!r}]")
     names = [*always]
     if wrong := [name for name in names if not isinstance(name, str)]:
-        raise ConfigError(f"ToolSearch(always=…) takes a list of names, and {wrong[0]!r} is none")
+        raise ConfigError(f"ToolSearch(always=…) takes a list of names, and {wrong[0]!r} is not one")
     return frozenset(map(resolve_tool_name, names))
 
 

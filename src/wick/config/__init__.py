@@ -97,7 +97,7 @@ class Config:
         if wanted in self.agents:
             return self.agents[wanted].agent()
         if not id:
-            raise ConfigError(f"{self.path} has several agents; say which: {', '.join(self.agents)}")
+            raise ConfigError(f"{self.path} has several agents; choose one of: {', '.join(self.agents)}")
         raise ConfigError(f"{self.path} has no agent {id!r}; {suggest_key(id, self.agents, 'its agents are')}")
 
     async def close(self) -> None:
@@ -124,7 +124,7 @@ def _read_several(file: AgentsFile, source: YamlSource, data: Mapping[str, Any])
     defaults = _read_part(data.get("defaults"), source, ("defaults",))
     agents = data.get("agents")
     if not isinstance(agents, dict) or not agents:
-        raise source.error_at(("agents",), "agents is a map of ids, such as `coder:`, to what these agents are")
+        raise source.error_at(("agents",), "agents is a map of ids, such as `coder:`, to their options")
     for id, own in agents.items():
         at: KeyPath = ("agents", id)
         if not _ID.fullmatch(id):

@@ -382,7 +382,7 @@ class _AgentBuilder:
         if not isinstance(found, Hook | Capability) and callable(found):
             found = self._call_factory(name, found, options or {})
         if not isinstance(found, Hook | Capability):
-            raise ConfigError(f"{name} is no hook: decorate it with @before, @wrap, @after or @guard")
+            raise ConfigError(f"{name} is not a hook: decorate it with @before, @wrap, @after or @guard")
         return found
 
     def _call_factory(self, name: str, make: Callable[..., Any], options: Mapping[str, Any]) -> Any:
@@ -401,7 +401,7 @@ class _AgentBuilder:
         if name in points:
             return _load_checked(points[name].load, name)
         there = suggest_key(name, [*known, *points], "one of your own is written module:name, and there are")
-        raise ConfigError(f"there is no {what} {name!r}; {there if known or points else 'say module:name'}")
+        raise ConfigError(f"there is no {what} {name!r}; {there if known or points else 'write module:name'}")
 
     def _load_python(self, name: str) -> Any:
         places = dict.fromkeys(find_packages(name, self.folder), f"the module of {name}")

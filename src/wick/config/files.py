@@ -78,7 +78,7 @@ def _list_programs(options: Mapping[str, Any], folder: Path, workspace: str) -> 
     for given in _as_list(programs.get("claude")):
         yield _resolve_path(folder, given), "settings that name hook programs"
     for name in {"trust", "home"} & programs.keys():
-        yield _resolve_path(folder, programs[name]), "what hook programs are trusted by"
+        yield _resolve_path(folder, programs[name]), "the trust file of hook programs"
     cwd = str(programs.get("cwd") or workspace)
     for command in _find_commands([options.get("hooks"), programs.get("settings")]):
         yield from ((path, "a program of a hook") for path in _find_command_files(command, str(folder / cwd)))
@@ -112,7 +112,7 @@ def _list_reread_files(options: Mapping[str, Any], folder: Path) -> Iterator[tup
         if isinstance(agent, str):
             yield _resolve_path(folder, agent), "a subagent"
     if isinstance(pins := _as_mapping(options.get("mcp")).get("pins"), str):
-        yield _resolve_path(folder, pins), "what MCP servers are held to"
+        yield _resolve_path(folder, pins), "the pins of MCP servers"
 
 
 def _find_commands(given: Any) -> Iterator[str]:

@@ -67,7 +67,7 @@ def build_file_schema(rings: tuple[CapabilityRing, ...], id: str) -> Schema:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "agents.yaml",
-        "description": "Agents of wick: one, or several under `agents` with what they share under `defaults`.",
+        "description": "Agents of wick: one, or several under `agents` with common options under `defaults`.",
         "type": "object",
         "minProperties": 1,
         "if": {"anyOf": [{"required": ["agents"]}, {"required": ["defaults"]}]},
@@ -142,9 +142,9 @@ _EVENTS: Schema = {
     "additionalProperties": {"type": "array", "items": OBJECT},
 }
 _PLAIN: dict[str, Schema] = {
-    "name": {**TEXT, "description": "What the agent is called."},
+    "name": {**TEXT, "description": "The name of the agent."},
     "model": MODEL,
-    "system_prompt": {**TEXT, "description": "What the model is told before everything else."},
+    "system_prompt": {**TEXT, "description": "The system prompt of the model."},
     "context_window": {**WHOLE, "description": "How many tokens the model can take in; summaries are made below it."},
     "tools": {
         "description": "Built-in tools, installed ones, functions as module:name, and tools behind HTTP.",
@@ -154,6 +154,6 @@ _PLAIN: dict[str, Schema] = {
     "settings": build_object_schema(
         {**dict.fromkeys(SETTINGS, ANYTHING), "temperature": NUMBER, "max_tokens": WHOLE, "top_p": NUMBER,
          "parallel_tool_calls": SWITCH, "stop": any_of(TEXT, TEXTS), "extra": OBJECT},
-        description="What the model is told with each request.",
+        description="Parameters of each model request.",
     ),
 }  # fmt: skip

@@ -166,7 +166,7 @@ _reported: set[tuple[str, str]] = set()  # (workspace, path) pairs that were log
 
 
 def _find_existing(root: str, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the leading names whose folders exist."""
+    """Return the leading names that are existing folders."""
     at = root
     for depth, name in enumerate(names):
         at = os.path.join(at, name)
@@ -239,7 +239,7 @@ def _is_below(path: str, folder: str) -> bool:
 
 def _build_refusal(root: str, path: str, what: str) -> ConfigError:
     return ConfigError(
-        f"the workspace {root} holds {what} ({path}), so the agent could change what runs outside of its sandbox; "
+        f"the workspace {root} holds {what} ({path}), so the agent could change code that runs outside of its sandbox; "
         "move that out of the workspace, or set `workdir` to a folder without it"
     )
 

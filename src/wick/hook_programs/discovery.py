@@ -121,7 +121,9 @@ def list_programs(directory: HookDirectory) -> list[Path]:
     except OSError:
         return []
     if len(names) > constants.HOOK_FILES:
-        raise ConfigError(f"{directory.path} has more than {constants.HOOK_FILES} files; that is no directory of hooks")
+        raise ConfigError(
+            f"{directory.path} has more than {constants.HOOK_FILES} files; give a directory of hook programs only"
+        )
     paths = [directory.path / name for name in names if not name.endswith(DISABLED)]
     return [path for path in paths if path.is_file() and os.access(path, os.X_OK)]
 
@@ -222,7 +224,7 @@ def _parse_type(answer: dict[str, Any]) -> HookType:
         )
     names, tools = given.get("points", []), given.get("tools", [])
     if not all(isinstance(name, str) for name in names) or not all(isinstance(tool, dict) for tool in tools):
-        raise InvalidAnswer("answered with points that are no names, or tools that are no objects")
+        raise InvalidAnswer("answered with points that are not names, or tools that are not objects")
     if not names and protocol == "run":
         raise InvalidAnswer("answered without points")
     try:

@@ -202,7 +202,7 @@ def _apply_result_answer(answer: Json, use: ToolUse) -> None:
     before = _tool_output(use)
     text = given.get("metadata", {}).get("output", before.output)
     if not isinstance(text, str):
-        raise InvalidAnswer("answered with an 'output' in the metadata that is no text")
+        raise InvalidAnswer("answered with an 'output' in the metadata that is not a text")
     failed = not given.get("success", not given.get("error"))
     error = (given.get("error") or before.error or "the tool failed") if failed else ""
     if (text, error) != (before.output, before.error):

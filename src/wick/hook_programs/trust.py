@@ -230,7 +230,9 @@ def list_code_files(folder: Path_) -> list[Path]:
             elif entry.is_file() and (entry.name == "package.json" or not entry.name.endswith(NO_CODE)):
                 found.append(Path(entry.path))
         if len(found) > constants.HOOK_FILES or len(seen) > constants.HOOK_FILES:
-            raise ConfigError(f"{folder} has more than {constants.HOOK_FILES} files; that is no directory of hooks")
+            raise ConfigError(
+                f"{folder} has more than {constants.HOOK_FILES} files; give a directory of hook programs only"
+            )
     return sorted(found)
 
 

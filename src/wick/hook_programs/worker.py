@@ -120,7 +120,7 @@ class _Process:
         call = self._calls.pop(id, None)
         if call is None:
             twice = id in self._answered
-            return self._abort(f"answered {'twice' if twice else 'a call that nobody made'} (id {one_line(id, 40)!r})")
+            return self._abort(f"answered {'twice' if twice else 'a call that was not made'} (id {one_line(id, 40)!r})")
         self._answered.append(id)
         self._failures = 0
         call.late.cancel()
@@ -227,7 +227,7 @@ class _Process:
         if self._pipe is None:
             return
         if not self._calls and idle >= self._idle:
-            self._retire("was stopped, as nobody asked it")
+            self._retire("was stopped, as it was idle")
         else:
             self._rest = self._loop.call_later(max(self._idle - idle, 0.01), self._check_idle)
 

@@ -81,7 +81,7 @@ class WarmProgram:
             check_fields(described, {"name": str, "description": str, "parameters": dict}, "a tool")
             name, parameters = described["name"], described.get("parameters") or _NO_PARAMETERS
         except (InvalidAnswer, KeyError) as error:
-            raise ConfigError(f"the hook program {self.found.name} brings a tool that is none: {error}") from None
+            raise ConfigError(f"the hook program {self.found.name} brings an invalid tool: {error}") from None
 
         async def use(**args: Any) -> Any:
             return await self._use_tool(name, args)

@@ -133,7 +133,7 @@ async def _ensure_thread(store: Store, owner: str, id: str) -> None:
 
 
 class HeldThread:
-    """A thread whose write lease this process holds; see `hold`."""
+    """A thread with a write lease of this process; see `hold`."""
 
     def __init__(self, store: Store, owner: str, thread: Thread, lease: Lease, seconds: float, patience: float) -> None:
         self.store, self.owner, self.thread, self.lease = store, owner, thread, lease
@@ -146,7 +146,7 @@ class HeldThread:
         self._rejected: list[Message] = []  # of these, messages that will not be logged
         self._queued_answers: dict[int, str] = {}  # questions that queued answers refer to, by position
         self._consumed: set[int] = set()  # positions of inbox items that are in the log
-        self._answered_questions: set[str] = set()  # questions whose answer is about to be logged
+        self._answered_questions: set[str] = set()  # questions with an answer that is about to be logged
         self._error: StoreError | None = None
         self._renewal_task: asyncio.Task[None] | None = self._loop.create_task(
             self._renew_lease(), name=f"lease of {thread.id}"

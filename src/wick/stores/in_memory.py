@@ -223,7 +223,7 @@ class InMemory:
         fence: int,
         took: Sequence[int] = (),
     ) -> int:
-        made = rows.prepare_append(id, entries, rows.check_number("what is expected", expect))
+        made = rows.prepare_append(id, entries, rows.check_number("the expected entry", expect))
         took = rows.check_positions(took)
         with self._lock:
             stored = self._find_thread(owner, id)
@@ -389,7 +389,7 @@ class InMemory:
             self._timer = ref(loop), loop.call_later(self._sweep_interval, _sweep_by_timer, ref(self))
 
     def sweep(self) -> None:
-        """Delete the threads whose time to live has passed."""
+        """Delete expired threads."""
         with self._lock:
             now = self._swept_at = self._clock()
             for stored in [*self._threads.values()]:

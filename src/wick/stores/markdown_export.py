@@ -56,7 +56,7 @@ def _format_json(args: Any) -> str:
 
 
 def _code_block(text: str, language: str = "") -> str:
-    """Return a fenced code block whose fence does not occur in the text."""
+    """Return a fenced code block; its fence does not occur in the text."""
     longest = max(map(len, re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text}\n{fence}"

@@ -165,7 +165,7 @@ class Postgres:
         fence: int,
         took: Sequence[int] = (),
     ) -> int:
-        made = rows.prepare_append(id, entries, rows.check_number("what is expected", expect))
+        made = rows.prepare_append(id, entries, rows.check_number("the expected entry", expect))
         fence, took = rows.check_number("a fence", fence), rows.check_positions(took)
         plain = not took and all(step == "over" for step, _ in made.questions)
         seqs, kinds, ats, datas, sums = zip(*made.rows, strict=True)
@@ -250,7 +250,7 @@ class Postgres:
             ended = "" if rows.is_live_holder(other) else other  # its lease can be taken over at once
             for fence, until in await fetch_rows(connection, query, (holder, seconds, owner, id, ended)):
                 return Lease(fence, holder, until)
-        raise rows.held_error(id, other or "somebody", left)
+        raise rows.held_error(id, other or "another process", left)
 
     async def renew(self, owner: str, id: str, fence: int, seconds: float) -> Lease:
         given = (rows.check_lease_seconds(seconds), owner, id, rows.check_number("a fence", fence))

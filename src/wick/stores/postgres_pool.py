@@ -280,7 +280,7 @@ async def _schema_version(connection: Connection, schema: str) -> int:
 
 
 _ERROR_MEANINGS = {
-    "53100": ("full", "its disk is full; make room, and go on"),
+    "53100": ("full", "its disk is full; free some space, and retry"),
     "25006": ("read_only", "it takes no writes now"),
     "55P03": ("locked", "something is locked; try again"),
     "57014": ("locked", "it took too long; try again"),
@@ -289,7 +289,7 @@ _ERROR_MEANINGS = {
     "XX001": ("corrupt", "its data is damaged; restore it from a backup"),
     "XX002": ("corrupt", "an index is damaged; rebuild it"),
     "42501": ("read_only", "it does not let this user do that"),
-    "23": ("corrupt", "what it keeps contradicts itself; restore it from a backup"),
+    "23": ("corrupt", "its data is inconsistent; restore it from a backup"),
     "22": ("invalid", "it does not take this"),
 }
 
@@ -302,7 +302,7 @@ def to_store_error(error: psycopg.Error, writes: bool) -> StoreError:
     other = ("unavailable", "it is not there") if lost else ("invalid" if unfit else "failed", "it refused")
     code, meaning = _ERROR_MEANINGS.get(state) or _ERROR_MEANINGS.get(state[:2]) or other
     detail = " ".join(str(error).split())[:300]
-    doubt = "; it may have been written or not: append exactly the same again, which is safe, or read what is there"
+    doubt = "; it may have been written or not: append exactly the same again, which is safe, or read the thread"
     unsure = code == "unavailable" and writes
     message = f"Postgres could not do it: {meaning} ({detail}){doubt if unsure else ''}"
     public = message if code == "invalid" else f"the server's database could not do it: {meaning}"

@@ -155,7 +155,7 @@ def inbox_item_from_row(id: str, row: Sequence[Any]) -> Queued:
         problem = "its checksum is wrong"
     except (TypeError, ValueError, AttributeError, struct.error) as error:
         problem = str(error)
-    raise StoreError(f"thread {id}: what is queued at {position} is damaged: {problem}", "corrupt")
+    raise StoreError(f"thread {id}: the queued message at {position} is damaged: {problem}", "corrupt")
 
 
 def verify_blob(id: str, sha256: str, data: Any) -> bytes:
@@ -190,7 +190,7 @@ def fold_text(text: str) -> str:
 def split_words(text: str) -> list[str]:
     found = fold_text(text).split()
     if not found:
-        raise StoreError("say at least one word to search for", "invalid")
+        raise StoreError("give at least one word to search for", "invalid")
     return found[:20]
 
 
@@ -249,7 +249,7 @@ def encode_inbox_item(what: str, data: Any, **more: str) -> bytes:
 def encode_messages(messages: Sequence[Any], key: str) -> list[bytes]:
     """Validate and encode inbox messages and their idempotency key."""
     if not messages:
-        raise StoreError("there is nothing to say: give at least one message", "invalid")
+        raise StoreError("there is nothing to send; give at least one message", "invalid")
     if key:
         check_name("the key of a message", key)
     return [encode_inbox_item("a message", message) for message in messages]
@@ -358,11 +358,13 @@ def corrupt_error(id: str, seq: int, problem: str) -> StoreError:
 
 
 def fenced_error(id: str) -> StoreError:
-    return StoreError(f"thread {id} is no longer yours to write: its lease has ended or was taken", "fenced")
+    return StoreError(f"thread {id} cannot be written: its lease has expired or was taken over", "fenced")
 
 
 def conflict_error(id: str, expect: int, last: int) -> StoreError:
-    return StoreError(f"thread {id} is at entry {last}, not at {expect}; read what is new and append again", "conflict")
+    return StoreError(
+        f"thread {id} is at entry {last}, not at {expect}; read the new ones and append again", "conflict"
+    )
 
 
 def held_error(id: str, holder: str, seconds: float) -> StoreError:

@@ -200,7 +200,7 @@ class Sqlite:
         fence: int,
         took: Sequence[int] = (),
     ) -> int:
-        made = rows.prepare_append(id, entries, rows.check_number("what is expected", expect))
+        made = rows.prepare_append(id, entries, rows.check_number("the expected entry", expect))
         fence, taken = rows.check_number("a fence", fence), rows.check_positions(took)
         if not (rows.is_valid_name(owner) and rows.is_valid_name(id)):
             raise rows.not_found_error(id)
@@ -300,7 +300,7 @@ class Sqlite:
     # -- expiry and closing -----------------------------------------------------------------------------------------
 
     def _delete_expired(self, do: Transaction) -> None:
-        """Delete threads whose retention has passed, in small batches."""
+        """Delete expired threads, in small batches."""
         now, seconds = self._clock(), self._retention or 0.0
         delete_idle(do, idle_threads(do.db, now, seconds, "", 100), now, seconds)
 

@@ -283,8 +283,8 @@ SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)  # the latter if a SQLite me
 _ERROR_MEANINGS = {
     sqlite3.SQLITE_BUSY: ("locked", "is locked by another process; try again when that has finished"),
     sqlite3.SQLITE_LOCKED: ("locked", "is locked by another process; try again when that has finished"),
-    sqlite3.SQLITE_FULL: ("full", "cannot grow: the disk is full; make room, and go on"),
-    sqlite3.SQLITE_READONLY: ("read_only", "cannot be written: it is read-only; make it writable, and go on"),
+    sqlite3.SQLITE_FULL: ("full", "cannot grow: the disk is full; free some space, and retry"),
+    sqlite3.SQLITE_READONLY: ("read_only", "cannot be written: it is read-only; make it writable, and retry"),
     sqlite3.SQLITE_CORRUPT: ("corrupt", "is damaged; restore it from a backup"),
     sqlite3.SQLITE_NOTADB: ("corrupt", "is not a SQLite database, or is damaged; name another, or restore it"),
     sqlite3.SQLITE_CONSTRAINT: ("corrupt", "contradicts itself; restore it from a backup"),

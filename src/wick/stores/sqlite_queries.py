@@ -251,7 +251,7 @@ def read_batch(db: sqlite3.Connection, id: str, key: int, after: int, most: int)
     if head is None:
         raise rows.not_found_error(id)
     if not isinstance(head[0], int):
-        raise rows.corrupt_error(id, after + 1, "the thread does not say where it ends")
+        raise rows.corrupt_error(id, after + 1, "the thread has no end position")
     found: list[dict[str, Any]] = []
     query, size = "SELECT seq, kind, at, data, sum FROM entries WHERE thread = ? AND seq > ? ORDER BY seq LIMIT ?", 0
     for row in db.execute(query, (key, after, most)):

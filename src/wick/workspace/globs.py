@@ -322,7 +322,7 @@ class IgnoreRules:
         self._above = above
 
     def is_ignored(self, path: str, name: str, folder: bool) -> bool:
-        """Return True if the rules ignore a path whose parent folders are not ignored."""
+        """Return True if the rules ignore a path; its parent folders are not ignored."""
         level: IgnoreRules | None = self
         while level is not None:
             for rule in level._rules:

@@ -75,7 +75,7 @@ class LineSearch:
 
 
 def verify_matches(blocks: Iterable[bytes], matches: Iterable[GrepMatch]) -> Iterator[GrepMatch]:
-    """Yield the matches whose text is really in their line of the file."""
+    """Yield the matches with a text that is really in their line of the file."""
     wanted, number = {match["line"]: match for match in matches}, 1
     for piece in _split_pieces(blocks):
         if not wanted:

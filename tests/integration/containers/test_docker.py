@@ -102,7 +102,7 @@ async def test_somebody_elses_container_is_not_touched(make: Make, server: str) 
     first = make(id=f"hers-{server}", owner="ada")
     await first.start()
     stranger = make(id=f"hers-{server}", owner="eve")
-    with pytest.raises(BackendError, match="belongs to somebody else") as caught:
+    with pytest.raises(BackendError, match="belongs to another owner") as caught:
         await stranger.start()
     assert caught.value.code == "denied"
     await stranger.stop()
@@ -357,8 +357,8 @@ async def test_a_named_volume_keeps_the_workspace(make: Make, server: str) -> No
         ({"limits": {"memory": "lots"}}, "not a size"),
         ({"limits": {"pids": 0}}, "above 0"),
         ({"limits": {"disk": 1}}, "no limit named 'disk'"),
-        ({"id": "../up"}, "is no id"),
-        ({"id": "a b"}, "is no id"),
+        ({"id": "../up"}, "is not an id"),
+        ({"id": "a b"}, "is not an id"),
         ({"image": ""}, "needs the name of an image"),
         ({"image": "--privileged"}, "needs the name of an image"),
         ({"daemon": "smoke"}, "no daemon 'smoke'"),

@@ -90,7 +90,7 @@ async def test_a_question_that_nobody_answered_in_time_lapses(
 
         await eventually(ended)
         thread = await get(client, "/threads/th_1")
-        assert "lapsed before anybody answered" in thread["messages"][2]["content"]
+        assert "lapsed without an answer" in thread["messages"][2]["content"]
         assert (await get(client, f"/runs/{run}"))["outcome"] == "completed"
 
 

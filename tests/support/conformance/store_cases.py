@@ -247,7 +247,7 @@ async def test_one_holder_at_a_time(store: Store, mine: Held) -> None:
 
 async def test_who_let_go_cannot_write(store: Store, mine: Held) -> None:
     await store.release("ada", "t", mine.lease.fence)
-    with refused("fenced", "no longer yours to write"):
+    with refused("fenced", "cannot be written: its lease has expired"):
         await mine.append(entry(1))
     with refused("fenced"):
         await store.renew("ada", "t", mine.lease.fence, 60)
@@ -350,7 +350,7 @@ async def test_several_messages_are_queued_together_or_not_at_all(store: Store, 
     assert [(item.position, item.data["n"]) for item in await store.inbox("ada", "t")] == [(1, 1), (2, 2), (3, 3)]
     with refused("invalid", "JSON data"):
         await store.enqueue("ada", "t", {"n": 4}, {"n": object()})
-    with refused("invalid", "nothing to say"):
+    with refused("invalid", "nothing to send"):
         await store.enqueue("ada", "t")
     assert (await store.head("ada", "t")).queued == 3
 

@@ -121,7 +121,7 @@ FAILURES = {
     "half a line": ("def answer(call): print('{\"id\"', flush=True)", "something that is no JSON"),
     "no id": ("def answer(call): say({})", "a line without the id of a call"),
     "an id of another kind": ("def answer(call): say({'id': int(call['id'])})", "a line without the id of a call"),
-    "another id": ("def answer(call): say({'id': 'x7'})", "answered a call that nobody made (id 'x7')"),
+    "another id": ("def answer(call): say({'id': 'x7'})", "answered a call that was not made (id 'x7')"),
     "a field twice": ('def answer(call): print(\'{"id": 1, "id": 2}\', flush=True)', "'id' is there twice"),
     "an empty line": ("def answer(call): print(flush=True)", "a line without the id of a call"),
     "not UTF-8": ("def answer(call): os.write(1, b'\\xff\\n')", "no UTF-8"),

@@ -6,10 +6,11 @@ import json
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wick._internal.front_matter import read, split
+from wick._internal.front_matter import split
 from wick.constants import FRONT_MATTER_BYTES
 from wick.errors import ConfigError
 
@@ -44,15 +45,15 @@ CORE = {
 
 @pytest.mark.parametrize("text", CORE)
 def test_a_scalar_is_read_as_yaml_1_2_reads_it(text: str) -> None:
-    found = read(f"a: {text}\n")["a"]
+    found = split(f"---\na: {text}\n---\n")[0]["a"]
     assert found == CORE[text] and type(found) is type(CORE[text])
 
 
 def test_no_key_is_special_and_none_stands_twice() -> None:
-    assert read("<<: {a: 1}\n") == {"<<": {"a": 1}}
-    for text in ("a: 1\na: 2\n", "x: {a: 1, a: 2}\n", "x:\n- {a: 1, 'a': 2}\n"):
-        with pytest.raises(ConfigError, match="'a' is repeated"):
-            read(text)
+    assert split("---\n<<: {a: 1}\n---\n") == ({"<<": {"a": 1}}, "")
+    for text, line in (("a: 1\na: 2\n", 3), ("x: {a: 1, a: 2}\n", 2), ("x:\n- {a: 1, 'a': 2}\n", 3)):
+        with pytest.raises(ConfigError, match=f"its front matter, line {line}: the key 'a' is repeated; it is in line"):
+            split(f"---\n{text}---\n")
 
 
 @pytest.mark.parametrize(
@@ -61,20 +62,20 @@ def test_no_key_is_special_and_none_stands_twice() -> None:
         ("", "does not begin with a line of three dashes"),
         ("# Title\n---\nname: a\n---\n", "does not begin with a line of three dashes"),
         ("---\nname: a\n", "does not end with a line of three dashes"),
-        ("---\n- a\n---\n", "is not a list of names and values"),
-        ("---\n---\n", "is not a list of names and values"),
-        ("---\nname: a: b\n---\n", "is no YAML: mapping values are not allowed"),
-        ("---\na: [1\nb: 2\n---\n", "is no YAML"),
-        ("---\na: &x 1\nb: *x\n---\n", "has anchors (&) or aliases (*)"),
-        ("---\na: &x 1\n---\n", "has anchors"),
-        ("---\na: *x\n---\n", "has anchors"),
-        ("---\na: !!python/object/apply:os.system [ls]\n---\n", "is no YAML: could not determine a constructor"),
-        ("---\n? {a: 1}\n: 2\n---\n", "is no YAML"),
+        ("---\n- a\n---\n", "is not a map of names and values"),
+        ("---\n---\n", "is not a map of names and values"),
+        ("---\nname: a: b\n---\n", ", line 2: not valid YAML: mapping values are not allowed"),
+        ("---\na: [1\nb: 2\n---\n", ", line 3: not valid YAML: while parsing a flow sequence, "),
+        ("---\na: &x 1\nb: *x\n---\n", ", line 2: anchors (&) and aliases (*) are not used here; write out the value"),
+        ("---\na: &x 1\n---\n", ", line 2: anchors"),
+        ("---\na: *x\n---\n", ", line 2: anchors"),
+        ("---\na: !!python/object/apply:os.system [ls]\n---\n", ", line 2: tags such as 'tag:yaml.org,2002:python"),
+        ("---\n? {a: 1}\n: 2\n---\n", "a key is a text here, not a list or a map"),
         (f"---\na: {'[' * 30}{']' * 30}\n---\n", "nested more than 20 levels deep"),
         (f"---\na: {'[' * 20_000}\n---\n", "nested more than 20 levels deep"),
-        (f"---\na: {'9' * 5_000}\n---\n", "has a value that cannot be read"),
+        (f"---\na: {'9' * 5_000}\n---\n", ", line 2: this number cannot be read"),
         (f"---\na: {'x' * FRONT_MATTER_BYTES}\n---\n", "is longer than 64,000 bytes"),
-        ("---\na: \x00\n---\n", "is no YAML"),
+        ("---\na: \x00\n---\n", ", line 2: not valid YAML: the character U+0000 is not allowed (column 4)"),
     ],
 )
 def test_what_is_not_taken(text: str, sentence: str) -> None:
@@ -86,8 +87,17 @@ def test_what_is_not_taken(text: str, sentence: str) -> None:
 @given(st.text(st.characters(codec="utf-8"), max_size=60) | st.text("-:[]{}&*!|>?'\"#%@ \nab1.,<", max_size=40))
 def test_whatever_it_is_there_is_data_or_a_sentence(text: str) -> None:
     try:
-        data = read(text)
+        data, _ = split(f"---\n{text}\n---\n")
     except ConfigError as error:
         assert str(error).startswith("its front matter")
     else:
         json.dumps(data, allow_nan=False)
+
+
+def test_without_libyaml_the_result_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"---\na: {text}\nb: [{{c: {text}}}]\n---\n" for text in CORE if "," not in text]
+    expected = [split(text) for text in texts]
+    monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
+    assert [split(text) for text in texts] == expected
+    with pytest.raises(ConfigError, match=r"its front matter, line 2: not valid YAML: .* \(column 8\)"):
+        split("---\nname: a: b\n---\n")

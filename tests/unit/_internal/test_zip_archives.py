@@ -65,12 +65,12 @@ def test_what_file_managers_add_is_left_out() -> None:
     ],
 )
 def test_names_that_lead_elsewhere(name: str) -> None:
-    assert "which is no plain path inside it" in refusal(packed((entry(name), "x")))
+    assert "which is not a plain path inside it" in refusal(packed((entry(name), "x")))
 
 
 def test_a_name_with_a_nul_in_it() -> None:
     data = packed(("ab.md", "x")).replace(b"ab.md", b"a\0.md")
-    assert "which is no plain path inside it" in refusal(data)
+    assert "which is not a plain path inside it" in refusal(data)
 
 
 @pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFIFO, stat.S_IFCHR, stat.S_IFSOCK])

@@ -115,7 +115,7 @@ async def test_a_question_lapses() -> None:
         await asyncio.sleep(60)
 
     said = result_of(await asking(ask(), AskUser(never, seconds=0.01)).run("go"))
-    assert said == "the question lapsed before anybody answered: Which?"
+    assert said == "the question lapsed without an answer: Which?"
 
 
 async def test_an_interactor_may_put_the_run_aside() -> None:
@@ -158,9 +158,9 @@ async def test_what_no_user_should_have_to_read_is_refused(call: ToolCall, words
     ("make", "words"),
     [
         (lambda: AskUser("me"), "an interactor is an async function"),  # type: ignore[arg-type]
-        (lambda: AskUser(seconds=0), "say how many seconds"),
-        (lambda: AskUser(seconds=True), "say how many seconds"),
-        (lambda: AskUser(seconds=float("nan")), "say how many seconds"),
+        (lambda: AskUser(seconds=0), "give a number of seconds"),
+        (lambda: AskUser(seconds=True), "give a number of seconds"),
+        (lambda: AskUser(seconds=float("nan")), "give a number of seconds"),
     ],
 )
 def test_bad_options_are_refused(make: Callable[[], object], words: str) -> None:
@@ -184,7 +184,7 @@ def test_bad_options_are_refused(make: Callable[[], object], words: str) -> None
         (ask("multiselect", options=COLOURS, default=["red"]), "-\n", '{"answer": []}'),
         (ask("multiselect", options=COLOURS, default=["red"]), "\n", '{"answer": ["red"]}'),
         (ask("input"), "\n\nat last\n", '{"answer": "at last"}'),
-        (ask("input"), "", "the user could not be asked: nobody is at the terminal"),
+        (ask("input"), "", "the user could not be asked: the terminal is closed"),
     ],
 )
 async def test_what_is_typed(call: ToolCall, typed: str, said: str) -> None:
@@ -254,7 +254,7 @@ async def test_the_agents_user_is_asked(call: ToolCall, answer: Any, said: str) 
 
 async def test_without_anybody_the_model_is_told() -> None:
     assert result_of(await asking(ask()).run("go")) == (
-        "nobody is there to be asked; decide by yourself, and say so in your answer"
+        "there is no user to ask; decide by yourself, and say so in your answer"
     )
 
 
@@ -305,7 +305,7 @@ async def test_a_question_in_the_log_lapses(store: Store, monkeypatch: pytest.Mo
     now = module.time()
     monkeypatch.setattr("wick.approvals.time", lambda: now + 101)
     result = await kept(store, "done", seconds=100).run(thread="th_1")
-    assert result_of(result) == "the question lapsed before anybody answered: Which?"
+    assert result_of(result) == "the question lapsed without an answer: Which?"
     assert entries(result.thread, "answered")[-1]["lapsed"]
 
 

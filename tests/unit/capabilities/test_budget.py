@@ -137,7 +137,7 @@ async def test_dollars() -> None:
 async def test_a_model_whose_price_nobody_knows_is_not_asked_for_dollars() -> None:
     model = Scripted("hello", spare=True)
     result = await Agent(model, hooks=[Budget(dollars="1.50")]).run("go")
-    assert reason(result) == "budget: nobody knows what scripted costs; limit tokens= in place of dollars="
+    assert reason(result) == "budget: the price of scripted is not known; limit tokens= in place of dollars="
     assert not model.requests
 
 
@@ -204,7 +204,7 @@ async def test_a_fallback_is_set_aside_as_the_model_it_is() -> None:
     budget = Budget(dollars=1)
     first = Scripted(ModelError("gone", status=404), name=SONNET)
     result = await Agent(first, hooks=[Fallback(Scripted("here", name="unlisted", spare=True)), budget]).run("go")
-    assert reason(result) == "budget: nobody knows what unlisted costs; limit tokens= in place of dollars="
+    assert reason(result) == "budget: the price of unlisted is not known; limit tokens= in place of dollars="
 
 
 async def test_attempts_side_by_side_count_once_each() -> None:
@@ -393,7 +393,7 @@ WRONG = [
     ({}, "limits nothing"),
     *(({"tokens": wrong}, "tokens are a whole number above 0") for wrong in (0, -5, 1.5, True, "many")),
     *(({"dollars": wrong}, "dollars are a number above 0") for wrong in (0, -1, True, "much", float("nan"), "inf")),
-    *(({"tokens": 1, "reserve": wrong}, "set aside for an answer") for wrong in (-1, 0.5, "1")),
+    *(({"tokens": 1, "reserve": wrong}, "reserved for an answer") for wrong in (-1, 0.5, "1")),
     *(({"tokens": 1, "name": wrong}, "a name is a text") for wrong in ("", 7)),
 ]
 

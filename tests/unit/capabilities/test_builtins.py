@@ -234,8 +234,8 @@ async def test_any_status_is_an_answer_and_a_redirect_is_not_followed(server: Se
         (b"abc", "text/plain; charset=base64", "abc"),
         (b"abc", "text/plain; charset=idna", "abc"),
         (b"+2AA-", "text/plain; charset=utf-7", "?"),
-        (b"\x89PNG\0\1", "image/png", "(6 bytes that are no text are not shown)"),
-        (b"\0\1", "application/octet-stream", "(2 bytes that are no text are not shown)"),
+        (b"\x89PNG\0\1", "image/png", "(6 bytes of binary data are not shown)"),
+        (b"\0\1", "application/octet-stream", "(2 bytes of binary data are not shown)"),
         (b"", "image/png", ""),
     ],
 )
@@ -427,7 +427,7 @@ async def test_a_search_that_is_installed(monkeypatch: pytest.MonkeyPatch, count
     if count == 1:
         assert await said(Builtins(["web_search"]).tools()[0], query="tea") == "about tea: nothing"
     else:
-        with pytest.raises(ConfigError, match="say which one: search0, search1"):
+        with pytest.raises(ConfigError, match="choose one of: search0, search1"):
             Builtins(["web_search"])
 
 

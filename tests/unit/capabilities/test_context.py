@@ -65,8 +65,8 @@ async def test_what_cannot_be_read_is_a_sentence(tmp_path: Path) -> None:
     assert result.outcome == "completed"
     text = told(model)
     assert f"{tmp_path}/missing.md: this file could not be read: No such file or directory." in text
-    assert f"{pipe}: this file could not be read: it is no file." in text
-    assert f"{picture}: this file could not be read: it is no text." in text
+    assert f"{pipe}: this file could not be read: it is not a file." in text
+    assert f"{picture}: this file could not be read: it is not a text file." in text
     assert text.count("could not be read") == len(paths)
 
 
@@ -75,7 +75,7 @@ async def test_a_long_file_is_cut(tmp_path: Path) -> None:
     path.write_text("§" * (CONTEXT_FILE_BYTES // 2 + 1), "utf-8")
     await Agent(model, hooks=[Context(files=[path])]).run("go")
     assert told(model).count("§") == CONTEXT_FILE_BYTES // 2
-    assert "the file goes on; these are its first 200,000 bytes" in told(model)
+    assert "the file continues; these are its first 200,000 bytes" in told(model)
 
 
 async def test_files_of_a_backend() -> None:
@@ -88,7 +88,7 @@ async def test_files_of_a_backend() -> None:
     assert '<file path="guide/style.md">\nShort sentences.\n</file>' in told(model)
     assert "missing.md: this file could not be read: " in told(model)
     assert told(model).count("ü") == CONTEXT_FILE_BYTES // 2
-    assert "picture: this file could not be read: it is no text." in told(model)
+    assert "picture: this file could not be read: it is not a text file." in told(model)
 
 
 async def test_nothing_in_it_can_end_it(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ async def test_together_with_summaries() -> None:
 @pytest.mark.parametrize(
     ("texts", "options", "sentence"),
     [
-        ((), {}, "needs something to tell"),
+        ((), {}, "needs texts, or files="),
         ((7,), {}, "takes texts, not 7"),
         (("  ",), {}, "takes texts"),
         ((), {"files": "notes.md"}, "takes a list, also of one"),

@@ -253,10 +253,10 @@ async def test_a_finish_reason_stays_in_the_reason() -> None:
     [
         ({"model": ""}, "takes a model, or the name of one"),
         ({"model": 3}, "takes a model, or the name of one"),
-        ({"rounds": -1}, "say how often, from 0 to 8"),
-        ({"rounds": 9}, "say how often"),
-        ({"rounds": True}, "say how often"),
-        ({"criteria": 7}, "say in a text what a good answer is"),
+        ({"rounds": -1}, "give a whole number from 0 to 8"),
+        ({"rounds": 9}, "give a whole number"),
+        ({"rounds": True}, "give a whole number"),
+        ({"criteria": 7}, "describe a good answer in a text"),
     ],
 )
 def test_what_it_refuses(options: dict[str, Any], sentence: str) -> None:

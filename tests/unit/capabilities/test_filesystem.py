@@ -175,7 +175,7 @@ async def test_some_lines_of_a_file(backend: Backend, range_: dict[str, int], te
 async def test_a_file_that_is_too_long_to_be_read_at_once_says_where_it_goes_on(local: Local, folder: Path) -> None:
     (folder / "long.txt").write_text("".join(f"{number:09}\n" for number in range(150_000)))
     first = await use(local, "read_file", path="long.txt")
-    start, _, note = first.rpartition("\n... (the file goes on; read it from offset ")
+    start, _, note = first.rpartition("\n... (the file continues; read it from offset ")
     assert start.splitlines()[-1] == "000099899" and note == "99900) ..."
     rest = await use(local, "read_file", path="long.txt", offset=99_900)
     assert rest.startswith("000099900\n") and rest.endswith("000149999\n")

@@ -151,7 +151,7 @@ async def test_a_price_that_nobody_knows_is_said_once_and_does_not_count(caplog:
         result = await agent.run("go")
     assert stopped(result, "step limit")
     assert [event["data"] for event in entries(result.thread, "event")] == [{"model": "function"}]
-    assert ["nobody knows what function costs" in line for line in caplog.messages] == [True]
+    assert ["the price of function is not known" in line for line in caplog.messages] == [True]
 
 
 async def test_the_cost_of_a_fallback_counts_although_that_of_the_first_model_is_not_known() -> None:

@@ -105,5 +105,5 @@ async def test_together_with_permissions_and_a_guard() -> None:
 
 @pytest.mark.parametrize("options", [{"keys": 0}, {"keys": True}, {"value_bytes": "many"}])
 def test_what_it_refuses(options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="say how many, from 1 up"):
+    with pytest.raises(ConfigError, match="give a whole number of at least 1"):
         Metadata(**options)

@@ -241,7 +241,7 @@ async def test_dont_ask_denies_what_would_be_asked() -> None:
     assert await said(permissions, runs("ls"), ask=user) == "ran ls"
     for wanted in (runs("ls x"), runs("$x"), READ, PAY):
         assert (await said(permissions, wanted, ask=user)).startswith(
-            "nobody may be asked here, so the answer is no to:"
+            "questions are not asked in this mode, so this is denied:"
         )
     assert await said(permissions, runs("rm x")) == "the permission rule Bash(rm *) denies this"
     assert user.questions == []

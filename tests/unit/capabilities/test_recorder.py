@@ -342,5 +342,5 @@ async def test_who_watches_is_not_sent_the_traces() -> None:
 
 @pytest.mark.parametrize("options", [{"runs": 0}, {"runs": "3"}, {"spans": True}, {"size": -1}, {"size": 1.5}])
 def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r"Recorder\(\w+=.+\): say how many, from 1 up"):
+    with pytest.raises(ConfigError, match=r"Recorder\(\w+=.+\): give a whole number of at least 1"):
         Recorder(**options)

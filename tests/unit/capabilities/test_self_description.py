@@ -36,7 +36,7 @@ async def test_the_prompt_ends_with_what_it_is() -> None:
     await Agent(model, name="librarian", system="Be brief.", hooks=[hook]).run("go")
     assert model.requests[0].system == (
         "Be brief.\n\nYou are the agent 'librarian'. You look after the library. "
-        "One answer may take 25 steps. More about yourself is told by describe_self."
+        "One answer may take 25 steps. Call describe_self for more about yourself."
     )
     assert model.requests[1].system == model.requests[0].system
 
@@ -92,7 +92,7 @@ async def test_one_of_both() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"text": 7}, "say in a text what the agent is"),
+        ({"text": 7}, "describe the agent in a text"),
         ({"system": False, "tool": False}, "one of them is true"),
         ({"system": "yes"}, "true or false"),
     ],

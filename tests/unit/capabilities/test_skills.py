@@ -175,8 +175,8 @@ async def test_other_keys_are_kept() -> None:
         ("---\nname: ''\ndescription: b\n---\n", "its front matter has no name"),
         ("---\nname: [a]\ndescription: b\n---\n", "its front matter has no name"),
         ("---\nname: true\ndescription: b\n---\n", "its front matter has no name"),
-        ("---\nname: a: b\ndescription: c\n---\n", "is no YAML"),
-        ("---\nname: &x a\ndescription: *x\n---\n", "has anchors (&) or aliases (*)"),
+        ("---\nname: a: b\ndescription: c\n---\n", "front matter, line 2: not valid YAML: mapping values"),
+        ("---\nname: &x a\ndescription: *x\n---\n", "anchors (&) and aliases (*) are not used here"),
         (f"---\nname: a\ndescription: b\nx: {'y' * 70_000}\n---\n", "within 64,000 bytes"),
         (skill("x" * 65), "its name is not a short one on one line"),
         (skill("'a/b'"), "its name is not a short one on one line"),
@@ -512,7 +512,7 @@ async def test_a_skill_that_is_there_is_replaced_only_if_that_is_meant() -> None
     backend = State({})
     skills = Skills("skills", backend)
     await skills.upload(packed(**{"SKILL.md": skill(), "old.py": "1"}))
-    with pytest.raises(ConfigError, match="there is a skill in skills/alpha already; say replace=True"):
+    with pytest.raises(ConfigError, match="there is a skill in skills/alpha already; pass replace=True"):
         await skills.upload(skill(description="new").encode())
     assert await everything(backend) == ["skills/alpha/SKILL.md", "skills/alpha/old.py"]
     assert (await skills.upload(skill(description="new").encode(), replace=True)).description == "new"
@@ -525,11 +525,11 @@ async def test_a_skill_that_is_there_is_replaced_only_if_that_is_meant() -> None
         (b"# no front matter", "does not begin with"),
         (b"", "does not begin with"),
         (b"---\nname: a\n---\n", "has no description"),
-        (b"PK nonsense", "this is no zip archive"),
+        (b"PK nonsense", "this is not a zip archive"),
         (packed(**{"a/readme.md": "x"}), "the archive has no SKILL.md in it"),
         (packed(**{"a/SKILL.md": skill(), "b/SKILL.md": skill("b")}), "the archive has several skills in it"),
         (packed(**{"a/SKILL.md": "x"}), "does not begin with"),
-        (packed(**{"a/SKILL.md": skill(), "../evil": "x"}), "which is no plain path inside it"),
+        (packed(**{"a/SKILL.md": skill(), "../evil": "x"}), "which is not a plain path inside it"),
         (skill(body="x" * 600_000).encode(), "the most is 500,000"),
         (packed(**{"SKILL.md": skill(body="x" * 600_000)}), "the most is 500,000"),
         (b"PK" + bytes(11_000_000), "the most is 10,000,000"),
@@ -582,8 +582,8 @@ async def test_there_must_be_a_folder_for_them() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({}, "name a folder that has skills in it, or say shipped=True"),
-        ({"paths": []}, "name a folder"),
+        ({}, "give a folder with skills, or shipped=True"),
+        ({"paths": []}, "give a folder"),
         ({"paths": [1]}, "Skills(paths=[1]): give a list of texts"),
         ({"paths": 7}, "give a list of texts"),
         ({"paths": "a\0b"}, "give a list of texts"),

@@ -474,7 +474,7 @@ async def test_a_task_is_cancelled() -> None:
     )
     _, _, cancelled, told, again = results(await agent.run("go"))
     assert cancelled == again == '{"task": "task_1", "agent": "helper", "status": "cancelled"}'
-    assert told == "task_1 is cancelled, and hears nothing"
+    assert told == "task_1 is cancelled; it gets no messages"
 
 
 async def test_a_task_is_told_something() -> None:
@@ -919,7 +919,7 @@ async def test_after_a_crash_the_children_go_on_where_they_were(how: str, tmp_pa
     [
         (lambda: Subagents([]), "there is no subagent"),
         (lambda: Subagents([Subagent("a", "A."), Subagent("a", "B.")]), "two subagents are named 'a'"),
-        (lambda: Subagents([Subagent("a", "A.")], depth=0), r"depth=0\): say how many"),
+        (lambda: Subagents([Subagent("a", "A.")], depth=0), r"depth=0\): give a whole number"),
         (lambda: Subagents([Subagent("a", "A.")], at_once=True), "at_once=True"),
         (lambda: Subagents([Subagent("a", "A.")], at_end="never"), "at_end="),  # type: ignore[arg-type]
         (lambda: Subagents([Subagent("a", "A.")], background=1), "background="),  # type: ignore[arg-type]

@@ -768,9 +768,9 @@ async def test_the_users_words_outlive_every_step(sizes: list[int], given: dict[
 # -- what it can be given -------------------------------------------------------------------------------------------
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    *(({"window": wrong}, "say how many tokens") for wrong in (0, -1, 1.5, "128k", True)),
-    *(({"threshold": wrong}, "say how many tokens") for wrong in (0, "85%", 0.85)),
-    *(({"buffer": wrong}, "say how many tokens") for wrong in (0, -3, "1k")),
+    *(({"window": wrong}, "give a number of tokens") for wrong in (0, -1, 1.5, "128k", True)),
+    *(({"threshold": wrong}, "give a number of tokens") for wrong in (0, "85%", 0.85)),
+    *(({"buffer": wrong}, "give a number of tokens") for wrong in (0, -3, "1k")),
     *(({"keep": wrong}, "from 0 to below 1") for wrong in (-0.1, 1, 10, "10%", True, float("nan"))),
     ({"threshold": 128_001}, "must fit into the window of 128,000 tokens"),
     ({"buffer": 30_000}, "must fit into the window of 128,000 tokens"),

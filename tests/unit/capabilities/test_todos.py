@@ -115,7 +115,7 @@ async def test_one_todo_is_changed_and_the_others_stay() -> None:
     ("wanted", "sentence"),
     [
         (update("9", status="done"), "there is no todo '9'; the ids are 1, 2, 3"),
-        (update("2"), "say what changes: the status, the title or both"),
+        (update("2"), "give a new status, a new title or both"),
         (update("2", status="gone"), "should be 'pending', 'in_progress' or 'done'"),
         (update("2", title=""), "title should have at least 1 character"),
     ],
@@ -280,7 +280,7 @@ async def test_a_run_that_is_taken_up_remembers_its_nudges() -> None:
 
 @pytest.mark.parametrize("nudges", [-1, 1.5, True, "2", None])
 def test_odd_options(nudges: Any) -> None:
-    with pytest.raises(ConfigError, match="say how often the model is reminded"):
+    with pytest.raises(ConfigError, match="give the number of reminders in a run"):
         Todos(nudges=nudges)
 
 

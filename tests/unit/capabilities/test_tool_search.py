@@ -229,9 +229,9 @@ async def test_what_was_shown_is_logged_once() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"threshold": -1}, "say how many, from 0 up"),
-        ({"threshold": "20"}, "say how many"),
-        ({"results": 0}, "say how many, from 1 up"),
+        ({"threshold": -1}, "give a whole number of at least 0"),
+        ({"threshold": "20"}, "give a whole number"),
+        ({"results": 0}, "give a whole number of at least 1"),
         ({"always": "ls"}, "takes a list of names, also of one"),
         ({"always": 7}, "takes a list of names"),
         ({"always": [7]}, "takes a list of names"),

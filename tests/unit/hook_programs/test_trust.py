@@ -182,7 +182,7 @@ def test_a_folder_with_very_many_files_is_none_of_programs(tmp_path: Path, monke
     monkeypatch.setattr("wick.constants.HOOK_FILES", 3)
     for number in range(4):
         (tmp_path / f"file{number}").write_text("")
-    with pytest.raises(ConfigError, match="has more than 3 files; that is no directory of hooks"):
+    with pytest.raises(ConfigError, match="has more than 3 files; give a directory of hook programs only"):
         list_code_files(tmp_path)
     assert "has more than 3 files" in make_folder_check(tmp_path, {})()
 

@@ -340,7 +340,7 @@ async def test_an_entry_that_was_changed_is_found_out(path: Path, statement: str
 
 async def test_what_was_queued_and_kept_is_checked_too(path: Path) -> None:
     store = await broken(path, """UPDATE inbox SET data = replace(data, '1', '2')""")
-    with refused("corrupt", "what is queued at 1 is damaged"):
+    with refused("corrupt", "the queued message at 1 is damaged"):
         await store.inbox("ada", "t")
     name = await store.put_blob("ada", "t", b"bytes")
     with closing(sqlite3.connect(path, isolation_level=None)) as db:

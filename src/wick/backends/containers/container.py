@@ -74,7 +74,7 @@ class Container:
     async def _reuse_container(self, found: dict[str, Any], image: dict[str, Any] | None) -> dict[str, Any] | None:
         """Return the existing container, running; None if it was removed."""
         if not self._is_ours(found):
-            raise BackendError(f"the container {self.spec.name} belongs to somebody else", "denied")
+            raise BackendError(f"the container {self.spec.name} belongs to another owner", "denied")
         state = str(found["State"]["Status"])
         if state == "created" and await self._is_being_started():
             return await self.inspect()

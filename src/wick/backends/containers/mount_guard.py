@@ -1,11 +1,11 @@
-"""Guards of the host folders that a container has as its workspace, for its commands, jobs and terminals.
+"""Guards of host folders that are mounted in a container, for its commands, jobs and terminals.
 
     guards = MountGuards([("/srv/project", "/workspace")], "/workspace", PROTECTED)
-    async with guards.held() as guard:
+    async with guards.guard_command() as guard:
         …                                    a command runs
-    guard.moved                              the plants that have another name now
+    guard.moved                              the renamed plants
 
-The watcher is that of the local backend: a process on this host (wick.wickd.watcher).
+The watcher is the same process on this host as for the local backend (wick.wickd.watcher).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class MountGuard:
         self._guards: list[WorkspaceGuard] = []
 
     async def begin(self) -> None:
-        """Have the folders watched. A folder that this host does not have is on another machine."""
+        """Start watching the folders. A folder that this host lacks is on another machine, and is skipped."""
         for source, target in self._owner.folders:
             if await self._owner.has_here(source):
                 daemon, show = await get_host_daemon(), self._owner.show_in(target)
@@ -46,7 +46,7 @@ class MountGuard:
                 await run_to_completion(guard.begin())
 
     async def end(self) -> None:
-        """Settle the changes. Where processes may be left for a moment, a trailing guard continues."""
+        """Process the last changes. While processes may outlive the command, a trailing guard continues."""
         await self._owner.trail()
         await self.end_now()
 
@@ -68,14 +68,14 @@ class MountGuard:
 
 
 class MountGuards:
-    """The guards that one event loop holds. `folders` are pairs: a path on this host, and its place in the container.
+    """All guards of one event loop. `folders` are pairs: a path on this host, and its path in the container.
 
-    A job is followed: its guard ends within a second after it, whether or not its end is asked for.
+    Jobs are polled: the guard of a job ends within a second after the job, even if its result is not read.
     """
 
     def __init__(self, folders: Sequence[tuple[str, str]], workdir: str, protect: Sequence[str]) -> None:
         self.folders, self.protect, self._workdir = folders, protect, workdir
-        self.exec_runner: ExecRunner | None = None  # where processes may outlive their command for a moment
+        self.exec_runner: ExecRunner | None = None  # set if processes may outlive their command for a moment
         self.open: set[MountGuard] = set()
         self._here: set[str] = set()  # folders that exist on this host
         self._jobs: dict[tuple[Hashable, str], MountGuard] = {}
@@ -121,7 +121,7 @@ class MountGuards:
     def follow(
         self, runner: Hashable, id: str, guard: MountGuard, list_jobs: ListJobs, tidy: Callable[[], None]
     ) -> None:
-        """End a guard when a job of a runner has ended, or its runner is gone; `tidy` ends processes that it left."""
+        """End a guard when a job or its runner has ended; `tidy` ends the processes that the job left."""
         if not self.folders:
             return
         self._jobs[runner, id] = guard
@@ -155,14 +155,14 @@ class MountGuards:
     # -- processes that outlive their command -----------------------------------------------------------------------
 
     async def trail(self) -> None:
-        """Without wickd in the container, a process can outlive its command for a moment: watch until it is ended."""
+        """Watch until processes that outlive their command have ended. Only needed without wickd in the container."""
         plain = self.exec_runner
         if plain is None or plain.cleaned_up.is_set() or self._trailing or not self.folders:
             return
         self._trailing = True
         try:
             self._start(self._trail(plain, await self.begin()))
-        except BackendError:  # there is no watcher to be had
+        except BackendError:  # no watcher is available
             self._trailing = False
         except BaseException:
             self._trailing = False
@@ -181,7 +181,7 @@ class MountGuards:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Settle the last changes of a removed container, and stop watching."""
+        """Process the last changes of a removed container, and stop watching."""
         for task in [*self._tasks]:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,8 +1,8 @@
-"""Files in a container without Python: by one constant sh script, with whatever coreutils or busybox are there.
+"""File operations in a container without Python: one constant sh script, with the container's coreutils or busybox.
 
-Each operation is one talk with the script (shelltalk). It finds the path and says what is there; wick
-decides by the same rules as for any workspace; the script then does what it is told. Between looking and doing somebody
-inside may change things; what then happens, happens inside the container, which is what confines it.
+Each operation is one conversation with the script (shell_protocol). The script resolves the path and reports its type;
+wick decides by the same rules as for any workspace; the script then executes the decision. A process in the container
+may change the path in between. The effect of that race is confined to the container.
 """
 
 from __future__ import annotations

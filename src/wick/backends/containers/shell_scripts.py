@@ -1,4 +1,4 @@
-"""The sh scripts by which commands are run and ended in a container where no daemon runs, and what is said to them."""
+"""The sh scripts that start and end commands in a container without wickd, and the encoding of their arguments."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ DECODE = """
 text() { decoded=$(printf '%b.' "$1"); decoded=${decoded%.}; }
 """
 
-# Where somebody forks without end, others cannot, and a shell that cannot fork ends, unless it is in `command eval`.
+# During a fork bomb a shell may not be able to fork. It then exits, unless the fork is inside `command eval`.
 
-# Signals $1 to who carries the mark $mark: by grep, which takes least, or if that cannot be started line by line.
+# Sends the signal $1 to all processes with the mark $mark in their environment. It uses one grep; if that cannot be
+# started, it reads the files line by line.
 MARKED = """
 marked() {
     pids= files=
@@ -35,8 +36,8 @@ marked() {
 } 2>/dev/null
 """
 
-# Kills who carries the mark $mark. Who could fork is stopped first; when nobody new comes, all are killed. Fails if
-# more and more come.
+# Kills all processes with the mark $mark. They are stopped first, since they could fork; once no new one appears, all
+# are killed. Fails if new ones keep appearing.
 SWEEP = """
 sweep() {
     tries=0 before=
@@ -48,12 +49,11 @@ sweep() {
 }
 """
 
-# Kills who is there although nothing runs: scripts of ours that somebody has stopped; and orphans, which have come to
-# the first process, with all below them, but for its first child, which is what the container itself does (a number as
-# low as its is never given again). Where another program of wick's runs something, orphans may be that one's.
+# Kills processes that are left although no command runs: stopped scripts of wick, and orphans with their descendants.
+# Orphans are children of process 1, except its first child, which is the container's own program (so low a PID is not
+# reused). If another wick process runs commands in the container, the orphans may belong to it and are left.
 #
-# Whoever forks all the time is missed by who only looks, and leaves others no processor; so all are stopped for a
-# moment.
+# A scan misses processes that fork all the time and take all CPU time, so all processes are stopped for the scan.
 TIDY = """
 parent() {
     pid=${place#/proc/} above=
@@ -124,8 +124,8 @@ frozen() {
 }
 """
 
-# $1 the folder, $2 the mark, $3 how many bytes of input come, $4 the command. What the shell itself has to say about
-# how the command ended is kept from the command's stderr.
+# $1 is the folder, $2 the mark, $3 the number of input bytes, $4 the command. Messages of the outer shell about the end
+# of the command do not reach the command's stderr.
 RUN = f"""{DECODE}{MARKED}{SWEEP}
 text "$1"
 cd -- "$decoded" 2>/dev/null || {{ printf '%s' "$2" >&2; exit 125; }}
@@ -141,8 +141,8 @@ sweep
 exit $code
 """
 
-# $1 how all marks of this program begin. Ends whom it is told to, and says how that went; when nobody is there any more
-# to tell it, it ends all that they have begun.
+# $1 is the prefix of all marks of this process. Executes orders to end processes and reports the exit status; at the
+# end of its input, it ends all processes with this prefix.
 LIFELINE = f"""{MARKED}{TIDY}
 while read -r number order mark; do
     case $order in
@@ -157,7 +157,7 @@ mark=$1
 frozen nobody
 """
 
-# $1 the folder. The mark is in the environment already.
+# $1 is the folder. The mark is in the environment already.
 SHELL = f"""{DECODE}
 text "$1"
 cd -- "$decoded" || exit 125
@@ -167,7 +167,7 @@ exec sh
 
 
 def escaped(text: str) -> str:
-    """An argument as `printf %b` understands it."""
+    """Return an argument encoded for `printf %b`."""
     data = text.encode("utf-8", "surrogateescape")
     if b"\0" in data:
         raise BackendError("a text with a NUL character cannot be given to a command", "invalid")

@@ -85,7 +85,7 @@ class ContainerSpec:
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.id):
-            raise ConfigError(f"{self.id!r} is no id; it has 1 to 63 letters, digits, dots, dashes and underscores")
+            raise ConfigError(f"{self.id!r} is not an id; use 1 to 63 letters, digits, dots, dashes and underscores")
         if not self.image or self.image.startswith("-") or "\0" in self.image:
             raise ConfigError("Docker needs the name of an image, such as python:3.12-slim")
         if not self.workdir.startswith("/") or posixpath.normpath(self.workdir) != self.workdir:

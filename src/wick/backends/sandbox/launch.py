@@ -77,7 +77,7 @@ class SandboxedWorkspace:
     def resolve_folder(self, path: str) -> tuple[str, ...]:
         """Return the resolved names of a folder in the workspace."""
         if "\0" in path:
-            raise BackendError(f"{path!r} is no folder, as it has a NUL in it", "invalid")
+            raise BackendError(f"{path!r} is not a folder: it has a NUL in it", "invalid")
         inside = self.tree.relative_path(path or ".")
         if inside is None:
             raise BackendError(
@@ -92,7 +92,7 @@ class SandboxedWorkspace:
 
 _FOLDER_ERRORS = {
     errno.ENOENT: ("not_found", "does not exist"),
-    errno.ENOTDIR: ("not_directory", "is no folder"),
+    errno.ENOTDIR: ("not_directory", "is not a folder"),
     errno.EXDEV: ("escapes", "is outside of the workspace"),
     errno.ELOOP: ("loop", "is a link that leads to itself"),
     errno.EACCES: ("denied", "cannot be entered: permission denied"),

@@ -178,6 +178,6 @@ def _parse_tool_names(name: str, given: Iterable[Any]) -> tuple[str, ...]:
     for item in given:
         if not isinstance(item, str) or not re.fullmatch(r"\*|[\w.:-]+", item):
             raise ConfigError(
-                f"the subagent {name!r} names a tool {item!r}; say only its name, and use a guard for the rest"
+                f"the subagent {name!r} names a tool {item!r}; give only its name, and use a guard for the rest"
             )
     return tuple(resolve_tool_name(item) for item in given)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime as dt
 import inspect
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -39,12 +39,12 @@ class Builtins(Capability):
 
     def __init__(
         self,
-        tools: Collection[str] | None = None,
+        tools: Iterable[str] | None = None,
         *,
         search: Search | str | None = None,
         timezone: str = "UTC",
-        methods: Collection[str] = METHODS,
-        private: Collection[str] = (),
+        methods: Iterable[str] = METHODS,
+        private: Iterable[str] = (),
         timeout: float = constants.HTTP_SECONDS,
         max_bytes: int = constants.HTTP_BYTES,
     ) -> None:
@@ -67,7 +67,7 @@ class Builtins(Capability):
 
 def _check_texts(option: str, given: Any) -> list[str]:
     texts: list[Any] = (
-        [*given] if isinstance(given, Collection) and not isinstance(given, str | bytes | Mapping) else [None]
+        [*given] if isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping) else [None]
     )
     if not all(isinstance(text, str) and text for text in texts):
         raise ConfigError(f"{option} is a list of texts, not {given!r}")
@@ -162,9 +162,9 @@ _SHOWN_HEADERS = (
 
 
 def HttpRequest(
-    methods: Collection[str] = METHODS,
+    methods: Iterable[str] = METHODS,
     *,
-    private: Collection[str] = (),
+    private: Iterable[str] = (),
     timeout: float = constants.HTTP_SECONDS,
     max_bytes: int = constants.HTTP_BYTES,
 ) -> Tool:
@@ -281,7 +281,7 @@ def _decode_body(fetched: HttpResponse) -> str:
     kind = fetched.headers.get("content-type", "").lower()
     charset = re.search(r"charset=[\"']?([\w.:-]+)", kind)
     if not _TEXTUAL.match(kind) and (kind or b"\0" in fetched.body) and (charset is None or b"\0" in fetched.body):
-        return f"({len(fetched.body):,} bytes that are no text are not shown)" if fetched.body else ""
+        return f"({len(fetched.body):,} bytes of binary data are not shown)" if fetched.body else ""
     try:
         return fetched.body.decode(charset[1] if charset else "utf-8", "replace").encode("utf-8", "replace").decode()
     except (LookupError, ValueError):  # unknown charset, or not a text encoding
@@ -329,7 +329,7 @@ def has_search() -> bool:
 def _load_installed_search() -> Search:
     installed = sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name)
     if len(installed) != 1:
-        which = f"say which one: {', '.join(point.name for point in installed)}" if installed else "none is installed"
+        which = f"choose one of: {', '.join(point.name for point in installed)}" if installed else "none is installed"
         raise ConfigError(f"web_search needs a search, and {which}; give it as search=, a function that takes a query")
     return _load_search(installed[0].load, installed[0].name)
 

@@ -325,7 +325,7 @@ def _format_page(found: FileLines, limit: int | None) -> str:
         text = text[: text.rfind("\n", 0, READ_CHARS) + 1 or READ_CHARS]
     elif not found["truncated"] or limit is not None:
         return text
-    return f"{text}\n... (the file goes on; read it from offset {found['offset'] + text.count(chr(10))}) ..."
+    return f"{text}\n... (the file continues; read it from offset {found['offset'] + text.count(chr(10))}) ..."
 
 
 def _format_execution(executed: CommandResult) -> dict[str, Any]:

@@ -63,7 +63,7 @@ class MCP(Capability):
         max_output: int = constants.MCP_OUTPUT_CHARS,
     ) -> None:
         if type(max_output) is not int or max_output < 1:
-            raise ConfigError(f"MCP(max_output={max_output!r}): say how many characters, from 1 up")
+            raise ConfigError(f"MCP(max_output={max_output!r}): give a number of characters of at least 1")
         self.servers, self.pins, self.max_output = read_servers(servers), _PinStore.from_option(pins), max_output
         self._connections = McpConnections()
 
@@ -308,7 +308,7 @@ _EXTRA_DESCRIPTIONS = {
 def _build_result(name: str, answer: Any) -> ToolResult:
     shown = _convert_blocks(answer.content)
     if answer.is_error:
-        raise ToolError(shown.output or f"{name} failed, and its server did not say why")
+        raise ToolError(shown.output or f"{name} failed without a message from its server")
     data = answer.structured_content
     output = shown.output or ("" if data is None else json.dumps(data, ensure_ascii=False))
     return ToolResult(output, data=data, parts=shown.parts)

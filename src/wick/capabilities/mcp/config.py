@@ -44,7 +44,7 @@ def read_servers(servers: Any) -> tuple[McpServer, ...]:
 
 def _read_server(name: Any, given: Any) -> McpServer:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ConfigError(f"{name!r} is no name for an MCP server: take letters, digits, - and single _, at most 31")
+        raise ConfigError(f"{name!r} is not a name for an MCP server; use letters, digits, - and single _, at most 31")
     if not isinstance(given, Mapping):
         raise ConfigError(f'the MCP server {name} is described by a mapping with "command" or "url", not {given!r}')
     if unknown := sorted(map(str, given.keys() - _KEYS)):

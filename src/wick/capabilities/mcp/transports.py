@@ -97,7 +97,7 @@ def _build_http_client(server: McpServer) -> Any:
 
     async def limit(response: Any) -> None:
         if response.headers.get("Content-Encoding", "identity") != "identity":
-            raise httpx2.ReadError("it answered compressed, which nobody asked for")
+            raise httpx2.ReadError("it sent a compressed answer, which was not requested")
         if "event-stream" not in response.headers.get("Content-Type", ""):
             response.stream = Limited(response.stream)
 

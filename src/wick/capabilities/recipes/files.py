@@ -137,7 +137,7 @@ def _parse_arguments(meta: Mapping[str, Any]) -> dict[str, str]:
     if isinstance(given, list):
         given = dict.fromkeys(map(str, given), "")
     if not isinstance(given, dict):
-        raise ConfigError("its arguments are a map of names to what stands there if nobody says anything else")
+        raise ConfigError("its arguments are a map of names to default values")
     if INPUT in given:
         raise ConfigError(f"an argument cannot be named {INPUT!r}: that is the place for the whole input")
     return {name: _format_default(name, value) for name, value in given.items()}
@@ -150,7 +150,7 @@ def _format_default(name: str, value: Any) -> str:
         return str(value).lower()
     if value is None or isinstance(value, str | int | float):
         return "" if value is None else str(value)
-    raise ConfigError(f"what stands for the argument {name!r} is a text, not {value!r}")
+    raise ConfigError(f"the default of the argument {name!r} is a text, not {value!r}")
 
 
 def _parse_hooks(meta: Mapping[str, Any]) -> dict[str, RecipeHook]:
@@ -163,7 +163,7 @@ def _parse_hooks(meta: Mapping[str, Any]) -> dict[str, RecipeHook]:
 def _parse_allowed_tools(meta: Mapping[str, Any]) -> tuple[str, ...] | None:
     """Return the names in `allowed_tools`; raise a ConfigError for a restriction that wick cannot apply."""
     if "allowed_commands" in meta:
-        raise ConfigError("it has allowed_commands, which wick does not read; say it as a rule of the permissions")
+        raise ConfigError("it has allowed_commands, which wick does not read; write a permission rule instead")
     if "allowed_tools" not in meta:
         return None
     given = meta["allowed_tools"]
@@ -171,7 +171,7 @@ def _parse_allowed_tools(meta: Mapping[str, Any]) -> tuple[str, ...] | None:
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
         raise ConfigError("its allowed_tools are a list of names, such as [read_file, grep]; [] allows no tool")
     if limited := next((name for name in names if "(" in name), None):
-        raise ConfigError(f"its allowed_tools name tools alone, not {limited!r}; say more in the permissions")
+        raise ConfigError(f"its allowed_tools name tools alone, not {limited!r}; write permission rules for the rest")
     return tuple(map(resolve_tool_name, names))
 
 
@@ -180,7 +180,7 @@ def _check_event(name: str) -> str:
         return name
     close = get_close_matches(name, EVENTS, n=1)
     hint = f"did you mean {close[0]}?" if close else f"the events are {', '.join(EVENTS)}"
-    raise ConfigError(f"its hooks name an event {name!r} that there is not; {hint}")
+    raise ConfigError(f"its hooks name an unknown event {name!r}; {hint}")
 
 
 def _parse_hook(event: str, given: Any) -> RecipeHook:

@@ -63,7 +63,7 @@ class Skills(Capability):
         self.only = None if enabled is None else _parse_names("enabled", enabled)
         self.without = _parse_names("disabled", disabled)
         if not (self.paths or self.host or shipped):
-            raise ConfigError("Skills: name a folder that has skills in it, or say shipped=True")
+            raise ConfigError("Skills: give a folder with skills, or shipped=True")
         if backend is not None and (isinstance(backend, type) or not callable(getattr(backend, "glob", None))):
             raise ConfigError(f"Skills(backend={backend!r}): give a backend, such as Local('./workspace'), or None")
         self.backend, self.shipped = backend, shipped

@@ -130,7 +130,7 @@ class SkillFolder:
         there = await self._has_files(target)
         if there and not replace:
             raise ConfigError(
-                f"there is a skill in {self._display_path(target)} already; say replace=True to put another there"
+                f"there is a skill in {self._display_path(target)} already; pass replace=True to replace it"
             )
         meanwhile = posixpath.join(self.path, f".upload-{uuid4().hex}")
         try:

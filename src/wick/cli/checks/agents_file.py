@@ -7,7 +7,6 @@ built, so the same errors are found as at runtime. No model is called and no com
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -77,16 +76,9 @@ def _read_source(path: Path, found: list[FileProblem]) -> YamlSource | None:
                 return None  # not an unset variable: the rest cannot be parsed
             environment[environment.last_name] = "1"
         except ConfigError as error:
-            found.append(_parse_location(str(error), path))
+            found.append(FileProblem(None, str(error)))
             return None
     return None
-
-
-def _parse_location(text: str, path: Path) -> FileProblem:
-    """Return the problem of an unreadable file, with the line number taken from the message."""
-    if (match := re.match(rf"{re.escape(str(path))}, line (\d+): ", text)) is not None:
-        return FileProblem(int(match[1]), text[match.end() :])
-    return FileProblem(None, text)
 
 
 # -- building -------------------------------------------------------------------------------------------------------

@@ -115,7 +115,7 @@ def read_settings(path: Path) -> HookSettings:
     """Read a settings file; a missing file gives empty settings."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            raise ConfigError(f"the settings {path} are no file")
+            raise ConfigError(f"the settings {path} are not a file")
         with path.open("rb") as file:
             return parse_settings_bytes(file.read(constants.CONFIG_BYTES + 1), str(path))
     except FileNotFoundError:

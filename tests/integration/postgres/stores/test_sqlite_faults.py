@@ -73,7 +73,7 @@ async def test_a_database_that_is_full(tmp_path: Path) -> None:
     pages = db.execute("PRAGMA page_count").fetchone()[0]
     db.execute(f"PRAGMA max_page_count = {pages + 3}")
     big = entry(1, "event", text="x" * 100_000)
-    with refused("full", "the disk is full; make room"):
+    with refused("full", "the disk is full; free some space"):
         await mine.append(big)
     await mine.append(big)  # what limited that connection is over, as it was opened anew
     assert await read(store) == [big]

@@ -721,7 +721,7 @@ async def test_a_service_that_has_forgotten_its_session() -> None:
     ("headers", "why"),
     [
         ({"Content-Type": "application/json"}, "it sent a message of more than 100,000 bytes"),
-        ({"Content-Type": "application/json", "Content-Encoding": "gzip"}, "it answered compressed"),
+        ({"Content-Type": "application/json", "Content-Encoding": "gzip"}, "it sent a compressed answer"),
         ({"Content-Type": "text/event-stream"}, "exceeded the 100000 byte limit"),
     ],
 )

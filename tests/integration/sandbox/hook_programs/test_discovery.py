@@ -130,7 +130,7 @@ def test_who_does_not_say_in_time_what_it_hooks_is_broken(
         ("echo '{\"points\": []}'", "answered without points"),
         ('echo \'{"points": ["turn_end"], "protocol": "smoke"}\'', "answered with the protocol 'smoke'"),
         ('echo \'{"points": ["turn_end"], "colour": 1}\'', "answered with the field 'colour'"),
-        ("echo '{\"points\": [1]}'", "answered with points that are no names"),
+        ("echo '{\"points\": [1]}'", "answered with points that are not names"),
         ("head -c 5000000 /dev/zero", "printed more than 1 MB"),
         ("kill -9 $$", "was ended by SIGKILL"),
     ],

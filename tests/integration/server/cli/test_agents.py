@@ -122,7 +122,7 @@ def test_everything_that_is_wrong_is_said_with_its_line(here: Somewhere) -> None
 
 ONE: dict[str, tuple[str, str]] = {
     "nothing": ("", "there are no settings here"),
-    "no yaml": ("a: [1,\nb: 3", "this is no YAML"),
+    "no yaml": ("a: [1,\nb: 3", "not valid YAML"),
     "a list": ("- model: demo", "there are no settings here"),
     "twice": ("model: demo\nmodel: demo", "is repeated"),
     "no agents": ("defaults: {model: demo}", "agents is a map of ids"),

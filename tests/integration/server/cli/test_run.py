@@ -194,7 +194,7 @@ def test_rules_for_an_agent_that_has_none_let_the_rest_pass(wick: Wick) -> None:
 
 def test_a_budget_that_cannot_be_kept_stops_the_run(wick: Wick) -> None:
     done = wick("run", "Hello!", "--model", "demo", "--budget", "0.5")
-    assert done.code == 3 and "stopped: budget: nobody knows what offline demo model costs" in done.err
+    assert done.code == 3 and "stopped: budget: the price of offline demo model is not known" in done.err
     assert wick("run", "hi", "--budget", "0").code == 2
 
 

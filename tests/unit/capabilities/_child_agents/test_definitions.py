@@ -109,8 +109,8 @@ def test_which_tools_it_wants() -> None:
         (lambda: Subagent("a", " "), "a subagent needs a description"),
         (lambda: Subagent("a", "A.", prompt=7), "the prompt of the subagent 'a' is a text"),  # type: ignore[arg-type]
         (lambda: Subagent("a", "A.", tools=7), "the tools of the subagent 'a' are a list"),  # type: ignore[arg-type]
-        (lambda: Subagent("a", "A.", tools=["Bash(git *)"]), "say only its name"),
-        (lambda: Subagent("a", "A.", without=[echo]), "say only its name"),  # type: ignore[list-item]
+        (lambda: Subagent("a", "A.", tools=["Bash(git *)"]), "give only its name"),
+        (lambda: Subagent("a", "A.", without=[echo]), "give only its name"),  # type: ignore[list-item]
         (lambda: Subagent("a", "A.", tools=[7]), "a tool is a function"),
         (lambda: load_definitions([7]), "a Subagent, a dict or the path"),
         (lambda: load_definitions({"a": "text"}), "is defined by a dict"),
@@ -132,7 +132,7 @@ def test_what_is_wrong_is_a_sentence(make: Callable[[], Any], words: str) -> Non
     [
         (b"You review.", "does not begin with a line of three dashes"),
         (b"---\nname: a\n", "does not end with a line of three dashes"),
-        (b"---\nname: [a\n---\n", "no YAML"),
+        (b"---\nname: [a\n---\n", "front matter, line 3: not valid YAML"),
         (b"---\nname: a\n---\n", "the subagent 'a' has no description"),
         (b"---\nname: a\ndescription: &x b\ntools: *x\n---\n", "anchors"),
         (b"---\ndescription: \xff\n---\n", "utf-8"),

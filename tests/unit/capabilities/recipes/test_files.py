@@ -84,7 +84,7 @@ WRONG = {
     "---\nhooks: {turn_end: {handler: h, once: 1}}\n---\nx": "is true or false, not 1",
     "---\narguments: 1\n---\nx": "its arguments are a map",
     "---\narguments: {input: x}\n---\nx": "cannot be named 'input'",
-    "---\narguments: {a: [1]}\n---\nx": "what stands for the argument 'a' is a text",
+    "---\narguments: {a: [1]}\n---\nx": "the default of the argument 'a' is a text",
     "---\ndescription: [a]\n---\nx": "its description is a text",
     "---\ndescription: a": "does not end with a line of three dashes",
     "": "it has no text",

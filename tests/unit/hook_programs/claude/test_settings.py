@@ -306,4 +306,4 @@ async def test_a_script_is_not_trusted_without_what_lies_beside_it(folder: Folde
 def test_settings_that_are_no_file_are_not_read(folder: Folder, caplog: pytest.LogCaptureFixture) -> None:
     (folder.path / ".claude" / "settings.json").symlink_to("/dev/zero")
     os.mkfifo(folder.path / ".claude" / "settings.local.json")
-    assert folder.load() == HookSettings() and caplog.text.count("are no file") == 2
+    assert folder.load() == HookSettings() and caplog.text.count("are not a file") == 2
