@@ -92,7 +92,7 @@ def _is_its_own(line: str) -> bool:
 
 def is_wickd(line: str) -> bool:
     """Whether this is wickd, or what waits in its place for the program's end: they are there to stay until then."""
-    return daemon_launch.FILE in line or "while read -r number order mark" in line
+    return daemon_launch.FILE in line or "wick-lifeline" in line
 
 
 class Contained:
