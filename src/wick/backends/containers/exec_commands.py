@@ -20,7 +20,7 @@ from weakref import WeakSet
 
 from wick import constants
 from wick._internal.tasks import run_detached
-from wick.backends.containers.engine import ContainerProcess, Engine, EngineError, ProcessNotStarted
+from wick.backends.containers.engine import ContainerProcess, Engine, EngineError
 from wick.errors import BackendError
 from wick.protocols import OnOutput
 from wick.wickd.jobs import BackgroundCommand
@@ -120,30 +120,31 @@ class ExecRunner:
             process.close()
             await asyncio.gather(feeding, return_exceptions=True)
 
-    async def end(self, mark: str, *, gently: bool = True) -> bool:
-        """End the processes with a mark; return True if they ended. As a last resort, restart an unused container."""
-        script = f'{END}\nend "$1" "$2"'
-        try:
-            async with asyncio.timeout(SCRIPT_SECONDS):
-                if gently:
-                    await self.run_script(script, mark, "TERM")
-                    await asyncio.sleep(constants.COMMAND_GRACE_SECONDS)
-                if (await self.run_script(script, mark, "KILL"))[0] == 0:
-                    return True
-        except ProcessNotStarted:  # the container is gone or paused
-            return False
-        except (BackendError, OSError):  # no process can be started there
-            pass
-        if not self._active - {mark}:
-            with suppress(BackendError, OSError):
-                path = f"/containers/{self._container}/restart"
-                await self._engine.request("POST", path, {"t": 0}, seconds=SCRIPT_SECONDS)
+    async def end(self, mark: str, *, gently: bool = True, restart: bool = True) -> bool:
+        """End the processes with a mark; return True if they ended.
+
+        With `restart`, the container is restarted as a last resort, if nothing else runs in it.
+        """
+        script, path = f'{END}\nend "$1" "$2"', f"/containers/{self._container}"
+        with suppress(BackendError, OSError):
+            with suppress(TimeoutError):  # no process can be started there
+                async with asyncio.timeout(SCRIPT_SECONDS):
+                    if gently:
+                        await self.run_script(script, mark, "TERM")
+                        await asyncio.sleep(constants.COMMAND_GRACE_SECONDS)
+                    if (await self.run_script(script, mark, "KILL"))[0] == 0:
+                        return True
+            state = (await self._engine.request("GET", f"{path}/json"))["State"]["Status"]
+            if restart and state == "running" and not self._active - {mark}:
+                await self._engine.request("POST", f"{path}/restart", {"t": 0}, seconds=constants.LAUNCH_SECONDS)
                 return True
         return False
 
     def end_daemon_commands(self) -> None:
         """End the commands that a lost wickd left, in the background."""
-        self._cleanup = asyncio.create_task(self.end(self.daemon_mark, gently=False), name="end commands of wickd")
+        self._cleanup = asyncio.create_task(
+            self.end(self.daemon_mark, gently=False, restart=False), name="end commands of wickd"
+        )
 
     async def _begin(self) -> str:
         """Return the mark of a new command; start the lifeline that ends it if this process is killed."""
