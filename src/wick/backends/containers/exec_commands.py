@@ -58,12 +58,14 @@ end() {
 """
 
 # $1 the folder, $2 the mark, $3 the number of bytes of stdin, $4 the command. The shell's own messages about how the
-# command ended are discarded. SIGTERM does not end the script, so that its process group can still be killed.
+# command ended are discarded. SIGTERM does not end the script, so that its process group can still be killed. A script
+# that cannot fork or cannot end everything kills itself, so that wick ends the rest.
 RUN = f"""{DECODE}{END}
 trap : TERM
 text "$1"
 cd -- "$decoded" 2>/dev/null || {{ printf '%s' "$2" >&2; exit {NO_FOLDER}; }}
 text "$4"
+trap 'kill -KILL $$' EXIT
 exec 3>&2 2>/dev/null
 if [ "$3" -gt 0 ]; then
     head -c "$3" | sh -c "$decoded" 2>&3 3>&-
@@ -71,7 +73,7 @@ else
     sh -c "$decoded" </dev/null 2>&3 3>&-
 fi
 code=$?
-end "$2" KILL
+end "$2" KILL && trap - EXIT
 exit $code
 """
 LIFELINE = f'{END}\nwhile read -r _; do :; done\nend "$1" KILL'
