@@ -22,6 +22,7 @@ from wick.backends.containers import socket_folder
 from wick.backends.containers.engine import ContainerProcess
 from wick.backends.containers.seccomp_profile import profile
 from wick.backends.docker import Docker, reap
+from wick.cli.checks import doctor
 from wick.errors import BackendError, ConfigError
 from wick.wickd import zipapp
 
@@ -687,6 +688,32 @@ async def test_no_daemon_where_none_is_wanted(make: Make) -> None:
     backend = make(daemon="none")
     assert await out(backend, "echo hi") == "hi"
     assert (backend.uses_daemon, backend.status.reason) == (False, "")
+
+
+async def test_files_of_a_read_only_container_without_python_need_a_volume(make: Make) -> None:
+    backend = make("plain", read_only=True)
+    assert await out(backend, "echo hi > a.txt; cat a.txt") == "hi"
+    with pytest.raises(BackendError, match="mount a volume at /workspace") as caught:
+        await backend.read("a.txt")
+    assert caught.value.code == "unsupported"
+
+
+async def test_lines_are_counted_up_to_a_bound_without_python(make: Make) -> None:
+    backend = make("plain")
+    line = "x" * 999
+    await backend.execute(f"yes {line} | head -c 66000000 > large.txt", timeout=60)
+    found = await backend.lines("large.txt", offset=60_000, limit=2)
+    assert (found["content"], found["truncated"]) == (f"{line}\n" * 2, True)
+    with pytest.raises(BackendError, match="read a range of its bytes") as caught:
+        await backend.lines("large.txt", offset=65_000)
+    assert caught.value.code == "too_large"
+    assert (await backend.read("large.txt", offset=65_999_998))["content"] == "x\n"
+
+
+async def test_doctor_names_the_limits_of_images_without_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", engines.here().url)
+    found = await asyncio.to_thread(lambda: [*doctor.check_engine()])
+    assert [check.state for check in found] == ["ok"] and "in an image without Python, a process" in found[0].says
 
 
 async def test_searching_where_nothing_inside_can(make: Make) -> None:

@@ -19,12 +19,11 @@ import secrets
 import stat
 import tarfile
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import Any
 
 from wick import constants
 from wick._internal.worker_threads import run_in_thread
@@ -136,9 +135,10 @@ class Place:
 class TreeWalk(FileWalk):
     """A walk over a listing; `found` has the names, mode and size of each entry."""
 
-    def __init__(self, found: Sequence[tuple[Names, int, int]], rules: dict[str, str], **options: Any) -> None:
-        super().__init__(WalkBudget(), **options)
+    def __init__(self, found: Sequence[tuple[Names, int, int]], rules: dict[str, str], *, everything: bool) -> None:
+        super().__init__(WalkBudget(), everything=everything)
         self._rules, self._folders = rules, dict[str, list[str]]()
+        self.sizes = {"/".join(names): size for names, _, size in found}
         for names, mode, _ in found:
             mark = {"dir": "/", "link": LINK, "file": ""}.get(file_type(mode))
             if mark is not None:
@@ -203,7 +203,9 @@ class ArchiveFiles:
         check_range(offset, limit)
         async with self._resolve(path, links=links) as place:
             data = await self._fetch(place, path, 0, FETCH_BYTES)
-        found = await run_in_thread(lambda: read_lines(path, [data], place.size, offset, limit), "lines")
+        step = constants.ENGINE_BUFFER_BYTES
+        blocks = (data[at : at + step] for at in range(0, len(data), step))
+        found = await run_in_thread(lambda: read_lines(path, blocks, place.size, offset, limit), "lines")
         if place.size > len(data) and not found["truncated"]:
             message = f"{path} is larger than {FETCH_BYTES} bytes, so its last lines cannot be counted here"
             raise BackendError(f"{message}; read a range of its bytes, or use a command", "too_large")
@@ -237,17 +239,13 @@ class ArchiveFiles:
         everything: bool = False,
         links: bool = True,
     ) -> results.GrepResult:
-        search, wanted, budget, cut = (
-            LineSearch(pattern, ignore_case=ignore_case),
-            Glob(glob or "**"),
-            WalkBudget(),
-            False,
-        )
+        search, wanted = LineSearch(pattern, ignore_case=ignore_case), Glob(glob or "**")
+        budget, cut, sizes = WalkBudget(), False, dict[str, int]()
         async with self._resolve(path, links=links) as place:
             _check_exists(place)
             if place.type == "dir":
                 walk, cut = await self._walk(place.names, everything)
-                budget, found = walk.budget, walk.files("/".join(place.names), wanted)
+                budget, sizes, found = walk.budget, walk.sizes, walk.files("/".join(place.names), wanted)
                 names = [name for name, link in found if not (link or self._protected.is_secret(name.split("/")))]
             else:
                 self._check_read(place, path)
@@ -258,7 +256,7 @@ class ArchiveFiles:
                 return list(islice(search.find_lines(blocks), constants.GREP_MATCHES + 1))
 
             matches = list[results.GrepMatch]()
-            async for name, data in self._read_texts(names, FETCH_BYTES):
+            async for name, data in self._read_texts(names, FETCH_BYTES, sizes):
                 for line, text in await run_in_thread(lambda data=data: find(data), "grep"):  # type: ignore[misc]
                     if len(matches) == constants.GREP_MATCHES:
                         return {"matches": matches, "truncated": True}
@@ -308,16 +306,15 @@ class ArchiveFiles:
             await self._run(MKDIR, self._root, "/".join(place.names) or ".")
 
     async def move(self, source: str, target: str) -> None:
-        async with self._resolve(source, follow=False) as here, self._resolve(target, follow=False) as there:
+        async with self._resolve(source, follow=False) as here:
             if not here.names:
                 raise BackendError("the workspace itself cannot be moved", "invalid")
-        async with self._resolve(source, follow=False) as here:
             _check_exists(here)
             self._protected.check_change(here.names, source)
+        async with self._resolve(target, follow=False) as there:
             self._protected.check_change(there.names, target)
             if here.type == "dir":
                 await self._check_nothing_protected(here.names, there.names, source)
-        async with self._resolve(target, follow=False):
             if there.exists:
                 raise_os_error(errno.EEXIST)
             if there.names[: len(here.names)] == here.names:
@@ -413,21 +410,15 @@ class ArchiveFiles:
                 return Place(names)
             if error.status < 500:
                 raise
-            with suppress(EngineError):
-                return await self._stat_loop(names, query)
+            try:
+                await self._engine.request("GET", self._path, query)  # a response to HEAD has no message
+            except EngineError as reason:
+                if "too many links" in str(reason):  # they lead round in a circle
+                    return Place(names, True, stat.S_IFLNK | 0o777)
             raise
         found = json.loads(base64.b64decode(header))
         modified = datetime.fromisoformat(found["mtime"]).timestamp()
         return Place(names, True, _to_posix_mode(found["mode"]), found["size"], modified, found["linkTarget"])
-
-    async def _stat_loop(self, names: Names, query: dict[str, str]) -> Place:
-        """Return a link that leads round in a circle, for which the engine has no stat."""
-        try:
-            await self._engine.request("GET", self._path, query)
-        except EngineError as error:
-            if "too many links" not in str(error):
-                raise
-        return Place(names, True, stat.S_IFLNK | 0o777)
 
     def _split(self, names: Names) -> tuple[str, str]:
         return posixpath.join(self._root, *names[:-1]), names[-1]
@@ -466,7 +457,7 @@ class ArchiveFiles:
             await self._run(READABLE, *self._split(place.names))
         if any("\udc80" <= char <= "\udcff" for char in place.names[-1]):  # an archive has no names that are not UTF-8
             texts = self._read_texts(["/".join(place.names)], min(offset + most, FETCH_BYTES))
-            return [data async for _, data in texts][0][offset:]
+            return (await anext(texts))[1][offset:]
         head, data, member, skip = bytearray(), bytearray(), None, 0
         query = {"path": posixpath.join(self._root, *place.names)}
         async with self._engine.open("GET", self._path, query, seconds=constants.FILE_SECONDS) as response:
@@ -541,18 +532,26 @@ class ArchiveFiles:
                 rules[name] = data.decode("utf-8", "surrogateescape")
         return TreeWalk(found, rules, everything=everything), cut
 
-    async def _read_texts(self, files: Sequence[str], most: int) -> AsyncIterator[tuple[str, bytes]]:
-        """Yield the first bytes of each file; none of what is not a readable file."""
-        size = 0
-        for batch in [files[at : at + TEXTS_AT_ONCE] for at in range(0, len(files), TEXTS_AT_ONCE)]:
+    async def _read_texts(
+        self, files: Sequence[str], most: int, sizes: Mapping[str, int] | None = None
+    ) -> AsyncIterator[tuple[str, bytes]]:
+        """Yield the first bytes of each file, and none of what is not a readable file."""
+        batch, total = list[str](), 0
+        for number, file in enumerate(files, 1):
+            batch.append(file)
+            total += min((sizes or {}).get(file, 0), most)
+            if number < len(files) and len(batch) < TEXTS_AT_ONCE and total < FETCH_BYTES:
+                continue
             lines = "".join(f"{escape_argument(name)}\n" for name in batch) + "\n"
-            output = await self._run(TEXTS, self._root, ".", str(most), stdin=lines.encode(), most=constants.GREP_BYTES)
-            at = 0
+            output = await self._run(TEXTS, self._root, ".", str(most), stdin=lines.encode(), most=3 * FETCH_BYTES)
+            end = 0
             for name in batch:
-                size_at = output.index(b"\0", at)
-                size, at = int(output[at:size_at]), size_at + 1
-                yield name, output[at : at + size]
-                at += size
+                start = output.find(b"\0", end) + 1
+                size = output[end : max(start - 1, end)]
+                if not size.isdigit() or (end := start + int(size)) > len(output):
+                    raise BackendError(f"{name} changed while it was read; try again", "failed")
+                yield name, output[start:end]
+            batch, total = [], 0
 
 
 def _parse_records(output: bytes, above: Names) -> Iterator[tuple[Names, int, int]]:

@@ -129,7 +129,7 @@ class ExecRunner:
         """
         script, path = f'{END}\nend "$1" "$2"', f"/containers/{self._container}"
         with suppress(BackendError, OSError):
-            with suppress(TimeoutError):  # no process can be started there
+            with suppress(BackendError, OSError):  # where processes fork without end, no other can be started
                 async with asyncio.timeout(SCRIPT_SECONDS):
                     if gently:
                         await self.run_script(script, mark, "TERM")
@@ -165,8 +165,10 @@ class ExecRunner:
         argv = ["sh", "-c", RUN, "wick-run", escape_argument(workdir), mark, str(len(stdin)), escape_argument(command)]
         try:
             return await self._engine.exec(self._container, argv, stdin=bool(stdin), env={**(env or {}), MARK: mark})
-        except asyncio.CancelledError:
-            await asyncio.shield(self.end(mark))
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError):
+                await asyncio.shield(self.end(mark))
+            self._active.discard(mark)
             raise
 
     # -- commands ---------------------------------------------------------------------------------------------------
@@ -182,24 +184,9 @@ class ExecRunner:
         on_output: OnOutput | None = None,
     ) -> CommandResult:
         """Run a shell command until it ends, times out or is cancelled."""
-        mark = await self._begin()
-        try:
-            process = await self._start(mark, command, workdir, stdin, env)
-            return await self._follow(process, mark, workdir, stdin, timeout, on_output)
-        finally:
-            self._active.discard(mark)
-
-    async def _follow(
-        self,
-        process: ContainerProcess,
-        mark: str,
-        workdir: str,
-        stdin: bytes,
-        limit: float,
-        on_output: OnOutput | None,
-    ) -> CommandResult:
-        started, error = time.monotonic(), ""
+        mark, started, error = await self._begin(), time.monotonic(), ""
         outputs = {n: HeadTailBuffer(constants.OUTPUT_HEAD_BYTES, constants.OUTPUT_TAIL_BYTES) for n in STREAMS}
+        process = await self._start(mark, command, workdir, stdin, env)
 
         async def collect() -> None:
             while pieces := await _read_output(process):
@@ -210,14 +197,14 @@ class ExecRunner:
 
         feeding = asyncio.create_task(_write_stdin(process, stdin))
         try:
-            async with asyncio.timeout(limit):
+            async with asyncio.timeout(timeout):
                 await collect()
                 code = await process.exit_code()
             if code > 128:
                 error = _describe_signal(code)
                 await self.end(mark, gently=False)  # if the script itself was killed, its children are left
         except TimeoutError:
-            code, error = TIME_LIMIT, f"the command was stopped after {limit:g} s, its time limit; give it more time"
+            code, error = TIME_LIMIT, f"the command was stopped after {timeout:g} s, its time limit; give it more time"
             error += ", or run it in the background"
             if not await self.end(mark):
                 error += "; not everything that it started could be ended"
@@ -230,6 +217,7 @@ class ExecRunner:
             await asyncio.shield(self.end(mark))
             raise
         finally:
+            self._active.discard(mark)
             feeding.cancel()
             process.close()
             await asyncio.gather(feeding, return_exceptions=True)
@@ -258,11 +246,7 @@ class ExecRunner:
                 f"{constants.JOBS_AT_ONCE} commands run in the background already; end one first", "failed"
             )
         mark = await self._begin()
-        try:
-            process = await self._start(mark, command, workdir, b"", env)
-        except BaseException:
-            self._active.discard(mark)
-            raise
+        process = await self._start(mark, command, workdir, b"", env)
         job = _ExecJob(command, mark, process)
         job.task.add_done_callback(lambda _: self._active.discard(mark))
         self._jobs[job.id] = job
