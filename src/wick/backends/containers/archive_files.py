@@ -54,6 +54,8 @@ GO_OTHER = 1 << 24 | 1 << 21 | 1 << 19  # sockets, devices and irregular files
 SCRIPT = (
     DECODE
     + """
+LC_ALL=C
+export LC_ALL
 fail() { printf 'wick:%s' "$1" >&2; exit 99; }
 enter() {
     cd -- "$1" 2>/dev/null || { [ -d "$1" ] && fail EACCES; fail ENOENT; }

@@ -107,7 +107,7 @@ class ExecRunner:
     ) -> tuple[int, bytes, bytes]:
         """Run an internal script; return its exit code, stdout and stderr. More than `most` bytes raise."""
         argv = ["sh", "-c", script, "wick", *map(escape_argument, args)]
-        process = await self._engine.exec(self._container, argv, stdin=bool(stdin), env={"LC_ALL": "C"})
+        process = await self._engine.exec(self._container, argv, stdin=bool(stdin))
         feeding = asyncio.create_task(_write_stdin(process, stdin))
         output = {1: bytearray(), 2: bytearray()}
         try:
