@@ -6,8 +6,9 @@
 
 The container is created on first use, and confined as described in wick.backends.containers.spec. Commands and file
 operations use wickd, a daemon inside the container, over the stdin and stdout of one exec. Without Python in the
-image, or while the daemon is lost, they use the engine's exec instead. A command is never run twice: if the daemon is
-lost while one runs, the error states that it may have run.
+image, or while the daemon is lost, commands use the engine's exec, and files its archive API: a fallback with weaker
+promises, see `LIMITS`. A command is never run twice: if the daemon is lost while one runs, the error states that it may
+have run.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from typing import Any, Literal, TypeVar, cast
 
 from wick import constants
 from wick.backends.containers import socket_folder
+from wick.backends.containers.archive_files import ArchiveFiles
 from wick.backends.containers.container import reap_containers as reap_containers
 from wick.backends.containers.engine import Engine, EngineError, ProcessNotStarted
 from wick.backends.containers.exec_commands import ExecRunner
 from wick.backends.containers.lifecycle import ContainerLifecycle, ContainerLink
-from wick.backends.containers.shell_files import ShellFiles
 from wick.backends.containers.spec import ContainerLimits, ContainerSpec, build_mounts
 from wick.backends.daemon_client import Daemon, DaemonLost
 from wick.backends.workspace_guard import GuardedTerminal
@@ -49,6 +50,10 @@ from wick.workspace.results import (
 
 T = TypeVar("T")
 DAEMONS = ("stdio", "tcp", "unix", "none")
+LIMITS = (  # of the fallback without wickd
+    "a process that clears its environment and leaves its process group may outlive its command, and a link that "
+    "appears between the check of a path and its use may be followed"
+)
 READ_OPERATIONS = frozenset(("ls", "stat", "read", "lines", "glob", "grep"))  # idempotent
 
 
@@ -126,6 +131,7 @@ class Docker:
     def protection(self) -> Protection:
         watched = ", ".join(source for source, _ in self._lifecycle.watched)
         note = f"; while commands run, code that they plant in {watched} is neutralised" if watched else ""
+        note += f"; without wickd in the container, {LIMITS}" if self._lifecycle.is_fallback else ""
         return Protection("strong", "docker", self._spec.describe() + note)
 
     @property
@@ -196,7 +202,7 @@ class Docker:
         except BaseException:
             await guard.end()
             raise
-        link.guards.follow(runner, job["id"], guard, lambda: self._list_jobs(link), self._lifecycle.schedule_cleanup)
+        link.guards.follow(runner, job["id"], guard, lambda: self._list_jobs(link), self._lifecycle.end_daemon_commands)
         return job
 
     async def _start_job(self, link: ContainerLink, command: str, folder: str) -> tuple[Daemon | ExecRunner, JobInfo]:
@@ -268,7 +274,7 @@ class Docker:
         if folder == self.workdir:
             return
         if link.daemon is None:
-            return await self._run_by_exec(link, lambda _: cast(ShellFiles, link.files).enter(folder))
+            return await self._run_by_exec(link, lambda _: cast(ArchiveFiles, link.files).enter(folder))
         await self.stat(folder)
         try:
             await self.stat(f"{folder}/.wick-{secrets.token_hex(4)}")  # a random name: only the folder is checked
@@ -291,7 +297,7 @@ class Docker:
     async def _fall_back(self, gone: DaemonLost, what: str) -> ContainerLink:
         """Return a link for a retry by exec; raise `unknown` if the daemon may have started the request."""
         if gone.began:
-            self._lifecycle.schedule_cleanup()
+            self._lifecycle.end_daemon_commands()
             raise BackendError(
                 f"the connection to the container was lost: {what} may have run, wholly or in part; "
                 f"look before you do it again ({gone})",

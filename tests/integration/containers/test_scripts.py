@@ -1,17 +1,19 @@
-"""The sh scripts that end processes in containers, by the shells that images have."""
+"""The sh function that ends processes in containers, with the shells that images have."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
-from wick.backends.containers.shell_scripts import MARKED, SWEEP
+from wick.backends.containers.exec_commands import END
 
 SHELLS = [("dash",), ("busybox", "sh"), ("bash", "--posix")]
 SOMEBODY = ("setpriv", "--reuid", "4321", "--regid", "4321", "--clear-groups") if os.geteuid() == 0 else ()
@@ -24,46 +26,53 @@ def shells(*without: str) -> pytest.MarkDecorator:
 
 @contextmanager
 def marked(mark: str, first: str = ":") -> Iterator[subprocess.Popen[bytes]]:
-    """A process of somebody's that carries a mark, and waits."""
+    """A process in a session of its own that carries a mark, and waits."""
     program = [*SOMEBODY, "env", f"WICK_CALL={mark}", "sh", "-c", f"{first}; echo; read _"]
-    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:
         try:
-            assert process.stdout and process.stdout.readline() == b"\n"
+            assert process.stdout and (first != ":" or process.stdout.readline() == b"\n")
             yield process
         finally:
             process.kill()
 
 
-def said(shell: tuple[str, ...], script: str, mark: str) -> str:
-    program = [*SOMEBODY, *shell, "-c", script, "wick", mark]
+def end(shell: tuple[str, ...], mark: str, signal: str) -> int:
+    program = [*SOMEBODY, *shell, "-c", f'{END}\nend "$1" "$2"', "wick", mark, signal]
     done = subprocess.run(program, capture_output=True, text=True, timeout=60)
-    assert not done.stderr
-    return done.stdout.strip()
+    assert (done.stdout, done.stderr) == ("", "")
+    return done.returncode
 
 
 @shells()
-def test_who_carries_a_mark_is_found(shell: tuple[str, ...]) -> None:
+def test_only_processes_with_the_mark_are_ended(shell: tuple[str, ...]) -> None:
     mark = f"test{uuid4().hex}"
-    with marked(f"{mark}-1") as one, marked(f"{mark}-2") as two, marked("another"):
-        found = said(shell, f'{MARKED}\nmark=$1; marked CONT; echo "$pids"', mark)
-        assert {*found.split()} == {str(one.pid), str(two.pid)}
-        assert said(shell, f'{MARKED}\nmark=$1; marked CONT; echo "$pids"', f"{mark}-2") == str(two.pid)
-    assert not said(shell, f'{MARKED}\nmark=$1; marked CONT; echo "$pids"', mark)
-
-
-@shells("bash")  # which waits for a quarter of a minute before it takes it that it cannot fork
-def test_who_cannot_fork_finds_them_as_well(shell: tuple[str, ...]) -> None:
-    mark = f"test{uuid4().hex}"
-    with marked(f"{mark}-1") as one:
-        cannot = "ulimit -u 1 2>/dev/null || ulimit -p 1"
-        assert said(shell, f'{MARKED}\n{cannot}; mark=$1; marked CONT; echo "$pids"', mark) == str(one.pid)
+    with marked(f"{mark}-1") as one, marked(f"{mark}-2") as two, marked("another") as other:
+        assert end(shell, f"{mark}-2", "KILL") == 0
+        assert (two.wait(60), one.poll()) == (-9, None)
+        assert end(shell, mark, "TERM") == 0
+        assert (one.wait(60), other.poll()) == (-15, None)
 
 
 @shells()
-def test_all_who_carry_a_mark_are_killed(shell: tuple[str, ...]) -> None:
+def test_a_process_group_is_ended_with_its_leader(shell: tuple[str, ...]) -> None:
+    """A member without an environment is ended too; so are many processes that the command started."""
     mark = f"test{uuid4().hex}"
-    many = "for i in 1 2 3 4 5 6; do (sleep 600 & wait) & done"
-    with marked(f"{mark}-1", many) as one, marked(f"{mark}-2") as two:
-        said(shell, f"{MARKED}{SWEEP}\nmark=$1; until sweep; do :; done", mark)  # who is killed needs a moment to end
-        assert (one.wait(60), two.wait(60)) == (-9, -9)
-        assert not said(shell, f'{MARKED}\nmark=$1; marked CONT; echo "$pids"', mark)
+    many = "env -i sleep 600 & hidden=$!; for i in 1 2 3 4 5 6; do (sleep 600 & wait) & done; echo $hidden"
+    with marked(f"{mark}-1", many) as one:
+        assert one.stdout
+        hidden = int(one.stdout.readline())
+        end(shell, mark, "KILL")
+        assert one.wait(60) == -9
+        assert _has_ended(hidden)
+        assert end(shell, mark, "KILL") == 0
+
+
+def _has_ended(pid: int) -> bool:
+    for _ in range(600):
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("Z"):
+                return True
+        except OSError:
+            return True
+        time.sleep(0.1)
+    return False

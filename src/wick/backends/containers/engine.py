@@ -12,13 +12,15 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import quote, urlencode
 from weakref import WeakKeyDictionary
 
 import aiohttp
+from yarl import URL
 
 from wick import constants
 from wick.backends.containers.engine_address import EngineAddress, parse_engine_address
@@ -75,24 +77,35 @@ class Engine:
         seconds: float | None = None,
     ) -> Any:
         """Send a request; return the decoded JSON response, or the bytes of another type."""
-        limit = self.seconds if seconds is None else seconds
         kind = "application/x-tar" if data is not None else "application/json"
         payload = data if data is not None else b"" if body is None else json.dumps(body).encode()
+        async with self.open(method, path, query, payload=payload, kind=kind, seconds=seconds) as response:
+            raw = await _read_bounded(response)
+        return json.loads(raw) if raw and response.content_type == "application/json" else raw
+
+    @asynccontextmanager
+    async def open(
+        self,
+        method: str,
+        path: str,
+        query: Query | None = None,
+        *,
+        payload: bytes = b"",
+        kind: str = "application/json",
+        seconds: float | None = None,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send a request; yield its successful response, whose body is not read yet."""
+        limit = self.seconds if seconds is None else seconds
         try:
             async with asyncio.timeout(limit):
                 kept = await self._ensure_connections()
-                async with kept.session.request(
-                    method,
-                    self.address.base_url + _build_target(path, query),
-                    data=payload,
-                    headers={"Content-Type": kind},
-                ) as response:
-                    raw = await _read_bounded(response)
+                url = URL(self.address.base_url + _build_target(path, query), encoded=True)
+                async with kept.session.request(method, url, data=payload, headers={"Content-Type": kind}) as response:
+                    if response.status >= 400:
+                        raise error_from_reply(response.status, await _read_bounded(response))
+                    yield response
         except (aiohttp.ClientError, OSError) as error:
             raise await self._explain_unreachable(error, limit) from None
-        if response.status >= 400:
-            raise error_from_reply(response.status, raw)
-        return json.loads(raw) if raw and response.content_type == "application/json" else raw
 
     async def get_or_none(self, path: str, query: Query | None = None) -> Any:
         """Get a resource; return None on status 404."""
@@ -223,7 +236,7 @@ async def _hold_connections(where: EngineAddress) -> AsyncGenerator[_LoopConnect
 
 def _build_target(path: str, query: Query | None) -> str:
     words = {name: str(value).lower() if isinstance(value, bool) else value for name, value in (query or {}).items()}
-    return f"{path}?{urlencode(words)}" if words else path
+    return f"{path}?{urlencode(words, errors='surrogateescape')}" if words else path
 
 
 async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:

@@ -1,9 +1,9 @@
-"""Commands in a container by the engine's exec, where no daemon runs: slower, with the same results.
+"""Commands in a container by the engine's exec, for an image without Python or while wickd is lost.
 
-A command runs under a small sh script. Its child processes carry a mark in their environment. By that mark they are
-found and ended when the command ends, times out or is cancelled. A lifeline process in the container does the same
-when wick itself ends. A process that cleared its environment and left its parents is ended as an orphan once no other
-command runs, as it could belong to that. As the last resort, the container is restarted.
+A command runs under a small sh script in a session of its own. Its processes inherit a mark in their environment.
+They are found by that mark, and ended with their process groups, when the command ends, times out or is cancelled. A
+lifeline process in the container does the same when wick itself ends. A process that both cleared its environment and
+left the process group of its command is not found, and may outlive it.
 """
 
 from __future__ import annotations
@@ -12,63 +12,78 @@ import asyncio
 import secrets
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from contextlib import suppress
+from contextvars import Context
 from typing import Literal
 from weakref import WeakSet
 
 from wick import constants
+from wick._internal.tasks import run_detached
 from wick.backends.containers.engine import ContainerProcess, Engine, EngineError
-from wick.backends.containers.exec_lifeline import Lifeline
-from wick.backends.containers.shell_scripts import MARK, RUN, SHELL, escaped
 from wick.errors import BackendError
 from wick.protocols import OnOutput
 from wick.wickd.jobs import BackgroundCommand
 from wick.wickd.output_buffers import HeadTailBuffer
 from wick.workspace.results import CommandResult, JobInfo, JobOutput
 
-TIME_LIMIT, NO_SHELL = 124, (126, 127)  # exit codes
+MARK = "WICK_CALL"  # the environment variable with the mark of a command
+TIME_LIMIT, NO_FOLDER, NO_SHELL = 124, 125, (126, 127)  # exit codes
 LOOK_SECONDS = 1.0  # interval of checking a silent command: a child with its output open may outlive it
 LAST_SECONDS = 0.3  # to read the last output of an ended command, as a child may keep writing
-SETTLE_SECONDS = 0.2  # after which an unused container is cleaned up
+SCRIPT_SECONDS = 10.0  # for a script that ends processes, on a busy machine
 STREAMS: dict[int, Literal["stdout", "stderr"]] = {1: "stdout", 2: "stderr"}
 
+# Arguments are octal escapes, as the engine's JSON holds only UTF-8. A dot protects trailing newlines.
+DECODE = """
+text() { decoded=$(printf '%b.' "$1"); decoded=${decoded%.}; }
+"""
 
-@dataclass(slots=True, eq=False)
-class _RunningCommand:
-    """A running command, and its output so far."""
+# Signal $2 to the processes with the mark $1 except $$, and then to their process groups. With KILL, repeat until
+# none is left; fail if new ones keep appearing. grep itself must not carry the mark.
+END = """
+end() {
+    tries=0
+    while files=$(WICK_CALL= grep -ls "WICK_CALL=$1" /proc/[0-9]*/environ); pids=
+        for file in $files; do pid=${file#/proc/} pid=${pid%/environ}; [ "$pid" = $$ ] || pids="$pids $pid"; done
+        [ "$pids" ]
+    do
+        [ $tries -lt 20 ] || return 1
+        tries=$((tries + 1))
+        for pid in $pids; do kill "-$2" "$pid"; done
+        for pid in $pids; do kill "-$2" "-$pid"; done
+        [ "$2" = KILL ] || return 0
+    done
+} 2>/dev/null
+"""
 
-    limit: float
-    mark: str
-    on_output: OnOutput | None = None
-    started_at: float = field(default_factory=time.monotonic)
-    outputs: dict[int, HeadTailBuffer] = field(
-        default_factory=lambda: {
-            n: HeadTailBuffer(constants.OUTPUT_HEAD_BYTES, constants.OUTPUT_TAIL_BYTES) for n in STREAMS
-        }
-    )
+# $1 the folder, $2 the mark, $3 the number of bytes of stdin, $4 the command. The shell's own messages about how the
+# command ended are discarded. SIGTERM does not end the script, so that its process group can still be killed. A script
+# that cannot fork or cannot end everything kills itself, so that wick ends the rest.
+RUN = f"""{DECODE}{END}
+trap : TERM
+text "$1"
+cd -- "$decoded" 2>/dev/null || {{ printf '%s' "$2" >&2; exit {NO_FOLDER}; }}
+text "$4"
+trap 'kill -KILL $$' EXIT
+exec 3>&2 2>/dev/null
+if [ "$3" -gt 0 ]; then
+    head -c "$3" | sh -c "$decoded" 2>&3 3>&-
+else
+    sh -c "$decoded" </dev/null 2>&3 3>&-
+fi
+code=$?
+end "$2" KILL && trap - EXIT
+exit $code
+"""
+LIFELINE = f'{END}\nwhile read -r _; do :; done\nend "$1" KILL'
+SHELL = f'{DECODE}\ntext "$1"; cd -- "$decoded" || exit 125; command -v bash >/dev/null 2>&1 && exec bash; exec sh'
 
-    def receive(self, pieces: list[tuple[int, bytes]]) -> None:
-        for stream, data in pieces:
-            if stream in STREAMS:
-                self.outputs[stream].add(data)
-                if self.on_output:
-                    self.on_output(STREAMS[stream], data)
 
-    def result(self, exit_code: int, error: str) -> CommandResult:
-        out, err = self.outputs[1], self.outputs[2]
-        return {
-            "stdout": out.to_text(),
-            "stderr": err.to_text(),
-            "exit_code": exit_code,
-            "error": error,
-            "truncated": out.truncated or err.truncated,
-            "stdout_bytes": out.size,
-            "stderr_bytes": err.size,
-            "seconds": time.monotonic() - self.started_at,
-            "moved": [],
-        }
+def escape_argument(text: str) -> str:
+    """Return an argument as `printf %b` decodes it."""
+    data = text.encode("utf-8", "surrogateescape")
+    return "".join(chr(byte) if 32 <= byte < 127 and byte != 92 else f"\\0{byte:03o}" for byte in data)
 
 
 class ExecRunner:
@@ -76,63 +91,87 @@ class ExecRunner:
 
     def __init__(self, engine: Engine, container: str) -> None:
         self._engine, self._container = engine, container
-        self._active_count = 0  # running commands, jobs and terminals
+        self._name = secrets.token_hex(8)  # the prefix of all marks of this runner
+        self.daemon_mark = f"{self._name}-wickd"  # of the commands that wickd runs
+        self._active: set[str] = set()  # marks of running commands, jobs and terminals
         self._jobs: dict[str, _ExecJob] = {}
         self._terminals: WeakSet[ExecTerminal] = WeakSet()
-        self._name = secrets.token_hex(8)
-        self._lifeline = Lifeline(engine, container, self._name)
-        self._begin_lock = asyncio.Lock()  # a new command waits for a running cleanup
-        self._cleanup_timer: asyncio.TimerHandle | None = None
-        self._cleanup_task: asyncio.Task[None] | None = None
-        self.cleaned_up = asyncio.Event()  # set while no process of a command can remain
-        self.cleaned_up.set()
-        self._closed = False
+        self._lifeline: asyncio.Task[None] | None = None
+        self._lifeline_lock = asyncio.Lock()
+        self._cleanup: asyncio.Task[bool] | None = None
 
-    def _new_mark(self) -> str:
-        return f"{self._name}-{secrets.token_hex(12)}"
+    # -- processes --------------------------------------------------------------------------------------------------
 
-    def _finish_command(self) -> None:
-        self._active_count -= 1
-        self.schedule_cleanup()
-
-    def schedule_cleanup(self) -> None:
-        """Schedule a cleanup of escaped processes, if no command runs."""
-        if self._cleanup_timer is not None:
-            self._cleanup_timer.cancel()
-        if not (self._active_count or self._closed):
-            self.cleaned_up.clear()
-            self._cleanup_timer = asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._start_cleanup)
-
-    def _start_cleanup(self) -> None:
-        self._cleanup_task = asyncio.create_task(self._clean_up(), name="tidying up in a container")
-
-    async def _clean_up(self) -> None:
-        """End escaped processes, if no command runs; restart the container if that fails."""
-        async with self._begin_lock:
-            if self._active_count:
-                return
-            with suppress(BackendError, OSError):  # the container is gone with its processes
-                if not await self._lifeline.end_orphans():
-                    path = f"/containers/{self._container}/restart"
-                    await self._engine.request("POST", path, {"t": 0}, seconds=constants.LAUNCH_SECONDS)
-            self.cleaned_up.set()
-
-    async def _begin_command(self) -> None:
-        """Count a new command, after starting the lifeline that ends it if this process is killed."""
-        async with self._begin_lock:
-            await self._lifeline.ensure_running()
-            self._active_count += 1
-            self.cleaned_up.clear()
-
-    @asynccontextmanager
-    async def _begin_detached(self) -> AsyncIterator[None]:
-        """Begin a detached command; undo it if the block raises."""
-        await self._begin_command()
+    async def run_script(
+        self, script: str, *args: str, stdin: bytes = b"", most: int = constants.ENGINE_ANSWER_BYTES
+    ) -> tuple[int, bytes, bytes]:
+        """Run an internal script; return its exit code, stdout and stderr. More than `most` bytes raise."""
+        argv = ["sh", "-c", script, "wick", *map(escape_argument, args)]
+        process = await self._engine.exec(self._container, argv, stdin=bool(stdin))
+        feeding = asyncio.create_task(_write_stdin(process, stdin))
+        output = {1: bytearray(), 2: bytearray()}
         try:
-            yield
-        except BaseException:
-            self._finish_command()
+            while pieces := await process.read():
+                for stream, data in pieces:
+                    output[stream] += data
+                if max(map(len, output.values())) > most:
+                    raise BackendError(f"the container answered with more than {most} bytes", "too_large")
+            return await process.exit_code(), bytes(output[1]), bytes(output[2])
+        finally:
+            feeding.cancel()
+            process.close()
+            await asyncio.gather(feeding, return_exceptions=True)
+
+    async def end(self, mark: str, *, gently: bool = True, restart: bool = True) -> bool:
+        """End the processes with a mark; return True if they ended.
+
+        With `restart`, the container is restarted as a last resort, if nothing else runs in it.
+        """
+        script, path = f'{END}\nend "$1" "$2"', f"/containers/{self._container}"
+        with suppress(BackendError, OSError):
+            with suppress(BackendError, OSError):  # where processes fork without end, no other can be started
+                async with asyncio.timeout(SCRIPT_SECONDS):
+                    if gently:
+                        await self.run_script(script, mark, "TERM")
+                        await asyncio.sleep(constants.COMMAND_GRACE_SECONDS)
+                    if (await self.run_script(script, mark, "KILL"))[0] == 0:
+                        return True
+            state = (await self._engine.request("GET", f"{path}/json"))["State"]["Status"]
+            if restart and state == "running" and not self._active - {mark}:
+                await self._engine.request("POST", f"{path}/restart", {"t": 0}, seconds=constants.LAUNCH_SECONDS)
+                return True
+        return False
+
+    def end_daemon_commands(self) -> None:
+        """End the commands that a lost wickd left, in the background."""
+        self._cleanup = asyncio.create_task(
+            self.end(self.daemon_mark, gently=False, restart=False), name="end commands of wickd"
+        )
+
+    async def _begin(self) -> str:
+        """Return the mark of a new command; start the lifeline that ends it if this process is killed."""
+        async with self._lifeline_lock:
+            if self._lifeline is None or self._lifeline.done():
+                argv = ["sh", "-c", LIFELINE, "wick-lifeline", f"{self._name}-"]
+                process = await run_detached(self._engine.exec(self._container, argv, stdin=True))
+                self._lifeline = asyncio.create_task(_hold_process(process), name="a lifeline", context=Context())
+        mark = f"{self._name}-{secrets.token_hex(12)}"
+        self._active.add(mark)
+        return mark
+
+    async def _start(
+        self, mark: str, command: str, workdir: str, stdin: bytes, env: Mapping[str, str] | None
+    ) -> ContainerProcess:
+        argv = ["sh", "-c", RUN, "wick-run", escape_argument(workdir), mark, str(len(stdin)), escape_argument(command)]
+        try:
+            return await self._engine.exec(self._container, argv, stdin=bool(stdin), env={**(env or {}), MARK: mark})
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError):
+                await asyncio.shield(self.end(mark))
+            self._active.discard(mark)
             raise
+
+    # -- commands ---------------------------------------------------------------------------------------------------
 
     async def run(
         self,
@@ -145,119 +184,72 @@ class ExecRunner:
         on_output: OnOutput | None = None,
     ) -> CommandResult:
         """Run a shell command until it ends, times out or is cancelled."""
-        await self._begin_command()
-        call = _RunningCommand(timeout, self._new_mark(), on_output)
-        try:
-            return await self._run_command(call, command, workdir, stdin, env)
-        finally:
-            self._finish_command()
+        mark, started, error = await self._begin(), time.monotonic(), ""
+        outputs = {n: HeadTailBuffer(constants.OUTPUT_HEAD_BYTES, constants.OUTPUT_TAIL_BYTES) for n in STREAMS}
+        process = await self._start(mark, command, workdir, stdin, env)
 
-    async def _run_command(
-        self, call: _RunningCommand, command: str, workdir: str, stdin: bytes, env: Mapping[str, str] | None
-    ) -> CommandResult:
-        process = await self._start_process(call, command, workdir, stdin, env)
-        feeding = asyncio.create_task(_write_stdin(process, stdin))
-        try:
-            async with asyncio.timeout(call.limit):
-                await _collect_output(process, call)
-                code = await process.exit_code()
-        except TimeoutError:
-            return await self._stop_at_limit(process, call)
-        except (EngineError, OSError) as error:
-            raise BackendError(f"the command began, and how it ended is not known: {error}", "unknown") from None
-        except BaseException:  # cancelled, or the output callback raised
-            await asyncio.shield(self.end(call.mark))
-            raise
-        finally:
-            feeding.cancel()
-            process.close()
-            await asyncio.gather(feeding, return_exceptions=True)
-        return await self._build_result(call, code, workdir)
-
-    async def _start_process(
-        self, call: _RunningCommand, command: str, workdir: str, stdin: bytes, env: Mapping[str, str] | None
-    ) -> ContainerProcess:
-        argv = ["sh", "-c", RUN, "wick-run", escaped(workdir), call.mark, str(len(stdin)), escaped(command)]
-        try:
-            return await self.start(argv, stdin=bool(stdin), env=env)
-        except asyncio.CancelledError:
-            await asyncio.shield(self.end(call.mark))
-            raise
-
-    async def _build_result(self, call: _RunningCommand, code: int, workdir: str) -> CommandResult:
-        if code == 125 and call.outputs[2].to_text() == call.mark:
-            raise BackendError(f"the folder {workdir!r} cannot be entered", "not_found")
-        if (
-            code in NO_SHELL
-            and (output := call.outputs[1].to_text() + call.outputs[2].to_text())
-            and "exec failed" in output
-        ):
-            raise BackendError(f"the engine could not run the command: {output[:300]}", "failed")
-        if code <= 128:
-            return call.result(code, "")
-        await self.end(call.mark, gently=False)  # if our own shell was killed, its children are left
-        return call.result(code, _describe_signal(code))
-
-    async def _stop_at_limit(self, process: ContainerProcess, call: _RunningCommand) -> CommandResult:
-        """End a command at its time limit, and collect its remaining output."""
-        gone = await self.end(call.mark)
-        with suppress(TimeoutError, EngineError, OSError):
-            async with asyncio.timeout(constants.END_SECONDS):
-                await _collect_output(process, call)
-        error = f"the command was stopped after {call.limit:g} s, its time limit; give it more time"
-        error += ", or run it in the background"
-        return call.result(TIME_LIMIT, error if gone else f"{error}; not everything that it started could be ended")
-
-    async def end(self, mark: str, *, gently: bool = True) -> bool:
-        """End the processes with a mark; return True if they are known to have ended."""
-        try:
-            async with asyncio.timeout(constants.END_SECONDS + 2):
-                if gently:
-                    await self._lifeline.send_signal("TERM", mark)
-                    await asyncio.sleep(constants.COMMAND_GRACE_SECONDS)
-                return await (
-                    self._lifeline.end_all() if self._active_count == 1 else self._lifeline.send_signal("KILL", mark)
-                )
-        except (BackendError, OSError):
-            return False
-
-    async def start(
-        self, argv: Sequence[str], *, stdin: bool = False, env: Mapping[str, str] | None = None
-    ) -> ContainerProcess:
-        """Start an attached process in the container."""
-        return await self._engine.exec(self._container, argv, stdin=stdin, env=env)
-
-    async def run_script(self, text: str, *args: str, stdin: bytes = b"", most: int = 0) -> tuple[int, bytes, bytes]:
-        """Run an internal script; return its exit code, stdout and stderr, of at most `most` bytes."""
-        process = await self.start(["sh", "-c", text, "wick", *args], stdin=bool(stdin))
-        feeding = asyncio.create_task(_write_stdin(process, stdin))
-        output = {1: bytearray(), 2: bytearray()}
-        try:
-            while pieces := await process.read():
+        async def collect() -> None:
+            while pieces := await _read_output(process):
                 for stream, data in pieces:
-                    output.setdefault(stream, bytearray()).extend(data)
-                if max(map(len, output.values())) > (most or constants.ENGINE_ANSWER_BYTES):
-                    raise BackendError("the container answered with more than was asked for", "too_large")
-            return await process.exit_code(), bytes(output[1]), bytes(output[2])
+                    outputs[stream].add(data)
+                    if on_output:
+                        on_output(STREAMS[stream], data)
+
+        feeding = asyncio.create_task(_write_stdin(process, stdin))
+        try:
+            async with asyncio.timeout(timeout):
+                await collect()
+                code = await process.exit_code()
+            if code > 128:
+                error = _describe_signal(code)
+                await self.end(mark, gently=False)  # if the script itself was killed, its children are left
+        except TimeoutError:
+            code, error = TIME_LIMIT, f"the command was stopped after {timeout:g} s, its time limit; give it more time"
+            error += ", or run it in the background"
+            if not await self.end(mark):
+                error += "; not everything that it started could be ended"
+            with suppress(TimeoutError, EngineError, OSError):
+                async with asyncio.timeout(constants.END_SECONDS):
+                    await collect()
+        except (EngineError, OSError) as reason:
+            raise BackendError(f"the command began, and how it ended is not known: {reason}", "unknown") from None
+        except BaseException:  # cancelled, or the output callback raised
+            await asyncio.shield(self.end(mark))
+            raise
         finally:
+            self._active.discard(mark)
             feeding.cancel()
             process.close()
             await asyncio.gather(feeding, return_exceptions=True)
+        out, err = outputs[1], outputs[2]
+        if code == NO_FOLDER and err.to_text() == mark:
+            raise BackendError(f"the folder {workdir!r} cannot be entered", "not_found")
+        if code in NO_SHELL and "exec failed" in (said := out.to_text() + err.to_text()):
+            raise BackendError(f"the engine could not run the command: {said[:300]}", "failed")
+        return {
+            "stdout": out.to_text(),
+            "stderr": err.to_text(),
+            "exit_code": code,
+            "error": error,
+            "truncated": out.truncated or err.truncated,
+            "stdout_bytes": out.size,
+            "stderr_bytes": err.size,
+            "seconds": time.monotonic() - started,
+            "moved": [],
+        }
 
-    # -- background jobs --------------------------------------------------------------------------------------------
+    # -- jobs and terminals -----------------------------------------------------------------------------------------
 
     async def job(self, command: str, *, workdir: str, env: Mapping[str, str] | None = None) -> JobInfo:
         if sum(job.running for job in self._jobs.values()) >= constants.JOBS_AT_ONCE:
             raise BackendError(
                 f"{constants.JOBS_AT_ONCE} commands run in the background already; end one first", "failed"
             )
-        job = _ExecJob(command, self._new_mark())
-        async with self._begin_detached():
-            argv = ["sh", "-c", RUN, "wick-run", escaped(workdir), job.mark, "0", escaped(command)]
-            process = await self.start(argv, env=env)
+        mark = await self._begin()
+        process = await self._start(mark, command, workdir, b"", env)
+        job = _ExecJob(command, mark, process)
+        job.task.add_done_callback(lambda _: self._active.discard(mark))
         self._jobs[job.id] = job
-        job.task = asyncio.create_task(job.follow(process), name=f"wick job {job.id}")
-        job.task.add_done_callback(lambda _: self._finish_command())
         for old in [one.id for one in self._jobs.values() if not one.running][: -constants.JOBS_KEPT]:
             del self._jobs[old]
         return job.describe()
@@ -275,7 +267,7 @@ class ExecRunner:
         job = self._find_job(id)
         if job.running:
             await self.end(job.mark)
-            await asyncio.wait([job.task] if job.task else [], timeout=constants.END_SECONDS)
+            await asyncio.wait([job.task], timeout=constants.END_SECONDS + LOOK_SECONDS + LAST_SECONDS)
         return job.describe()
 
     def _find_job(self, id: str) -> _ExecJob:
@@ -284,43 +276,42 @@ class ExecRunner:
         return self._jobs[id]
 
     async def terminal(self, rows: int, columns: int, *, workdir: str, env: Mapping[str, str]) -> ExecTerminal:
-        mark = self._new_mark()
-        argv, full_env = ["sh", "-c", SHELL, "wick", escaped(workdir)], {"TERM": "xterm", **env, MARK: mark}
-        async with self._begin_detached():
+        mark = await self._begin()
+        argv, full_env = ["sh", "-c", SHELL, "wick", escape_argument(workdir)], {"TERM": "xterm", **env, MARK: mark}
+        try:
             process = await self._engine.exec(self._container, argv, stdin=True, tty=(rows, columns), env=full_env)
-
-        async def end() -> None:
-            await self.end(mark)
-            self._finish_command()
-
-        terminal = ExecTerminal(process, end)
+        except BaseException:
+            self._active.discard(mark)
+            raise
+        terminal = ExecTerminal(self, process, mark)
         self._terminals.add(terminal)
         return terminal
 
+    async def end_terminal(self, mark: str) -> None:
+        if mark in self._active:
+            await self.end(mark)
+            self._active.discard(mark)
+
     async def close(self) -> None:
         """End background jobs and terminals by closing the lifeline."""
-        self._closed = True
-        self.schedule_cleanup()
         for terminal in self._terminals:
             terminal.close_connection()
-        tasks = [task for task in (*(job.task for job in self._jobs.values()), self._cleanup_task) if task]
+        tasks = [task for task in (*(job.task for job in self._jobs.values()), self._cleanup, self._lifeline) if task]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._lifeline.close()
         self._jobs.clear()
-        self.cleaned_up.set()
 
 
 class _ExecJob(BackgroundCommand):
     """A background command, with its buffered output."""
 
-    def __init__(self, command: str, mark: str) -> None:
+    def __init__(self, command: str, mark: str, process: ContainerProcess) -> None:
         super().__init__(secrets.token_hex(4), command)
         self.mark = mark
-        self.task: asyncio.Task[None] | None = None
+        self.task = asyncio.create_task(self._follow(process), name=f"wick job {self.id}")
 
-    async def follow(self, process: ContainerProcess) -> None:
+    async def _follow(self, process: ContainerProcess) -> None:
         try:
             while pieces := await _read_output(process):
                 for _, data in pieces:
@@ -337,8 +328,8 @@ class _ExecJob(BackgroundCommand):
 class ExecTerminal:
     """A shell in a terminal of the engine."""
 
-    def __init__(self, process: ContainerProcess, end: Callable[[], Awaitable[object]]) -> None:
-        self._process, self._end, self._closed = process, end, False
+    def __init__(self, runner: ExecRunner, process: ContainerProcess, mark: str) -> None:
+        self._runner, self._process, self._mark = runner, process, mark
 
     async def read(self) -> bytes:
         with suppress(OSError):
@@ -359,14 +350,16 @@ class ExecTerminal:
 
     async def close(self) -> None:
         self.close_connection()
-        if not self._closed:
-            self._closed = True
-            await self._end()
+        await self._runner.end_terminal(self._mark)
 
 
-async def _collect_output(process: ContainerProcess, call: _RunningCommand) -> None:
-    while pieces := await _read_output(process):
-        call.receive(pieces)
+async def _hold_process(process: ContainerProcess) -> None:
+    """Hold the connection to a process until it ends, the task is cancelled or the event loop ends."""
+    try:
+        while await process.read():
+            pass
+    finally:
+        process.close()
 
 
 async def _read_output(process: ContainerProcess) -> list[tuple[int, bytes]]:
@@ -393,7 +386,6 @@ async def _write_stdin(process: ContainerProcess, data: bytes) -> None:
 def _describe_signal(code: int) -> str:
     """Describe the signal of an exit code above 128; a shell cannot tell 128 + signal from a plain exit code."""
     try:
-        name = signal.Signals(code - 128).name
+        return f"the command was ended by {signal.Signals(code - 128).name}"
     except ValueError:
         return ""
-    return f"the command was ended by {name}"

@@ -16,12 +16,12 @@ from wick import constants
 from wick._internal.tasks import run_detached
 from wick._internal.worker_threads import run_in_thread
 from wick.backends.containers import socket_folder
+from wick.backends.containers.archive_files import ArchiveFiles
 from wick.backends.containers.container import Container
 from wick.backends.containers.daemon_launch import DaemonUnavailable, LaunchedDaemon, launch_daemon
 from wick.backends.containers.engine import Engine
-from wick.backends.containers.exec_commands import ExecRunner
+from wick.backends.containers.exec_commands import MARK, ExecRunner
 from wick.backends.containers.mount_guard import MountGuards
-from wick.backends.containers.shell_files import ShellFiles
 from wick.backends.containers.spec import ContainerSpec
 from wick.backends.daemon_client import Daemon
 from wick.errors import BackendError
@@ -38,7 +38,7 @@ class ContainerLink:
     container: str = ""  # its id; a new container has a new daemon
     env: dict[str, str] = field(default_factory=dict)
     exec_runner: ExecRunner | None = None
-    files: ShellFiles | None = None
+    files: ArchiveFiles | None = None
     launched: LaunchedDaemon | None = None
     no_daemon_reason: str = ""  # a message, if there is no daemon
     retry_at: float = 0.0  # when to try the daemon again
@@ -71,6 +71,11 @@ class ContainerLifecycle:
     @property
     def has_daemon(self) -> bool:
         return any(link.daemon is not None for link in self._links.values())
+
+    @property
+    def is_fallback(self) -> bool:
+        """True if a container runs without a daemon."""
+        return any(link.exec_runner is not None and link.daemon is None for link in self._links.values())
 
     async def end(self) -> None:
         """Release the connections, and remove the container."""
@@ -144,18 +149,19 @@ class ContainerLifecycle:
         await _release_link(link)
         link.container, link.no_daemon_reason, link.retry_at = container, "", 0.0
         link.env = dict(line.partition("=")[::2] for line in found["Config"].get("Env") or [])
-        link.exec_runner = link.guards.exec_runner = ExecRunner(self.engine, container)
-        link.files = ShellFiles(link.exec_runner, self.spec.workdir, self._protect)
+        link.exec_runner = ExecRunner(self.engine, container)
+        link.env[MARK] = link.exec_runner.daemon_mark
+        link.files = ArchiveFiles(self.engine, self.spec, container, link.exec_runner, self._protect)
 
     def mark_lost(self, link: ContainerLink, error: BackendError) -> None:
         """Record that the container or its engine was lost."""
         link.seen_at = float("-inf")
         self.status = Status("error", str(error))
 
-    def schedule_cleanup(self) -> None:
-        """Schedule a cleanup of the processes that a lost daemon left."""
+    def end_daemon_commands(self) -> None:
+        """End the processes that a lost daemon left, in the background."""
         if (link := self.link) and link.exec_runner:
-            link.exec_runner.schedule_cleanup()
+            link.exec_runner.end_daemon_commands()
 
     def _wants_daemon(self, link: ContainerLink) -> bool:
         return self._daemon_transport != "none" and asyncio.get_running_loop().time() >= link.retry_at
@@ -165,7 +171,7 @@ class ContainerLifecycle:
         if link.launched is not None:
             await link.launched.close()
             link.launched = None
-            self.schedule_cleanup()
+            self.end_daemon_commands()
         try:
             link.launched = await launch_daemon(container, found, self._daemon_transport, self.token)
             link.no_daemon_reason = ""

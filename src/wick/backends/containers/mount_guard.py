@@ -20,7 +20,6 @@ from typing import Any
 
 from wick import constants
 from wick._internal.worker_threads import run_in_thread
-from wick.backends.containers.exec_commands import ExecRunner
 from wick.backends.daemon_client import get_host_daemon
 from wick.backends.workspace_guard import WorkspaceGuard, explain_moved, explain_stuck, run_to_completion
 from wick.errors import BackendError
@@ -46,11 +45,7 @@ class MountGuard:
                 await run_to_completion(guard.begin())
 
     async def end(self) -> None:
-        """Process the last changes. While processes may outlive the command, a trailing guard continues."""
-        await self._owner.trail()
-        await self.end_now()
-
-    async def end_now(self) -> None:
+        """Process the last changes."""
         self._owner.open.discard(self)
         for guard in self._guards:
             await guard.end()
@@ -75,12 +70,11 @@ class MountGuards:
 
     def __init__(self, folders: Sequence[tuple[str, str]], workdir: str, protect: Sequence[str]) -> None:
         self.folders, self.protect, self._workdir = folders, protect, workdir
-        self.exec_runner: ExecRunner | None = None  # set if processes may outlive their command for a moment
         self.open: set[MountGuard] = set()
         self._here: set[str] = set()  # folders that exist on this host
         self._jobs: dict[tuple[Hashable, str], MountGuard] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._following = self._trailing = False
+        self._following = False
 
     async def has_here(self, source: str) -> bool:
         """Return True if a folder exists on this host."""
@@ -103,7 +97,7 @@ class MountGuards:
         try:
             await guard.begin()
         except BaseException:
-            await guard.end_now()
+            await guard.end()
             raise
         return guard
 
@@ -152,29 +146,6 @@ class MountGuards:
             await guard.end()
         return {**job, "error": explain_moved(guard.explain(job["error"]), guard.moved)}
 
-    # -- processes that outlive their command -----------------------------------------------------------------------
-
-    async def trail(self) -> None:
-        """Watch until processes that outlive their command have ended. Only needed without wickd in the container."""
-        plain = self.exec_runner
-        if plain is None or plain.cleaned_up.is_set() or self._trailing or not self.folders:
-            return
-        self._trailing = True
-        try:
-            self._start(self._trail(plain, await self.begin()))
-        except BackendError:  # no watcher is available
-            self._trailing = False
-        except BaseException:
-            self._trailing = False
-            raise
-
-    async def _trail(self, plain: ExecRunner, guard: MountGuard) -> None:
-        try:
-            await plain.cleaned_up.wait()
-        finally:
-            self._trailing = False
-            await guard.end_now()
-
     def _start(self, work: Any) -> None:
         task = asyncio.create_task(work, name="guards of a container", context=Context())
         self._tasks.add(task)
@@ -186,7 +157,7 @@ class MountGuards:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for guard in [*self.open]:
-            await guard.end_now()
+            await guard.end()
         self._jobs.clear()
         if self._here:
             with suppress(BackendError):

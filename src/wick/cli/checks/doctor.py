@@ -200,6 +200,7 @@ def check_engine() -> Iterator[Check]:
 
 async def _ask_engine() -> Check:
     from wick.backends.containers.engine import Engine
+    from wick.backends.docker import LIMITS
 
     try:
         found = Engine(seconds=ENGINE_SECONDS)
@@ -209,7 +210,8 @@ async def _ask_engine() -> Check:
         reply = await found.request("GET", "/version")
         names = [str(part.get("Name", "")) for part in reply.get("Components", ())]
         kind = "Podman" if any("podman" in name.lower() for name in names) else "Docker"
-        return Check("sandbox", "docker engine", "ok", f"{kind} {reply.get('Version', '')} at {found.address.url}")
+        says = f"{kind} {reply.get('Version', '')} at {found.address.url}; in an image without Python, {LIMITS}"
+        return Check("sandbox", "docker engine", "ok", says)
     except WickError as error:
         do = "start one (dockerd, or podman system service), or set DOCKER_HOST; it is for backend: {type: docker}"
         return Check("sandbox", "docker engine", "missing", to_one_line(str(error), 300), do)
