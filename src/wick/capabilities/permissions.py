@@ -50,7 +50,7 @@ class PermissionVerdict:
 
     decision: Literal["allow", "ask", "deny"]
     by: Literal["deny", "ask", "allow", "grant", "mode"]
-    parse_rule: str = ""
+    rule: str = ""
     reason: str = ""
 
 
