@@ -43,7 +43,7 @@ A hook program responds in {program_kept} if it stays running, and in {program_s
 The server uses {event} of CPU per streamed chunk (a bare response without users, runs and a log: {event_bare}).
 It uses {memory:.0f} MB of memory with 10,000 threads and 1,000 open streams.
 """
-HOW = "\nMeasured on {}, by `make bench` ([how](bench/README.md)). Ratios are comparable between machines, microseconds are not.\n"
+HOW = "\nMeasured on {}, by `make bench` ([how](bench/README.md)). Compare ratios, not microseconds.\n"
 
 
 def taken(results: Path, kept: Mapping[str, Any]) -> dict[str, Any]:

@@ -233,7 +233,8 @@ def pages() -> dict[str, str]:
     rows = [(f"[{text.partition(chr(10))[0].lstrip('# ')}]({name})", PAGES[name][0]) for name, text in made.items()]
     rows += [("[Hook programs](executable-hooks.md)", "the supported fields of each format, generated from the tests")]
     return {
-        "index.md": "# Reference\n\nGenerated from the source when this site is built.\n\n" + table(("Page", "Content"), rows),
+        "index.md": "# Reference\n\nGenerated from the source when this site is built.\n\n"
+        + table(("Page", "Content"), rows),
         **made,
     }
 

@@ -75,7 +75,7 @@ def _several(words: str) -> str:
 def server_yaml() -> str:
     """Every key of server.yaml, from the class that reads it."""
     variables = {name: variable for variable, name in ENVIRONMENT.items()}
-    where = "The file is in the data folder, or at the path of `--settings`. Flags and environment variables override it.\n"
+    where = "The file is in the data folder, or at the path of `--settings`. Flags and the environment override it.\n"
     parts = ["# server.yaml\n", where, _settings(Settings, variables)]
     for name, field in Settings.model_fields.items():
         for kind in _models(field.annotation):

@@ -165,7 +165,7 @@ DIFFERENT: dict[Field, str] = {
         "PreToolUse",
         "updatedInput",
     ): "of several the last in the settings counts, and the other handlers are asked again",
-    ("claude", "PermissionRequest", "decision.behavior"): "allow answers questions of the permission mode, not of a rule",
+    ("claude", "PermissionRequest", "decision.behavior"): "allow answers the permission mode, not a rule",
     ("claude", "Notification", "notification_type"): "idle_prompt is sent when a run has ended, not a minute later",
     ("claude", "PreCompact", "exit-2"): "nothing is summarized, and the run continues",
     ("claude", "Stop", "cap"): "8 per run in total",
@@ -232,9 +232,9 @@ def _fields(tree: ast.expr) -> Iterator[Field]:
 _HEAD = """\
 # Hook programs, field by field
 
-The fields of the three hook program protocols, and their support in wick. `scripts/conformance-table.py` generates this
-page from the tests: a field is *supported* if a test shows its effect. The [guide](../guide/executables.md) explains how
-to use hook programs.
+The fields of the three hook program protocols, and their support in wick. `scripts/conformance-table.py` generates
+this page from the tests: a field is *supported* if a test shows its effect. The [guide](../guide/executables.md)
+explains how to use hook programs.
 
 | Status | Meaning |
 |---|---|
