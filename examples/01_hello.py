@@ -9,7 +9,7 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-# A model that says what it was told to say, so that this prints the same every time, with no key and no network.
+# A scripted model, so that the output is always the same, with no key and no network.
 # A real one is named in its place: Agent("anthropic:claude-sonnet-4-5", …); 11_models.py shows how.
 model = Scripted(assistant("", ToolCall("1", "add", {"a": 2, "b": 3})), "2 + 3 is 5.")
 

@@ -1,4 +1,4 @@
-"""Hooks: change what goes in, change what comes out, and see who did what."""
+"""Hooks: change input and output, and see which hook did what."""
 
 from wick import Agent, ModelCall, Scripted, ToolCall, ToolUse, after, assistant, before, tool
 

@@ -1,4 +1,4 @@
-"""A guard sees what will really be done, whatever other hooks made of it, and has the last word."""
+"""A guard runs after all other hooks, and checks exactly what is executed."""
 
 from wick import Agent, Block, Scripted, ToolCall, ToolUse, assistant, before, guard, tool
 

@@ -1,4 +1,4 @@
-"""Ask the user, pause the run, and take it up again later, somewhere else."""
+"""Ask the user, pause the run, and resume it later in another process."""
 
 import json
 
@@ -18,12 +18,12 @@ def confirm(use: ToolUse) -> Ask:
 
 
 async def nobody_here(question: Question) -> Allow:
-    raise Paused("waiting for Ada")  # not an error: the run is put aside, as it is
+    raise Paused("waiting for Ada")  # not an error: the run is interrupted
 
 
 async def ada_says(question: Question) -> Allow:
     print("asked:  ", question.question)
-    return Allow({"to": "team@example.org", "text": "We ship on Friday."})  # yes, but like this
+    return Allow({"to": "team@example.org", "text": "We ship on Friday."})  # yes, with other arguments
 
 
 call = ToolCall("1", "send", {"to": "all@example.org", "text": "We ship!"})
@@ -36,11 +36,11 @@ saved = json.dumps(thread.to_json())  # a file, a database, another machine
 
 thread = Thread.from_json(json.loads(saved))
 agent = Agent(Scripted("Done."), tools=[send], hooks=[confirm], ask=ada_says)
-result = agent.run_sync(thread=thread)  # no input: take up what was interrupted
+result = agent.run_sync(thread=thread)  # no input: resume the interrupted run
 print("outcome:", result.outcome, "-", result.text)
 print("result: ", result.messages.tool_messages()[0].text)
 
-try:  # a run is resumed with its guards
+try:  # a resumed run needs its guards
     Agent(Scripted(), tools=[send]).run_sync(thread=Thread.from_json(json.loads(saved)))
 except Exception as error:
     print("refused:", "started under the guards confirm" in str(error))

@@ -1,4 +1,4 @@
-"""A capability: hooks and tools that belong together, with state that belongs to the run and to the thread."""
+"""A capability: a class with hooks and tools, with state in the run and in the thread."""
 
 from wick import (
     Agent,

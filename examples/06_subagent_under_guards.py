@@ -1,4 +1,4 @@
-"""A child agent is under every guard of the agents above it; its questions reach the user of the first."""
+"""A child agent is under every guard of its parents; its questions reach the user of the root run."""
 
 from wick import Agent, Ask, Block, Capability, Run, Scripted, ToolCall, ToolUse, assistant, guard, tool
 from wick.decisions import Question

@@ -1,4 +1,4 @@
-"""See a run as it happens: text, a tool's live output, and a redactor that holds text back until it has looked."""
+"""Stream a run: text, a tool's live output, and a redactor that holds text back."""
 
 import asyncio
 from dataclasses import replace

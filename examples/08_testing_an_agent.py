@@ -1,4 +1,4 @@
-"""Test an agent without a network and without mocks: the model is a script, everything else is real."""
+"""Test an agent without a network and without mocks: the model is scripted, everything else is real."""
 
 from wick import Agent, Block, FunctionModel, Scripted, ToolCall, ToolUse, assistant, guard, tool, user
 from wick.protocols import Request
@@ -19,7 +19,7 @@ def test_a_large_sum_is_blocked() -> None:
     model = Scripted(assistant("", ToolCall("1", "transfer", {"to": "Eve", "amount": 5000})), "I may not.")
     result = Agent(model, tools=[transfer], hooks=[no_large_sums]).run_sync("Pay Eve.")
     assert result.text == "I may not."
-    assert model.requests[1].messages[-1].text == "more than 100 needs a person"  # what the model was told
+    assert model.requests[1].messages[-1].text == "more than 100 needs a person"  # the result that the model read
     model.check()  # every reply was used; under pytest this happens by itself
 
 

@@ -1,4 +1,4 @@
-"""Stand around an operation: try again, ask another model, or make something better of an error."""
+"""Wrap an operation: retry, fall back to another model, or recover from an error."""
 
 from dataclasses import replace
 

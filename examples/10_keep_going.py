@@ -1,4 +1,4 @@
-"""Send a model back to work until somebody who checks is content. Limits hold all the same."""
+"""Send a model back to work until a check passes. Limits still apply."""
 
 from wick import Agent, Continue, Limits, Scripted, Step, Stop, after
 

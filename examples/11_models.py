@@ -1,4 +1,4 @@
-"""Name a model: a provider's, what there is, or one of your own. Without a key this falls back to the demo model."""
+"""Select a model: by name, the first available one, or your own. Without a key this uses the demo model."""
 
 from collections.abc import AsyncIterator
 

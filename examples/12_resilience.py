@@ -1,4 +1,4 @@
-"""A server that stumbles, a model that is gone, and what a user sees of it."""
+"""A failing server, a missing model, and the streamed output."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -37,7 +37,7 @@ async def watch(agent: Agent) -> None:
                 print(f"{model:8}{delta!r}")
             case ChatModelRestart(content=content):
                 print(f"        begins again: {content!r}")
-    for entry in stream.run.thread.entries:  # what happened on the way is written down
+    for entry in stream.run.thread.entries:  # retries and fallbacks are logged
         if entry.kind == "event":
             print(f"        ({entry.data['name']}: {entry.data['data']['error']})")
 

@@ -1,4 +1,4 @@
-"""A folder to work in: the model writes a program and runs it, and the program sees that folder and little else."""
+"""A workspace: the model writes a program and runs it in a sandbox."""
 
 import os
 import tempfile

@@ -1,4 +1,4 @@
-"""Seven tools over a folder: the model writes a test, sees it fail, edits the file, and gets far too much output."""
+"""Seven file tools: the model writes a test, sees it fail, edits the file, and gets a very large output."""
 
 import tempfile
 from pathlib import Path

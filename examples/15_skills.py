@@ -1,4 +1,4 @@
-"""A skill that comes with wick: the model reads how to analyze a CSV file, and runs the skill's program."""
+"""A shipped skill: the model reads how to analyze a CSV file, and runs the program of the skill."""
 
 import json
 import tempfile

@@ -1,4 +1,4 @@
-"""Say which commands an agent may run by itself, which it must ask for, and which it may never run."""
+"""Define the commands that an agent may run, must ask for, and may never run."""
 
 from wick import Agent, Block, Scripted, ToolCall, tool
 from wick.capabilities.permissions import Permissions
@@ -18,7 +18,7 @@ def write_file(path: str, content: str) -> str:
 
 
 permissions = Permissions(
-    policy="shell",  # what would destroy the machine
+    policy="shell",  # denies destructive commands
     deny=[{"rule": "Write(.github/**)", "message": "The pipeline is not yours to change."}],
     ask=["Bash(git push *)"],
     allow=["Bash(git *)", "Bash(pytest *)", "Write(src/**)"],

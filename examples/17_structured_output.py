@@ -1,4 +1,4 @@
-"""Get a value, not words: the answer fits a schema, or the model is told what is wrong and asked again."""
+"""Structured output: the answer fits a schema, or the model gets the validation errors and another attempt."""
 
 from pydantic import BaseModel, Field
 
@@ -36,7 +36,7 @@ for message in result.messages:
 invoice: Invoice = result.output
 print(repr(invoice), invoice.total)
 
-# Nobody waits for ever: after the last retry the run ends, and says why.
+# After the last retry the run ends with a reason.
 stubborn = Agent(Scripted("No.", "No!"), hooks=[StructuredOutput(Invoice, retries=1)])
 print(stubborn.run_sync("Read this invoice: …").reason)
 

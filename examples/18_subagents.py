@@ -1,4 +1,4 @@
-"""Agents that work for an agent: one is waited for, one works in the background and has a question for the user."""
+"""Subagents: one runs in the foreground, one in the background, with a question for the user."""
 
 from wick import Agent, Ask, Scripted, ToolCall, ToolUse, guard, tool
 from wick.capabilities._child_agents.definitions import Subagent
@@ -43,7 +43,7 @@ agents = [
 lead = Scripted(
     ToolCall("1", "task", {"agent": "librarian", "prompt": "What is there about comets?"}),
     ToolCall("2", "start_task", {"agent": "editor", "prompt": "Publish a note on comets."}),
-    "I have asked the editor.",  # the run waits for its tasks, and the model reads what they came to
+    "I have asked the editor.",  # the run waits for its tasks, and the model reads their results
     "The note on the three letters is out.",
 )
 agent = Agent(lead, tools=[search, publish], hooks=[ask_first, Subagents(agents)], ask=agree)

@@ -1,4 +1,4 @@
-"""Use the tools of an MCP server, and be asked when it defines one of them in another way."""
+"""Use the tools of an MCP server, and get a question when one of their definitions changes."""
 
 import os
 import sys

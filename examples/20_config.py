@@ -1,4 +1,4 @@
-"""Agents from a file: what they share, what they are, and what is said about a mistake in it."""
+"""Agents from a file: shared defaults, agents, and the error for a mistake."""
 
 import tempfile
 from pathlib import Path

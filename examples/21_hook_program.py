@@ -1,4 +1,4 @@
-"""A hook can be a program: any file that can be run, in any language."""
+"""A hook can be a program: any executable file, in any language."""
 
 import asyncio
 import tempfile
@@ -10,7 +10,7 @@ from wick.capabilities.executables import Executables
 NO_FORCE = """#!/bin/sh
 [ "$1" = hook ] && echo before_tool_call && exit            # which event it is for
 grep -q -e --force && echo '{"blocked": true, "reason": "force is not allowed"}'
-exit 0                                                      # nothing said: go on
+exit 0                                                      # no output: continue
 """
 
 

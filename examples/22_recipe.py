@@ -1,4 +1,4 @@
-"""A recipe: what a run is to do stands in a file, and a built-in handler keeps only what came of it."""
+"""A recipe: a file defines the task of a run, and a built-in handler replaces the context."""
 
 import tempfile
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A server and its client: the server runs in a thread here, and its agents work for whoever has the token."""
+"""A server and its client: the server runs in a thread here, for all clients with the token."""
 
 import tempfile
 from queue import SimpleQueue

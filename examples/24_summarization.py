@@ -1,4 +1,4 @@
-"""A conversation that outgrows its model: the oldest part is summed up, and the thread keeps every word."""
+"""A conversation that exceeds the context window: the oldest part is summarized, and the thread keeps every message."""
 
 from wick import Agent, ModelCall, Scripted, Thread, assistant, before, user
 from wick.capabilities.summarization import Summarization

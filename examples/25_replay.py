@@ -1,4 +1,4 @@
-"""A stricter policy, tried on what was done before it counts."""
+"""Replay a stricter policy on past runs before it is enforced."""
 
 import asyncio
 

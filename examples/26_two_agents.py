@@ -1,4 +1,4 @@
-"""A server with two agents from a file: each has its tools and rules, and a user sees their own threads only."""
+"""A server with two agents from a file: each has its tools and rules, and users see only their own threads."""
 
 import tempfile
 from hashlib import sha256

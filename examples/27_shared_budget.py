@@ -1,4 +1,4 @@
-"""Subagents that share a budget with the agent above: whoever asks a model draws from one sum."""
+"""Subagents that share a budget with their parent: every model call counts."""
 
 from wick import Agent, FunctionModel, Scripted, ToolCall
 from wick.capabilities._child_agents.definitions import Subagent
@@ -15,7 +15,7 @@ def verse(request: Request) -> str:
 
 agents = [Subagent(name, f"Writes {name}.", model=FunctionModel(verse)) for name in ("odes", "songs", "hymns")]
 tasks = [ToolCall(str(n), "task", {"agent": agent.name, "prompt": "Write."}) for n, agent in enumerate(agents)]
-lead = Scripted(*tasks, "All are written.", spare=True)  # it does not come so far
+lead = Scripted(*tasks, "All are written.", spare=True)  # the run ends before this reply
 
 agent = Agent(lead, hooks=[budget, Subagents(agents)])  # its hooks are inherited: children need no budget of their own
 result = agent.run_sync("Write three texts.")

@@ -39,11 +39,11 @@ PICKED: dict[str, tuple[str, dict[str, Any], str]] = {
 STEPS = ("step_20", "step_200")
 CASES = ("import", "ready", "step_20", "step_100", "step_200", "many", "delta", "agents")
 PROSE = """
-A hook that is a program answers in {program_kept} if it is kept, in {program_started} if Python is started for it.
-The server spends {event} of CPU on a piece of a reply that it streams (a bare response without users, runs and a log:
-{event_bare}), and takes {memory:.0f} MB with 10,000 threads and 1,000 open streams.
+A hook program responds in {program_kept} if it stays running, and in {program_started} if Python is started each time.
+The server uses {event} of CPU per streamed chunk (a bare response without users, runs and a log: {event_bare}).
+It uses {memory:.0f} MB of memory with 10,000 threads and 1,000 open streams.
 """
-HOW = "\nMeasured on {}, by `make bench` ([how](bench/README.md)). Ratios travel, microseconds do not.\n"
+HOW = "\nMeasured on {}, by `make bench` ([how](bench/README.md)). Compare ratios, not microseconds.\n"
 
 
 def taken(results: Path, kept: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,9 +78,9 @@ def rendered(numbers: Mapping[str, Any]) -> str:
     if None in named.values():
         return ""
     wide = [(what, *(_time(named[f"{key} {case}"]) for case in (OURS, FLOOR, SDK))) for what, key in (
-        ("CPU to ask a model, 20 messages into a conversation", "call 20"),
-        ("the same, 200 messages into it", "call 200"),
-        ("CPU for a piece of a streamed reply", "delta"),
+        ("CPU per model call, 20 messages in the conversation", "call 20"),
+        ("the same, 200 messages", "call 200"),
+        ("CPU per streamed chunk", "delta"),
     )]  # fmt: skip
     text = _table(("", "wick's client", "a bare aiohttp loop", "the OpenAI SDK"), wide)
     times = {"program kept": 1_000, "program started": 1_000, "event": 1, "event bare": 1}
@@ -92,7 +92,7 @@ def rendered(numbers: Mapping[str, Any]) -> str:
 def _peers(peers: Mapping[str, Any]) -> str:
     """What a step, a piece of a reply and an import cost, each also as a multiple of the floor."""
     rows = [(_name(name, told), told["version"], *_cells(told)) for name, told in peers.items()]
-    head = ("CPU of", "version", "a step, 20 in", "a step, 200 in", "a streamed piece", "`import`")
+    head = ("CPU of", "version", "step, 20 messages", "step, 200 messages", "streamed chunk", "`import`")
     odd = any(told.get("different") for told in peers.values())
     note = "\n\\* not quite the same work: [why](docs/comparison.md#speed)\n" if odd else ""
     return f"\n{_table(head, rows)}{note}" if rows else ""

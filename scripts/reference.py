@@ -69,7 +69,7 @@ def api() -> str:
     lost = {*wick.__all__} ^ {name for names in GROUPS.values() for name in names}
     if lost:
         raise SystemExit(f"scripts/reference.py puts these public names into no group: {', '.join(sorted(lost))}")
-    parts = ["# The public API\n", "All of these come from `wick` itself, unless a module is named.\n"]
+    parts = ["# Public API\n", "All names are exported by `wick`, unless a module is given.\n"]
     for group, names in GROUPS.items():
         parts += [f"## {group}\n", *(_entry(name, getattr(wick, name)) for name in names)]
     for module, names in MORE.items():
@@ -88,7 +88,7 @@ def _fields(kind: type) -> str:
     if not dataclasses.is_dataclass(kind):
         return ""
     told = [(field.name, type_(field.type)) for field in dataclasses.fields(kind) if not field.name.startswith("_")]
-    return table(("field", "type"), [(f"`{name}`", f"`{type}`") for name, type in told])
+    return table(("Field", "Type"), [(f"`{name}`", f"`{type}`") for name, type in told])
 
 
 def _methods(kind: type) -> list[tuple[str, Any]]:
@@ -115,7 +115,7 @@ def _method(owner: str, name: str, value: Any) -> str:
 
 def capabilities() -> str:
     """Every capability: what it takes, and where its hooks stand."""
-    parts = ["# Capabilities\n", "In the order in which a file has them, outermost first. Each has a module of its own,"
+    parts = ["# Capabilities\n", "In the order of a configuration file, outermost first. Each is in the module"
              " `wick.capabilities.<key>`.\n"]  # fmt: skip
     for ring in RINGS:
         if ring.kind:
@@ -136,7 +136,7 @@ def _standing(kind: type) -> str:
     tools = [value for cls in reversed(kind.__mro__) for value in vars(cls).values() if isinstance(value, wick.Tool)]
     rows = [(f"`{hook.position}_{hook.operation.name}`", f"`{hook.name}`", first(hook.fn)) for hook in hooks]
     rows += [("tool", f"`{tool.name}`", first(tool.fn)) for tool in tools]
-    return table(("stands at", "as", "to"), rows) if rows else ""
+    return table(("Hook point", "Name", "Description"), rows) if rows else ""
 
 
 # -- points, events, errors, caps -----------------------------------------------------------------------------------
@@ -150,25 +150,25 @@ def points() -> str:
         for position in POSITIONS:
             can = {kind.__name__ for kind in allowed_decisions(position, operation.name)}
             rows.append((f"`{position}_{operation.name}`", *("yes" if one in can else "" for one in decisions)))
-    changes = [(f"`{op.__name__}`", ", ".join(f"`{name}`" for name in op.editable) or "nothing", first(op))
+    changes = [(f"`{op.__name__}`", ", ".join(f"`{name}`" for name in op.editable) or "none", first(op))
                for op in OPERATIONS]  # fmt: skip
     return "\n".join([
         "# Hook points\n",
-        "A point is a position at an operation. Returning nothing is possible at each.\n",
-        table(("point", *decisions), rows),
-        "## What can be changed there\n",
-        table(("operation", "`before` and `wrap` may change", ""), changes),
+        "A hook point is a position of an operation. Every hook can return `None`.\n",
+        table(("Hook point", *decisions), rows),
+        "## Editable fields\n",
+        table(("Operation", "Editable by `before` and `wrap`", "Description"), changes),
     ])  # fmt: skip
 
 
 def event_page() -> str:
     """Every event, with its fields."""
-    parts = ["# Events\n", doc(events), "Each is a class of `wick.events`; `to_json()` is what goes over the wire.\n"]
+    parts = ["# Events\n", doc(events), "Each is a class of `wick.events`; `to_json()` returns its wire format.\n"]
     for kind in events.Event.__subclasses__():
         fields = [field for field in dataclasses.fields(kind) if field.name not in _names(events.Event)]
         last = " It is the last event of its run." if kind.terminal else ""
         rows = [(f"`{field.name}`", f"`{type_(field.type)}`") for field in fields]
-        parts += [f"## {kind.event}\n", f"`{kind.__name__}`: {first(kind)}{last}\n", table(("field", "type"), rows)]
+        parts += [f"## {kind.event}\n", f"`{kind.__name__}`: {first(kind)}{last}\n", table(("Field", "Type"), rows)]
     return "\n".join(parts)
 
 
@@ -182,15 +182,15 @@ def error_page() -> str:
     parts = ["# Errors\n", doc(errors)]
     for kind in kinds:
         above = kind.__mro__[1].__name__
-        parts += [f"## {kind.__name__}\n", f"{first(kind)} It is a kind of `{above}`.\n"]
+        parts += [f"## {kind.__name__}\n", f"{first(kind)} A subclass of `{above}`.\n"]
         parts += [signature(kind.__name__, kind)] if "__init__" in vars(kind) else []
     return "\n".join(parts)
 
 
 def cap_page() -> str:
     """Every cap, as caps.py has it."""
-    parts = ["# Caps\n", "Everything that comes from outside has a limit, and all limits stand in one file,"
-             " `wick.constants`. Those that an option can change are named in the guide.\n"]  # fmt: skip
+    parts = ["# Size and time limits\n", "All external input is limited. The limits are in one module,"
+             " `wick.constants`. The guide names the options that change some of them.\n"]  # fmt: skip
     rows: list[tuple[str, str, str]] = []
     title = ""
     for line in inspect.getsource(constants).splitlines():
@@ -203,7 +203,7 @@ def cap_page() -> str:
 
 
 def _caps_of(title: str, rows: list[tuple[str, str, str]]) -> list[str]:
-    return [f"## {title[:1].upper()}{title[1:]}\n", table(("cap", "value", ""), rows)] if rows else []
+    return [f"## {title[:1].upper()}{title[1:]}\n", table(("Constant", "Value", "Description"), rows)] if rows else []
 
 
 def _number(value: Any) -> str:
@@ -216,13 +216,13 @@ def _number(value: Any) -> str:
 
 PAGES: dict[str, tuple[str, Callable[[], str]]] = {
     "api.md": ("every public name, with its signature", api),
-    "capabilities.md": ("every capability, its options, and where its hooks stand", capabilities),
-    "points.md": ("the sixteen points, and what may be answered there", points),
-    "events.md": ("what a run announces", event_page),
-    "errors.md": ("the tree of errors", error_page),
+    "capabilities.md": ("every capability, its options and its hook points", capabilities),
+    "points.md": ("the sixteen hook points, and their allowed decisions", points),
+    "events.md": ("the events of a run", event_page),
+    "errors.md": ("the exception hierarchy", error_page),
     "agents-yaml.md": ("every key of agents.yaml", agents_yaml),
     "server-yaml.md": ("every key of server.yaml", server_yaml),
-    "http.md": ("every route of the server, who may use it, what it takes and gives", http),
+    "http.md": ("every route of the server, with its role, request and response", http),
     "caps.md": ("every limit, and its value", cap_page),
 }
 
@@ -231,9 +231,10 @@ def pages() -> dict[str, str]:
     """The pages by their names, and one that lists them."""
     made = {name: make() for name, (_, make) in PAGES.items()}
     rows = [(f"[{text.partition(chr(10))[0].lstrip('# ')}]({name})", PAGES[name][0]) for name, text in made.items()]
-    rows += [("[Hook programs](executable-hooks.md)", "which fields of each format do what; made from the tests")]
+    rows += [("[Hook programs](executable-hooks.md)", "the supported fields of each format, generated from the tests")]
     return {
-        "index.md": "# Reference\n\nMade from the source when this site was built.\n\n" + table(("", ""), rows),
+        "index.md": "# Reference\n\nGenerated from the source when this site is built.\n\n"
+        + table(("Page", "Content"), rows),
         **made,
     }
 

@@ -24,13 +24,13 @@ Schema = Mapping[str, Any]
 def agents_yaml() -> str:
     """Every key of agents.yaml, with the form of its value."""
     schema = build_agent_schema(RINGS, list_agent_keys(RINGS))
-    parts = ["# agents.yaml\n", "Every key that an agent may have. `${NAME}` and `${NAME:-default}` may stand for any"
-             " value. `wick.config.schema()` gives all of this as JSON Schema, for editors.\n"]  # fmt: skip
+    parts = ["# agents.yaml\n", "The keys of an agent. Any value can contain `${NAME}` and `${NAME:-default}`."
+             " `wick.config.schema()` returns this page as JSON Schema, for editors.\n"]  # fmt: skip
     for key, form in schema["properties"].items():
         about = f"\nA value is {_form(form)}. {explained(key)}".rstrip()
         parts += [f"## {key}\n", form.get("description", ""), f"{about}\n", _keys(form)]
-    several = [("`agents`", "a map of ids to agents"), ("`defaults`", "keys that all of them have")]
-    return "\n".join([*parts, "## Several agents in a file\n", table(("key", "is"), several)])
+    several = [("`agents`", "a map of ids to agents"), ("`defaults`", "default keys of all agents")]
+    return "\n".join([*parts, "## Several agents in a file\n", table(("Key", "Value"), several)])
 
 
 def _keys(schema: Schema) -> str:
@@ -41,7 +41,7 @@ def _keys(schema: Schema) -> str:
         kind = next((one["const"] for one in form["properties"].values() if "const" in one), None)
         rows = [(f"`{name}`", _form(one), _default(one)) for name, one in form["properties"].items()]
         title = f"With `type: {kind}`:\n\n" if kind else ""
-        tables.append(title + table(("key", "is", "default"), rows))
+        tables.append(title + table(("Key", "Value", "Default"), rows))
     return "\n".join(tables)
 
 
@@ -75,7 +75,7 @@ def _several(words: str) -> str:
 def server_yaml() -> str:
     """Every key of server.yaml, from the class that reads it."""
     variables = {name: variable for variable, name in ENVIRONMENT.items()}
-    where = "It stands in the data folder, or where `--settings` says. Flags and the environment come before it.\n"
+    where = "The file is in the data folder, or at the path of `--settings`. Flags and the environment override it.\n"
     parts = ["# server.yaml\n", where, _settings(Settings, variables)]
     for name, field in Settings.model_fields.items():
         for kind in _models(field.annotation):
@@ -91,10 +91,10 @@ def _models(hint: Any) -> list[Any]:
 def _settings(kind: Any, variables: Mapping[str, str]) -> str:
     rows = []
     for name, field in kind.model_fields.items():
-        default = "needed" if field.is_required() else "" if field.default_factory else f"`{_plain(field.default)}`"
+        default = "required" if field.is_required() else "" if field.default_factory else f"`{_plain(field.default)}`"
         variable = f"`{variables[name]}`" if name in variables else ""
         rows.append((f"`{name}`", f"`{type_(field.annotation)}`", default, variable))
-    named = ("key", "type", "default", "environment") if variables else ("key", "type", "default")
+    named = ("Key", "Type", "Default", "Environment") if variables else ("Key", "Type", "Default")
     return table(named, [row[: len(named)] for row in rows])
 
 
@@ -110,12 +110,12 @@ def _plain(value: Any) -> str:
 def http() -> str:
     """Every route, who may use it, and what it takes and gives."""
     document = json.loads(described())
-    doors = table(("", "route", "who"), [(f"`{method}`", f"`{path}`", who) for method, path, who in ACCESS])
-    parts = ["# HTTP routes\n", "What the server says about itself at `/openapi.json`. `WS` is a WebSocket.\n", doors]
+    doors = table(("Method", "Route", "Role"), [(f"`{method}`", f"`{path}`", who) for method, path, who in ACCESS])
+    parts = ["# HTTP routes\n", "Generated from `/openapi.json`. `WS` is a WebSocket.\n", doors]
     for path, methods in sorted(document["paths"].items()):
         for method, told in methods.items():
             parts += [f"## {method.upper()} {path}\n", *_route(told)]
-    parts += ["# What is sent and answered\n"]
+    parts += ["# Schemas\n"]
     for name, schema in sorted(document["components"]["schemas"].items()):
         about = schema.get("description", "").replace("\n", " ")
         parts += [f"## {name}\n", f"{about}\n", _properties(schema) or f"It is {_shape(schema)}.\n"]
@@ -127,14 +127,14 @@ def _route(told: Mapping[str, Any]) -> Iterable[str]:
     rows = [(f"`{one['name']}`", one["in"], _shape(one.get("schema", {})), one.get("description", ""))
             for one in told.get("parameters", [])]  # fmt: skip
     if rows:
-        yield table(("parameter", "in", "is", ""), rows)
+        yield table(("Parameter", "In", "Type", "Description"), rows)
     body = told.get("requestBody", {}).get("content", {})
     if body:
         yield f"Takes {' or '.join(_content(*one) for one in body.items())}.\n"
     good = {code: answer for code, answer in told.get("responses", {}).items() if code.startswith("2")}
     for code, answer in good.items():
         what = " or ".join(_content(*one) for one in answer.get("content", {}).items())
-        yield f"Answers {code}{f' with {what}' if what else ''}.\n"
+        yield f"Responds with {code}{f' and {what}' if what else ''}.\n"
 
 
 def _content(type: str, told: Mapping[str, Any]) -> str:
@@ -157,6 +157,6 @@ def _properties(schema: Mapping[str, Any]) -> str:
     needed = schema.get("required", ())
     rows = []
     for name, one in schema.get("properties", {}).items():
-        default = "needed" if name in needed and "default" not in one else _default(one)
+        default = "required" if name in needed and "default" not in one else _default(one)
         rows.append((f"`{name}`", _shape(one), default, one.get("description", "").replace("\n", " ")))
-    return table(("field", "is", "default", ""), rows)
+    return table(("Field", "Type", "Default", "Description"), rows)

@@ -220,7 +220,7 @@ def table(page: Path, heading: str, first: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in found[1].splitlines()]
 
 
-NAMED = {codes(row[0])[0].partition(":")[0]: row for row in table(MODELS, "Names", "name")}
+NAMED = {codes(row[0])[0].partition(":")[0]: row for row in table(MODELS, "Names", "Name")}
 
 
 def test_the_table_of_names_has_every_provider() -> None:
@@ -242,7 +242,7 @@ def test_a_name_is_asked_where_the_table_says(provider: str, monkeypatch: pytest
 
 
 def test_the_table_of_aliases() -> None:
-    assert {codes(alias)[0]: codes(means)[0] for alias, means in table(MODELS, "Names", "alias")} == ALIASES
+    assert {codes(alias)[0]: codes(means)[0] for alias, means in table(MODELS, "Names", "Alias")} == ALIASES
 
 
 def test_names_without_a_provider_are_those_that_it_says() -> None:
@@ -268,7 +268,7 @@ CLIENTS = (OpenAI, OpenAIResponses, Anthropic)
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.__name__)
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_a_setting_is_sent_as_the_table_says(setting: str, client: Any) -> None:
-    words = {codes(row[0])[0]: row[1:] for row in table(MODELS, "Settings", "setting")}
+    words = {codes(row[0])[0]: row[1:] for row in table(MODELS, "Settings", "Setting")}
     said = words[setting][CLIENTS.index(client)]
     model = client("m", base_url="http://localhost:1")
     tools = (wick.tool(len, name="len", parameters={"type": "object"}),)
@@ -284,16 +284,16 @@ def test_a_setting_is_sent_as_the_table_says(setting: str, client: Any) -> None:
 
 
 def test_the_table_of_time_limits() -> None:
-    said = {codes(name)[0]: float(seconds) for name, seconds, _ in table(MODELS, "Time limits", "limit")}
+    said = {codes(name)[0]: float(seconds) for name, seconds, _ in table(MODELS, "Time limits", "Limit")}
     assert said == asdict(TimeLimits())
 
 
 def test_what_may_be_asked_again() -> None:
-    row = next(line for line in section(MODELS, "When it fails").splitlines() if "529" in line)
+    row = next(line for line in section(MODELS, "Errors").splitlines() if "529" in line)
     assert {int(status) for status in re.findall(r"\b\d{3}\b", row)} == RETRYABLE
 
 
-DEMO = table(MODELS, "The demo model", "it can")
+DEMO = table(MODELS, "The demo model", "Ability")
 
 
 def test_the_table_of_the_demo_model_has_all_that_it_can() -> None:

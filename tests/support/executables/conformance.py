@@ -33,7 +33,7 @@ class Part:
     def fields(self) -> list[tuple[str, str]]:
         """The kind of each field, and the field; one that a program is told and may answer is of both kinds."""
         kinds: dict[str, list[str]] = {}
-        for kind, text in {"told": self.told, "answer": self.answers, "rule": self.rules}.items():
+        for kind, text in {"input": self.told, "output": self.answers, "rule": self.rules}.items():
             for field in text.split():
                 kinds.setdefault(field, []).append(kind)
         return [(" and ".join(found), field) for field, found in kinds.items()]
@@ -139,42 +139,42 @@ CONTRACT: dict[str, tuple[Part, ...]] = {
 
 # Fields that work, but not as the tool that they come from has them.
 DIFFERENT: dict[Field, str] = {
-    ("kodelet", EVERY, "exit-code"): "any code but 0 denies where a program decides, unless `fail: open` is said",
-    ("kodelet", EVERY, "timeout"): "the whole process tree ends, and a program that decides has denied",
-    ("kodelet", EVERY, "chain"): "each program sees what the one before it left; kodelet shows each the original",
-    ("kodelet", "discovery", "shadowing"): "a broken program does not hide a good one of the same name further down",
+    ("kodelet", EVERY, "exit-code"): "any code but 0 denies where a program decides, unless `fail: open` is set",
+    ("kodelet", EVERY, "timeout"): "the whole process tree is killed, and a deciding program denies",
+    ("kodelet", EVERY, "chain"): "each program sees the changes of the previous one; in kodelet each sees the original",
+    ("kodelet", "discovery", "shadowing"): "a broken program does not hide a valid one of the same name further down",
     ("kodelet", "discovery", "last-known-type"): "a trusted program whose query fails keeps its type and denies",
     ("kodelet", "before_tool_call", "tool_input"): "arguments that kodelet's tool does not have keep wick's names",
     ("kodelet", "after_tool_call", "tool_output.metadata"): '`{"output": …}` for every tool',
     ("kodelet", "after_tool_call", "output"): "its `metadata.output` is what the model reads",
     ("claude", EVERY, "exit-other"): "denies for PreToolUse and UserPromptSubmit, unless the entry says `fail: open`",
     ("claude", EVERY, "invalid-json"): "denies for PreToolUse and UserPromptSubmit, unless the entry says `fail: open`",
-    ("claude", EVERY, "transcript_path"): "it is there while the run goes on; programs in a sandbox do not see it",
-    ("claude", EVERY, "suppressOutput"): "what a program prints is in the log of the thread, unless this is true",
+    ("claude", EVERY, "transcript_path"): "it exists during the run; programs in a sandbox do not see it",
+    ("claude", EVERY, "suppressOutput"): "the output of a program is in the log of the thread, unless this is true",
     ("claude", EVERY, "systemMessage"): "an event `system_message` in the log of the thread",
-    ("claude", "settings", "matcher"): "regular expressions are RE2's; a pattern that it refuses denies",
-    ("claude", "settings", "type-prompt"): "the model of the run is asked; an answer that is no JSON has not agreed",
-    ("claude", "settings", "if"): "where it cannot be told whether the rule is met, the handler is called",
-    ("claude", "settings", "once"): "once in each conversation",
-    ("claude", "settings", "identical-handler"): "the same in every field but its matcher and its file",
+    ("claude", "settings", "matcher"): "regular expressions use RE2; an unsupported pattern denies",
+    ("claude", "settings", "type-prompt"): "uses the model of the run; a reply that is not JSON denies",
+    ("claude", "settings", "if"): "if it is unclear whether the rule matches, the handler is called",
+    ("claude", "settings", "once"): "once per conversation",
+    ("claude", "settings", "identical-handler"): "identical in every field except its matcher and its file",
     ("claude", "SessionStart", "source"): "clear for a conversation that was rewound to its beginning",
-    ("claude", "SessionStart", "initialUserMessage"): "stands before what the user says",
-    ("claude", "PreToolUse", "permissionDecision"): "defer asks the user, as ask does; an allow silences no rule",
+    ("claude", "SessionStart", "initialUserMessage"): "is added before the user message",
+    ("claude", "PreToolUse", "permissionDecision"): "defer asks the user, like ask; an allow overrides no rule",
     (
         "claude",
         "PreToolUse",
         "updatedInput",
-    ): "of several the last in the settings counts, and the others are asked again",
-    ("claude", "PermissionRequest", "decision.behavior"): "allow answers what a permission mode asks, and no rule",
-    ("claude", "Notification", "notification_type"): "idle_prompt comes when a run has ended, and not a minute later",
-    ("claude", "PreCompact", "exit-2"): "nothing is summed up, and the run goes on",
-    ("claude", "Stop", "cap"): "8 in one run, whatever happens between them",
-    ("claude", "SessionEnd", "reason"): "always other: when the capability is closed",
+    ): "of several the last in the settings counts, and the other handlers are asked again",
+    ("claude", "PermissionRequest", "decision.behavior"): "allow answers the permission mode, not a rule",
+    ("claude", "Notification", "notification_type"): "idle_prompt is sent when a run has ended, not a minute later",
+    ("claude", "PreCompact", "exit-2"): "nothing is summarized, and the run continues",
+    ("claude", "Stop", "cap"): "8 per run in total",
+    ("claude", "SessionEnd", "reason"): "always `other`: when the capability is closed",
 }
 
 # Fields that do nothing in wick, and why.
 MISSING: dict[Field, str] = {
-    ("claude", "PostToolUseFailure", "is_interrupt"): "always false: where a run is cancelled, no hook is called after",
+    ("claude", "PostToolUseFailure", "is_interrupt"): "always false: no hook is called after a run is cancelled",
 }
 
 
@@ -232,15 +232,15 @@ def _fields(tree: ast.expr) -> Iterator[Field]:
 _HEAD = """\
 # Hook programs, field by field
 
-What each of the three protocols has in it, and what wick does with it. This page is written by
-`scripts/conformance-table.py` from the tests: a field is *supported* if a test shows that it changes something. How to
-use all this is in [the guide](../guide/executables.md).
+The fields of the three hook program protocols, and their support in wick. `scripts/conformance-table.py` generates
+this page from the tests: a field is *supported* if a test shows its effect. The [guide](../guide/executables.md)
+explains how to use hook programs.
 
-| mark | |
+| Status | Meaning |
 |---|---|
 | supported | a test shows it |
-| different | it works, with a difference that the last column names |
-| not supported | it does nothing; the last column says why |
+| different | it works, with the difference in the last column |
+| not supported | it has no effect; the last column gives the reason |
 """
 
 
@@ -252,7 +252,7 @@ def page() -> str:
 
 
 def _section(protocol: str, tested: dict[Field, list[str]]) -> str:
-    lines = [f"## {TITLES[protocol]}", "", "| event | field | | mark | |", "|---|---|---|---|---|"]
+    lines = [f"## {TITLES[protocol]}", "", "| Event | Field | Kind | Status | Notes |", "|---|---|---|---|---|"]
     for part in CONTRACT[protocol]:
         for kind, field in part.fields:
             mark, reason = _mark((protocol, part.event, field), tested)
