@@ -26,7 +26,7 @@ def opened(page: Page, path: str) -> Any:
 
 
 def seen_as(page: Page, view: str) -> None:
-    page.get_by_role("group", name="Look at it as").get_by_role("button", name=view).click()
+    page.get_by_role("group", name="View as").get_by_role("button", name=view).click()
 
 
 def saved(page: Page) -> None:
