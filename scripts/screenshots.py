@@ -157,7 +157,7 @@ def terminal(page: Page) -> None:
 def replay(page: Page) -> None:
     side = (_panel("Replay")(page), show(page, "Replay"))[1]
     side.get_by_label("Deny").fill("Bash(python3 *)")
-    side.get_by_role("button", name="Replay").click()
+    side.get_by_role("button", name="Replay", exact=True).click()
     side.locator("li.changed").first.wait_for()
 
 

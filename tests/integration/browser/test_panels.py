@@ -401,7 +401,7 @@ def test_replay_says_what_a_rule_would_have_stopped(browser: Browser, server: Se
         panel = show(page, "Replay")
         panel.get_by_label("Threads").select_option("this")
         panel.get_by_label("Deny").fill("Bash(echo replayed*)")
-        panel.get_by_role("button", name="Replay").click()
+        panel.get_by_role("button", name="Replay", exact=True).click()
         changed = panel.locator("li.changed")
         expect(changed).to_have_count(1)
         expect(changed).to_contain_text("would be blocked")
@@ -417,10 +417,10 @@ def test_replay_says_what_other_guards_would_have_stopped(ada: Page, api: Asking
     changed = panel.locator("li.changed").filter(has_text="echo elsewhere")
     for guards, verdict in (("ask", "would need approval"), ("plan", "would be blocked")):
         panel.get_by_label("Guards").select_option(guards)
-        panel.get_by_role("button", name="Replay").click()
+        panel.get_by_role("button", name="Replay", exact=True).click()
         expect(changed.get_by_text(verdict)).to_be_visible()
     panel.get_by_label("Guards").select_option("now")
-    panel.get_by_role("button", name="Replay").click()
+    panel.get_by_role("button", name="Replay", exact=True).click()
     expect(panel.get_by_role("heading", name="No changes")).to_be_visible()
 
 
