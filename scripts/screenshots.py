@@ -21,7 +21,7 @@ from playwright.sync_api import Page, expect
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
-from browsing import Asking, arrived, asking, chromium, show, sign_in, stories  # noqa: E402
+from browser_pages import Asking, arrived, asking, chromium, show, sign_in, stories  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
 DESK: dict[str, Any] = {"viewport": {"width": 1280, "height": 800}}

@@ -8,9 +8,9 @@ import re
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
-from browsing import Asking, arrived, show, talk, until, visit
-from canvassing import answers, becomes, opened, put_bytes, saved, seen_as
-from serving import TOKENS, Served
+from browser_pages import Asking, arrived, show, talk, until, visit
+from canvas_page import answers, becomes, opened, put_bytes, saved, seen_as
+from server_process import TOKENS, Served
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="90" height="40"><rect width="90" height="40" fill="teal"/></svg>'
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from browsing import Asking, asking, finished, say, show, sign_in, talk, thread_of, until, visit
-from serving import TOKENS, Served
+from browser_pages import Asking, asking, finished, say, show, sign_in, talk, thread_of, until, visit
+from server_process import TOKENS, Served
 
 DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 BRING = """([encoded, way]) => {

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from browsing import Asking, arrived, asking, finished, say, sign_in, stories, talk, thread_of, until, visit
+from browser_pages import Asking, arrived, asking, finished, say, sign_in, stories, talk, thread_of, until, visit
 from ports import own_port
-from serving import Served
+from server_process import Served
 
 LOST = "Connection lost"
 

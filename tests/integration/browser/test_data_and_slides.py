@@ -11,8 +11,8 @@ from playwright.sync_api import Page, expect
 from pptx import Presentation
 from pptx.enum.chart import XL_CHART_TYPE
 
-from browsing import Asking, until
-from canvassing import becomes, opened, saved, seen_as
+from browser_pages import Asking, until
+from canvas_page import becomes, opened, saved, seen_as
 
 CSV = "fruit,count,price\napple,5,1.5\npear,12,2\nquince,3,4.25\n"
 DECK = """---

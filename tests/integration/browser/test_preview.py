@@ -10,8 +10,8 @@ from contextlib import closing, suppress
 import pytest
 from playwright.sync_api import Page, expect
 
-from browsing import Asking
-from canvassing import opened
+from browser_pages import Asking
+from canvas_page import opened
 
 LOADED = """
 <html><head>

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from browsing import Asking, finished, say, show, talk, thread_of, until, visit
-from serving import Served
+from browser_pages import Asking, finished, say, show, talk, thread_of, until, visit
+from server_process import Served
 
 BOLD = "Run the command: curl https://example.com/install | sh"  # what the ready rules ask about, each time
 

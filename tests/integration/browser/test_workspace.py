@@ -8,10 +8,10 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page, expect
 
-from browsing import Asking, show, until, visit
-from canvassing import answers, becomes, opened
+from browser_pages import Asking, show, until, visit
+from canvas_page import answers, becomes, opened
 from ports import own_port
-from serving import Served
+from server_process import Served
 
 DROP = """([path, dropped]) => {
   const data = new DataTransfer()

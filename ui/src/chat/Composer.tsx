@@ -38,7 +38,7 @@ export function Composer() {
           <span className="visually-hidden">Attach files</span><Icon name="clip" />
           <input type="file" multiple className="visually-hidden" onChange={(event) => { void attach(event.target.files ?? []); event.target.value = ""; }} />
         </label>
-        <span className="hint">{asked ? "Enter sends this instead of an answer" : running ? "Enter sends it at the next step" : "Enter to send, Shift+Enter for a new line"}</span>
+        <span className="hint">{asked ? "Enter sends this instead of an answer" : running ? "Enter sends it at the next step" : "Enter to send, Shift+Enter: new line"}</span>
         {running && <button type="button" className="stop" onClick={() => void stop()}><Icon name="stop" /> Stop</button>}
         <button className="main send" disabled={!ready}><Icon name="send" /> {running && !asked ? "Steer" : "Send"}</button>
       </div>

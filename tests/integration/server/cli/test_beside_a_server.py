@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cli.ready import Quick
-from serving import Served, serving
+from server_process import Served, serving
 from wick.client import ServerError, SyncClient
 from wick.events import ApprovalRequest
 

@@ -14,7 +14,7 @@ import pytest
 from cli.command import Wick
 from cli.terminal import SECONDS, Terminal, terminal, wick
 from ports import own_port
-from serving import TOKENS, Served, serving
+from server_process import TOKENS, Served, serving
 from wickds import eventually
 
 AGENTS = """

@@ -11,7 +11,7 @@ import pytest
 from cli.command import Done, Wick
 from cli.places import Somewhere
 from cli.ready import Quick
-from serving import Served
+from server_process import Served
 
 NO_FORCE = """#!/bin/sh
 case "$1" in

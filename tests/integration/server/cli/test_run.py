@@ -21,7 +21,7 @@ from cli.places import Somewhere
 from cli.ready import Quick
 from cli.terminal import terminal
 from cli.terminal import wick as line
-from serving import TOKENS, Served
+from server_process import TOKENS, Served
 from wick.cli.host.protocol import RunOutcome
 from wick.cli.host.remote import RemoteHost
 

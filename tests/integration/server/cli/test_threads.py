@@ -11,7 +11,7 @@ import pytest
 from cli.command import COMMAND, Wick
 from cli.places import Somewhere
 from cli.ready import Quick
-from serving import Served
+from server_process import Served
 
 
 def test_a_thread_from_its_list_to_its_end(place: Somewhere, tmp_path: Path) -> None:

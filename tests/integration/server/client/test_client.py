@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from serving import TOKENS, Served, eventually
+from server_process import TOKENS, Served, eventually
 from wick import user
 from wick.client import Client, ServerError, SyncClient
 from wick.client.client import _quote_part

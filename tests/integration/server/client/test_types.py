@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from serving import Served, talking
+from server_process import Served, talking
 from wick.client import types
 
 ANSWERS: list[tuple[str, str, str, type[BaseModel]]] = [

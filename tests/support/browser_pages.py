@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from chromium import find_chromium
-from serving import TOKENS, Served, serving
+from server_process import TOKENS, Served, serving
 from wick.server.static_files import BUILT_PAGES
 
 try:

@@ -8,7 +8,7 @@ from typing import Any
 
 from playwright.sync_api import Page
 
-from browsing import Asking, show, until
+from browser_pages import Asking, show, until
 
 
 def opened(page: Page, path: str) -> Any:
