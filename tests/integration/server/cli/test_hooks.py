@@ -66,7 +66,7 @@ def test_trust_is_asked_for_and_can_be_taken_back(local: Wick) -> None:
     refused = local("hooks", "trust", stdin="n\n")
     assert refused.code == 1 and "Trust them?" in refused.out
     assert local("hooks", "trust", stdin="y\n").code == 0
-    assert "1 forgotten" in local("hooks", "trust", "--forget", "--yes").out
+    assert "1 revoked" in local("hooks", "trust", "--forget", "--yes").out
     assert rows(local("hooks", "list", "--json"))["no_force"]["trust"] == "untrusted"
     assert "no trusted files" in local("hooks", "trust", "--forget").out
 
