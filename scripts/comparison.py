@@ -23,14 +23,14 @@ NUMBERS = ROOT / "bench" / "numbers.json"
 BLOCK = r"(<!-- {0} -->\n).*?(<!-- /{0} -->)"
 
 QUESTIONS = {
-    "rewrite": "A guard refuses a command. A hook behind it makes that command of a harmless one. Is it executed?",
-    "subagent": "The agent has a guard. Is it passed when a child does the deed?",
-    "failing": "A guard crashes, hangs, or answers nonsense. Is the command executed all the same?",
-    "resume": "The process is killed while a tool works, and the run is taken up. Does the tool run twice?",
+    "rewrite": "A guard refuses a command. A later hook rewrites a harmless command into it. Is it executed?",
+    "subagent": "The agent has a guard. Is it bypassed when a child agent runs the command?",
+    "failing": "A guard crashes, hangs or returns an invalid value. Is the command executed anyway?",
+    "resume": "The process is killed while a tool runs, and the run is resumed. Does the tool run twice?",
     "budget": "Eight runs share a budget for four requests. Is more spent?",
     "shell": "`rm` is not allowed. Is a file deleted in one of 15 ways to write it?",
-    "cancelled": "A run is cancelled while a tool works. Does the provider refuse the next message?",
-    "background": "A command leaves a child running and ends. Does the agent wait for the child?",
+    "cancelled": "A run is cancelled while a tool runs. Does the provider refuse the next message?",
+    "background": "A command leaves a child process running and exits. Does the agent wait for the child?",
     "output": "A command prints a gigabyte. Does the process take more than half of that in memory?",
 }
 SIGNS = {"held": "held", "leaked": "**leaked**", "no such thing": "–", "failed": "(failed)"}
@@ -56,7 +56,7 @@ def verdicts(record: Mapping[str, Any], page: str = "") -> str:
 def _evidence(leak: str, asked: str, frameworks: Mapping[str, Any]) -> str:
     told = {name: found["leaks"][leak] for name, found in frameworks.items()}
     rows = [(name, SIGNS[one["verdict"]], one["evidence"].replace("|", "\\|")) for name, one in told.items()]
-    return f"\n### {leak}\n\n{asked}\n\n{_table(('', '', 'by what, and what happened'), rows)}"
+    return f"\n### {leak}\n\n{asked}\n\n{_table(('', '', 'mechanism and result'), rows)}"
 
 
 def speeds(numbers: Mapping[str, Any]) -> str:
@@ -79,7 +79,7 @@ def speeds(numbers: Mapping[str, Any]) -> str:
         + _table(("", "runs/s, 100 at once", "`import`", "ready: a first run", "ready", "an agent more"), rest)
         + _differing(peers)
         + f"\nMeasured on {machine['date']}, on {machine['cores']} cores with Python {machine['python']}. The floor is "
-        "the first line: a loop by hand that writes each message once.\n"
+        "the first line: a hand-written loop that encodes each message once.\n"
     )
 
 
@@ -87,7 +87,11 @@ def _differing(peers: Mapping[str, Any]) -> str:
     """Who did not do quite the same, and in which way."""
     odd = {name: told["different"].replace("\\n", " ") for name, told in peers.items() if told.get("different")}
     said = "".join(f"- {name}: {' '.join(why.split())}\n" for name, why in odd.items())
-    return f"\n\\* not quite the same work, for it cannot be told otherwise:\n\n{said}" if odd else ""
+    return (
+        f"\n\\* not exactly the same work, because the framework cannot be configured otherwise:\n\n{said}"
+        if odd
+        else ""
+    )
 
 
 def _rest(told: Mapping[str, Any]) -> list[str]:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Put what was tried and what was violated into docs/promises.md.
+"""Write the results of the fault tests to docs/promises.md.
 
     make test-full                  tries each promise in full; each test adds a line to bench/results/faults/
     make soak                       an hour with many people and many faults; writes bench/results/soak.json
@@ -20,23 +20,23 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 RESULTS, KEPT, PAGE = ROOT / "bench" / "results", ROOT / "bench" / "promises.json", ROOT / "docs" / "promises.md"
-PICTURE = "![What ended, how many streams were open and what memory was taken, minute by minute](images/soak.svg)"
+PICTURE = "![Finished runs, open streams and memory, per minute](images/soak.svg)"
 BLOCK = r"(<!-- {0} -->\n).*?(<!-- /{0} -->)"
 
 PROMISES = {
-    "R1": "Nothing that was acknowledged is lost or duplicated, and no thread becomes unusable.",
-    "R2": "Nothing is left: no process, container, descriptor, temporary file or control group.",
-    "R3": "Memory is bounded: 64 MB more at most, 250 MB with 10,000 threads and 1,000 streams at rest.",
-    "R4": "It always answers: the event loop is late by 50 ms at most and `/health` takes 100 ms at most (99 %).",
-    "R5": "Load is held for an hour, 99.9 % of the runs nothing is done to complete; ready in 2 s after a kill.",
-    "R6": "Whatever a provider does, a run ends once, no tool runs on half an argument, the thread stays valid.",
-    "R7": "It stops when told: a second after a cancel or a time limit everything is dead.",
-    "S1": "Nobody gets in, and nobody sees a neighbour.",
-    "S2": "Files stay inside: no escape, no false refusal, also while folders are swapped.",
-    "S3": "The sandbox holds, and no secret is seen in a child, a log, a trace or an event.",
-    "S4": "Hooks are law: who fails has not agreed, any deny denies, what is done is what was decided.",
-    "S5": "Bad input never breaks the server: no 5xx, no hang, no script, no request to the outside.",
-    "S6": "Stored bytes are only data: a flipped bit is an error or the same data, never code.",
+    "R1": "Acknowledged data is neither lost nor duplicated, and no thread becomes unusable.",
+    "R2": "Nothing leaks: no process, container, descriptor, temporary file or control group.",
+    "R3": "Memory is bounded: growth of at most 64 MB, and 250 MB with 10,000 idle threads and 1,000 idle streams.",
+    "R4": "The server stays responsive: event-loop lag of at most 50 ms, `/health` within 100 ms (99 %).",
+    "R5": "Under an hour of load, 99.9 % of the runs without faults complete; ready in 2 s after a kill.",
+    "R6": "For any fault of a provider, a run ends once, no tool gets partial arguments, and the thread stays valid.",
+    "R7": "Cancellation works: one second after a cancel or a time limit, all processes have ended.",
+    "S1": "No access without a valid credential, and none to the data of other users.",
+    "S2": "File operations stay in the workspace: no escape and no false refusal, also while folders are swapped.",
+    "S3": "The sandbox holds, and no secret appears in a child process, a log, a trace or an event.",
+    "S4": "Hooks are enforced: a failing guard blocks, any deny wins, and the executed operation is the decided one.",
+    "S5": "Bad input never breaks the server: no 5xx, no hang, no script execution, no outbound request.",
+    "S6": "Stored bytes are only data: a flipped bit is an error or the same data, never executed code.",
 }
 OURS = ("promise", "what", "tried", "violated", "seconds", "at")  # of a line; what else is there was measured
 SOAKED = ("minutes", "users", "most_streams", "streams_median", "tool_calls_per_second", "store", "faults", "turns",
@@ -48,7 +48,7 @@ SOAKED = ("minutes", "users", "most_streams", "streams_median", "tool_calls_per_
 
 
 def taken(results: Path, kept: Mapping[str, Any]) -> dict[str, Any]:
-    """What is kept, with what was tried since in its place."""
+    """Return the stored record, updated with newer results."""
     tried = {promise: dict(kept.get("tried", {}).get(promise, {})) for promise in PROMISES}
     for promise, ways in tried.items():
         for line in _lines(results / "faults" / f"{promise}.json"):
@@ -70,7 +70,7 @@ def _machine() -> str:
 
 
 def promises(record: Mapping[str, Any]) -> str:
-    """Each promise with how often it was tried and violated, and below that each way it was tried."""
+    """Return the table of promises, and a table for each of them."""
     rows = [_row(promise, told, record["tried"][promise]) for promise, told in PROMISES.items()]
     head = "| | promise | tried | violated |\n|---|---|---:|---:|\n"
     ways = "".join(_ways(promise, record["tried"][promise]) for promise in PROMISES)
@@ -79,7 +79,7 @@ def promises(record: Mapping[str, Any]) -> str:
 
 def _row(promise: str, told: str, ways: Mapping[str, Any]) -> str:
     if not ways:
-        return f"| {promise} | {told} | not yet in full | |\n"
+        return f"| {promise} | {told} | not yet tested in full | |\n"
     tried, violated = (sum(way[key] for way in ways.values()) for key in ("tried", "violated"))
     return f"| [{promise}](#{promise.lower()}) | {told} | {tried:,} | {violated:,} |\n"
 
@@ -97,7 +97,7 @@ def _measured(way: Mapping[str, Any]) -> str:
 
 
 def soaked(record: Mapping[str, Any]) -> str:
-    """The report of the last long soak."""
+    """Return the report of the last long soak."""
     if not record["soak"]:
         return "Not soaked for an hour yet.\n"
     rows = (f"| {name.replace('_', ' ')} | {_said(value)} |\n" for name, value in record["soak"].items())
@@ -111,7 +111,7 @@ def _said(value: Any) -> str:
 
 
 def rendered(page: str, record: Mapping[str, Any]) -> str:
-    """The page with its tables made anew."""
+    """Return the page with new tables."""
     for name, text in {"promises": promises(record), "soak": soaked(record)}.items():
         page = re.sub(BLOCK.format(name), lambda found, text=text: f"{found[1]}{text}{found[2]}", page, flags=re.DOTALL)
     return page

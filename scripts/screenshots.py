@@ -21,7 +21,7 @@ from playwright.sync_api import Page, expect
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
-from browsing import Asking, arrived, asking, chromium, show, sign_in, stories  # noqa: E402
+from browser_pages import Asking, arrived, asking, chromium, show, sign_in, stories  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
 DESK: dict[str, Any] = {"viewport": {"width": 1280, "height": 800}}
@@ -140,7 +140,7 @@ def _file(name: str, view: str = "", step: str = "") -> Callable[[Page], None]:
         show(page, "Files").locator(f"[data-path='{name}']").click()
         page.get_by_role("tab", name=name.split("/")[-1]).wait_for()
         if view:
-            page.get_by_role("group", name="Look at it as").get_by_role("button", name=view).click()
+            page.get_by_role("group", name="View as").get_by_role("button", name=view).click()
         if step:
             page.get_by_role("button", name=step).click()
         page.wait_for_timeout(1_200)
@@ -157,7 +157,7 @@ def terminal(page: Page) -> None:
 def replay(page: Page) -> None:
     side = (_panel("Replay")(page), show(page, "Replay"))[1]
     side.get_by_label("Deny").fill("Bash(python3 *)")
-    side.get_by_role("button", name="See what would have been different").click()
+    side.get_by_role("button", name="Replay", exact=True).click()
     side.locator("li.changed").first.wait_for()
 
 

@@ -19,7 +19,7 @@ import aiohttp
 
 from faults.eating import LIFT
 from faults.leaks import family, forget_peak, is_wickd, peak
-from serving import TOKENS, Served, eventually, talking
+from server_process import TOKENS, Served, eventually, talking
 
 PIECE = b"x" * 65_536
 MILLION = 1_000_000

@@ -21,7 +21,7 @@ from faults.canary import Canary
 from faults.line import Header, request
 from faults.matrix import WHOSE
 from faults.nonsense import Nonsense, written
-from serving import TOKENS
+from server_process import TOKENS
 from wick.server.auth.access_table import ACCESS
 
 PEOPLE = ("ada",) * 15 + ("bob", "olga", "olga", "root", "")

@@ -16,7 +16,7 @@ import aiohttp
 
 from faults.line import Header, request
 from faults.tally import Violated
-from serving import TOKENS, Hosted, Served, events, talking
+from server_process import TOKENS, Hosted, Served, events, talking
 from wick.server.auth.access_table import ACCESS, Access
 from wick.server.auth.signed_cookies import secret_id
 from wick.server.records import Records

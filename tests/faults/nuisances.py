@@ -24,7 +24,7 @@ from typing import Any
 import aiohttp
 
 from faults.leaks import family, is_wickd
-from serving import TOKENS, Served
+from server_process import TOKENS, Served
 from soaking.model import Soaked
 from wick import Thread, ToolCall, assistant, user
 from wick.constants import JSON_VALUES

@@ -16,7 +16,7 @@ import struct
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from listening import Listener
+from tcp_listener import Listener
 
 Kind = Literal["fine", "delay", "throttle", "corrupt", "cut", "reset", "half-close", "stall"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

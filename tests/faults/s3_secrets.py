@@ -18,7 +18,7 @@ from uuid import uuid4
 import aiohttp
 from aiohttp import web
 
-from serving import Served, frames
+from server_process import Served, frames
 
 PROGRAM = '''
 import os, sys

@@ -26,7 +26,7 @@ from faults.conversing import announced, check, command, converse, killed_at, lo
 from faults.power import Disk, Step, disk, grow, left_over, recorded, recording, small
 from faults.tally import FULL, Tally, Violated
 from faults.validity import valid
-from keeping import WRITER, Place, read, whole
+from store_fixtures import WRITER, Place, read, whole
 from wick import Thread
 from wick.errors import StoreError
 

@@ -21,8 +21,8 @@ import pytest
 
 from faults.tally import Tally, Violated
 from postgres import server as postgres_server
-from serving import DEMO, events, hosted, talking
-from talkers import answer, get, names, say
+from server_agents import answer, get, names, say
+from server_process import DEMO, events, hosted, talking
 from wick import Agent, FunctionModel
 from wick.errors import StoreError
 from wick.server import service

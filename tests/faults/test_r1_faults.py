@@ -23,8 +23,8 @@ from faults.tally import FULL, Tally, Violated
 from faults.validity import valid
 from leaking import lasting
 from postgres import server as postgres_server
-from serving import Hosted, eventually, frames, hosted, talking
-from talkers import answer, get, say
+from server_agents import answer, get, say
+from server_process import Hosted, eventually, frames, hosted, talking
 from wick import Agent, Block, FunctionModel, Run, Thread, ToolCall, assistant, before, guard, run_log, tool
 from wick.errors import StoreError
 from wick.protocols import Request

@@ -19,7 +19,7 @@ import pytest
 
 from faults.tally import FULL, Tally, Violated
 from faults.validity import pieces, valid
-from serving import Served, events, frames, serving
+from server_process import Served, events, frames, serving
 from wick import Thread
 from wick.constants import RUN_CRASHES
 

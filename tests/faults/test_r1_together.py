@@ -16,8 +16,8 @@ import pytest
 
 from faults.tally import FULL, Tally, Violated
 from faults.validity import kept, valid
-from serving import Hosted, frames, hosted, talking
-from talkers import answer, get, say
+from server_agents import answer, get, say
+from server_process import Hosted, frames, hosted, talking
 from wick import Agent, FunctionModel, Thread, ToolCall, assistant, tool
 from wick.capabilities.sessions import Sessions
 from wick.errors import StoreError

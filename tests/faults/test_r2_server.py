@@ -18,7 +18,7 @@ from faults.leaks import Watch, watching
 from faults.stopping import SLEEPERS, STUCK
 from faults.tally import FULL, Tally, Violated
 from programs import Programs
-from serving import Served, serving, talking
+from server_process import Served, serving, talking
 
 KILLS = 20 if FULL else 1
 RUNS = 4 if FULL else 1  # of each kind that go on when it is killed

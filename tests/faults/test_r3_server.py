@@ -14,7 +14,7 @@ import pytest
 from faults.eating_server import KINDS, LIFTED, SERVER, Scene, idle, say
 from faults.leaks import MB
 from faults.tally import FULL, Tally, Violated
-from serving import Served, serving, talking
+from server_process import Served, serving, talking
 
 MOST = 64 * MB  # more than before
 WHOLE = 250 * MB  # with nothing to do

@@ -21,7 +21,7 @@ import pytest
 
 from faults.nuisances import KINDS, QUOTAS, SERVER, Scene, long_thread
 from faults.tally import FULL, Tally, Violated
-from serving import Served, serving, talking
+from server_process import Served, serving, talking
 from soaking import pulse
 from soaking.lag import Buckets, buckets, late_ms, since
 from soaking.model import SoakedServer

@@ -20,7 +20,7 @@ import pytest
 
 from faults.tally import FULL, Tally, Violated
 from ports import own_port
-from serving import Served, frames, serving
+from server_process import Served, frames, serving
 from soaking.model import Soaked, SoakedServer
 from soaking.pulse import once
 from soaking.vitals import part

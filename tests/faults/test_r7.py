@@ -13,7 +13,7 @@ from faults.hostile import LONG, plant_group_only
 from faults.leaks import Watch, watching
 from faults.stopping import KINDS, OF_NO_SANDBOX, STUCK, Scene, ended, stop_at_once
 from faults.tally import FULL, Tally, Violated
-from serving import serving, talking
+from server_process import serving, talking
 from wick.backends.local import Local
 
 ROUNDS = 20 if FULL else 1

@@ -33,7 +33,7 @@ from faults.matrix import (
     used_up,
 )
 from faults.tally import FULL, Tally, Violated
-from serving import ROLES, TOKENS, Hosted, Served, hosted, serving, talking
+from server_process import ROLES, TOKENS, Hosted, Served, hosted, serving, talking
 from wick.server.app import create_api
 from wick.server.auth import middleware
 from wick.server.auth.access_table import route_methods

@@ -30,7 +30,7 @@ from faults.s2_plants import Ground as PlantGround
 from faults.s2_tree import TOKEN, Ground
 from faults.tally import FULL, Tally, Violated
 from sandboxed import needs_bubblewrap
-from serving import hosted, talking
+from server_process import hosted, talking
 from wick import constants
 from wick.backends.docker import Docker
 from wick.backends.local import Local

@@ -28,7 +28,7 @@ from faults.s3_around import ESCAPES, NOT_PROMISED, Around, probed, source, surr
 from faults.s3_secrets import HERE, IN_FILE, PROGRAM, Planted, all_told, kept, refusing
 from faults.tally import FULL, Tally, Violated
 from sandboxed import PYTHON, needs_bubblewrap
-from serving import serving
+from server_process import serving
 from wick import constants
 from wick.backends.docker import Docker
 from wick.backends.local import Local

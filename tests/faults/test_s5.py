@@ -31,7 +31,7 @@ from faults.line import Line, request
 from faults.matrix import HOST
 from faults.nonsense import Nonsense
 from faults.tally import FULL, Tally, Violated
-from serving import TOKENS, Hosted, Served, events, hosted, serving, talking
+from server_process import TOKENS, Hosted, Served, events, hosted, serving, talking
 from wick import Agent, Allow, tool
 from wick.backends.local import Local
 from wick.config import load

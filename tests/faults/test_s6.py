@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from faults.tally import FULL, Tally, Violated
-from keeping import read
+from store_fixtures import read
 from wick import Agent, FunctionModel, Thread, ToolCall, assistant, tool
 from wick._internal.frozen import digest
 from wick.capabilities.sessions import LOCAL, Sessions

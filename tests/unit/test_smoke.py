@@ -7,7 +7,7 @@ from pathlib import Path
 from kit import call, calls, results
 from programs import Programs
 from sandboxed import Make, folder, local, needs_bubblewrap
-from serving import serving, talking
+from server_process import serving, talking
 from wick import Agent, Scripted, tool
 
 __all__ = ["folder", "local"]

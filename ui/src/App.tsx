@@ -30,7 +30,7 @@ export function App() {
     if (theme === "system") delete document.documentElement.dataset["theme"];
     else document.documentElement.dataset["theme"] = theme;
   }, [theme]);
-  if (me === undefined) return <><p className="waiting middle-of" role="status">Opening wick…</p><Notices /></>;
+  if (me === undefined) return <><p className="waiting middle-of" role="status">Loading…</p><Notices /></>;
   if (me === null) return <><SignIn /><Notices /></>;
   return <Desk />;
 }
@@ -44,10 +44,10 @@ function Desk() {
   useNoDrops();
   return (
     <div className="desk" data-panel={panel ?? ""} data-drawer={drawer || undefined}>
-      <a className="skip" href="#message" onClick={(event) => { event.preventDefault(); document.getElementById("message")?.focus(); }}>Skip to the message</a>
+      <a className="skip" href="#message" onClick={(event) => { event.preventDefault(); document.getElementById("message")?.focus(); }}>Skip to the message box</a>
       <TopBar panels={NAMES} />
       <Threads />
-      {drawer && <button className="shade" aria-label="Close the threads" onClick={() => patch({ drawer: false })} />}
+      {drawer && <button className="shade" aria-label="Close threads" onClick={() => patch({ drawer: false })} />}
       <main className="middle"><Failing what="The conversation"><Chat /></Failing></main>
       {panel && <Side key={panel} panel={panel} />}
       <Overlays commands={commands} panels={NAMES} />

@@ -19,7 +19,7 @@ _HINTS = {
     "after_tool_call": 'tool_name, tool_input and tool_output; {"output": {…}} replaces it',
     "user_message_send": 'message; {"blocked": true, "reason": "…"} refuses it',
     "agent_stop": 'messages; {"follow_up_messages": ["…"]} sends the agent back to work',
-    "turn_end": "response and turn_number; there is nothing to answer",
+    "turn_end": "response and turn_number; the answer is ignored",
 }
 
 _PYTHON = '''\
@@ -72,5 +72,5 @@ _TEXTS = {"python": _PYTHON, "sh": _SH, "node": _NODE}
 def render_program(language: str, event: str) -> str:
     """Return the source of a program that allows everything, with a comment on other answers."""
     if language not in _TEXTS or event not in _ANSWERS:
-        raise ConfigError(f"there is no program in {language} for {event}")
+        raise ConfigError(f"no template in {language} for {event}")
     return _TEXTS[language].format(event=event, hint=_HINTS[event], answer=_ANSWERS[event])

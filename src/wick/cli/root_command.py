@@ -25,13 +25,13 @@ DONE, FAILED, WRONG, STOPPED, WAITING, INTERRUPTED = 0, 1, 2, 3, 4, 130
 COMMANDS = {
     "agents": "List agents, and validate an agents.yaml.",
     "approvals": "List pending questions, and answer them.",
-    "chat": "Talk to an agent in the terminal.",
+    "chat": "Chat with an agent in the terminal.",
     "doctor": "Check packages, programs, sandboxes, models, the data folder and the port.",
     "hooks": "List, trust, test and create hooks.",
     "mcp": "List and test the MCP servers of agents, or serve an agent over MCP.",
     "new": "Create a project: an agent, a hook, a tool and tests.",
     "replay": "Evaluate recorded tool uses with other guards or rules.",
-    "run": "Answer one prompt.",
+    "run": "Run one prompt, and print the answer.",
     "serve": "Serve agents over HTTP, with a web interface.",
     "skills": "List the skills of an agent, and create one.",
     "threads": "List, show, fork, export and delete threads.",
@@ -91,4 +91,4 @@ def _format_error(error: Exception) -> str:
 @click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="wick-agent", prog_name="wick")
 def wick() -> None:
-    """Agents made of hooks."""
+    """Build, run and serve AI agents."""

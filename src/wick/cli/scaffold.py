@@ -7,14 +7,14 @@ _AGENTS = """\
 name: {name}
 model: auto                # a key in the environment, else Ollama, else the offline demo model
 system_prompt: |
-  You are {name}. Do what is asked, check what you did, and say briefly what you found.
+  You are {name}. Do the task, verify the result, and report it briefly.
 backend:
   type: local              # files and commands, in a sandbox
   workdir: ./workspace
 tools: ["{module}:count_words"]
 hooks: ["{module}:no_force"]
 permissions:
-  allow: [Read, LS, Glob, Grep, count_words]   # it asks before other tool uses
+  allow: [Read, LS, Glob, Grep, count_words]   # other tool uses need approval
 limits: {{steps: 25}}
 """
 
@@ -56,17 +56,17 @@ AGENTS = Path(__file__).parent.parent / "agents.yaml"
 def run(*replies: ToolCall | str) -> Result:
     """Run the agent with these replies of the model."""
     (part,) = load(AGENTS).agents.values()
-    return part.agent(model=Scripted(*replies)).run_sync("Go on.")
+    return part.agent(model=Scripted(*replies)).run_sync("Start.")
 
 
-def test_it_counts_words() -> None:
+def test_counts_words() -> None:
     result = run(ToolCall("1", "count_words", {{"text": "one two three"}}), "There are three.")
     (counted,) = result.messages.tool_messages()
     assert counted.text == "3"
     assert result.text == "There are three."
 
 
-def test_it_never_forces() -> None:
+def test_blocks_force_push() -> None:
     result = run(ToolCall("1", "execute", {{"command": "git push --force"}}), "I may not do that.")
     (refused,) = result.messages.tool_messages()
     assert "force is not allowed here" in refused.text

@@ -346,7 +346,7 @@ class Client:
 def _quote_part(name: str) -> str:
     """Return a name quoted as one part of a path."""
     if name in ("", ".", ".."):
-        raise ServerError(f"{name!r} is no name", "invalid")
+        raise ServerError(f"invalid name {name!r}", "invalid")
     return quote(name, safe="")
 
 

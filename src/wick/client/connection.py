@@ -23,7 +23,7 @@ def _parse_url(url: str) -> URL:
     except ValueError:  # such as an unclosed IPv6 address
         found = URL()
     if found.scheme not in ("http", "https") or not found.host:
-        raise ServerError(f"a server's address is like http://127.0.0.1:8000, not {url!r}", "invalid")
+        raise ServerError(f"invalid server URL {url!r}; use one like http://127.0.0.1:8000", "invalid")
     return found
 
 
@@ -107,8 +107,8 @@ class ServerConnection:
     def _connection_error(self, error: BaseException) -> ServerError:
         why = " ".join(str(error).split()) or type(error).__name__
         if isinstance(error, aiohttp.ClientConnectorError):
-            return ServerError(f"{self.url} cannot be reached: {why}; check that the server runs", "unreachable")
-        return ServerError(f"the connection to {self.url} broke off: {why}", "broken")
+            return ServerError(f"{self.url} cannot be reached: {why}; check that the server is running", "unreachable")
+        return ServerError(f"the connection to {self.url} was lost: {why}", "broken")
 
 
 def _format_query_value(value: Any) -> str:
@@ -119,7 +119,7 @@ def _parse_json(raw: bytes) -> Any:
     try:
         return from_json(raw)
     except ValueError:
-        raise ServerError("the server did not answer with JSON; is it wick's?", "invalid") from None
+        raise ServerError("the response is not JSON; check that the URL is that of a wick server", "invalid") from None
 
 
 def _parse_error(response: aiohttp.ClientResponse, raw: bytes) -> ServerError:

@@ -108,6 +108,4 @@ def _parse_position(id: str) -> tuple[int, float]:
     try:
         return int(entry), int(part) if part else float("inf")
     except ValueError:
-        raise ServerError(
-            f"the server sent an event with the id {id!r}, which is no place in a log", "invalid"
-        ) from None
+        raise ServerError(f"the server sent an event with the invalid id {id!r}", "invalid") from None

@@ -47,7 +47,7 @@ class SseFrame:
         try:
             found = from_json(self.data)
         except ValueError:
-            raise ServerError(f"the server sent an event that is no JSON: {self.data[:80]!r}", "invalid") from None
+            raise ServerError(f"the server sent an event that is not JSON: {self.data[:80]!r}", "invalid") from None
         return found if isinstance(found, dict) else {}
 
 

@@ -29,7 +29,7 @@ class _LoopThread:
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         if self._loop.is_closed():
             work.close()
-            raise ServerError("this client is closed; make another one", "closed")
+            raise ServerError("this client is closed; create a new one", "closed")
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()

@@ -37,7 +37,7 @@ class TerminalLink:
                 self._connection.build_url(self._path, {"rows": rows, "columns": columns}), max_msg_size=0
             )
         except aiohttp.WSServerHandshakeError as error:
-            message = f"the server opens no terminal: {error.message} ({error.status})"
+            message = f"the server refused a terminal: {error.message} ({error.status})"
             raise ServerError(message, "refused", error.status) from None
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise ServerError(f"{self._connection.url} cannot be reached: {error}", "unreachable") from error

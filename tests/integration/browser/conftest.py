@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page
 
-from browsing import Asking, asking, chromium, stories, visit
-from serving import Served
+from browser_pages import Asking, asking, chromium, stories, visit
+from server_process import Served
 
 
 @pytest.fixture(scope="module")

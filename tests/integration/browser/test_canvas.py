@@ -8,9 +8,9 @@ import re
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
-from browsing import Asking, arrived, show, talk, until, visit
-from canvassing import answers, becomes, opened, put_bytes, saved, seen_as
-from serving import TOKENS, Served
+from browser_pages import Asking, arrived, show, talk, until, visit
+from canvas_page import answers, becomes, opened, put_bytes, saved, seen_as
+from server_process import TOKENS, Served
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="90" height="40"><rect width="90" height="40" fill="teal"/></svg>'
 
@@ -56,12 +56,10 @@ def test_a_file_is_edited_and_saved_and_seen_when_it_changes_elsewhere(ada: Page
     api.write("code.py", "print('three')\n")
     expect(editor).to_contain_text("print('three')")
     seen_as(ada, "Changes")
-    changes = ada.get_by_label("Changes of code.py")
+    changes = ada.get_by_label("Changes in code.py")
     expect(changes.locator(".cm-deletedChunk")).to_contain_text("two")
-    expect(panel.get_by_label("Compared with").locator("option")).to_have_text(
-        ["the version before", "2 versions before"]
-    )
-    panel.get_by_label("Compared with").select_option("2 versions before")
+    expect(panel.get_by_label("Compare with").locator("option")).to_have_text(["previous version", "2 versions ago"])
+    panel.get_by_label("Compare with").select_option("2 versions ago")
     expect(changes.locator(".cm-deletedChunk")).not_to_contain_text("two")
 
 
@@ -140,7 +138,7 @@ def test_a_long_piece_of_an_answer_opens_and_becomes_a_file(browser: Browser, se
         page.get_by_label("Save as").fill("kept.py")
         with page.expect_event("dialog"):
             page.keyboard.press("Enter")
-        assert "already something called kept.py" in asked[0] and api.read("kept.py") == "precious\n"
+        assert "kept.py already exists" in asked[0] and api.read("kept.py") == "precious\n"
         page.get_by_label("Save as").fill("made/answer.py")
         page.keyboard.press("Enter")
         until(lambda: "made" in str(api("GET", "/agents/default/files/list")))
@@ -190,8 +188,8 @@ def test_what_two_people_change_at_once_is_not_lost(ada: Page, api: Asking) -> N
     saved(ada)
     assert api.read("both.txt") == "theirs\n"
     conflict.get_by_role("button", name="Compare").click()
-    expect(ada.get_by_label("Changes of both.txt")).to_contain_text("theirs")
-    conflict.get_by_role("button", name="Keep mine").click()
+    expect(ada.get_by_label("Changes in both.txt")).to_contain_text("theirs")
+    conflict.get_by_role("button", name="Keep my version").click()
     expect(conflict).to_have_count(0)
     saved(ada)
     becomes(api, "both.txt", "mine begin\n")
@@ -200,12 +198,12 @@ def test_what_two_people_change_at_once_is_not_lost(ada: Page, api: Asking) -> N
 def test_what_was_not_saved_is_asked_about(ada: Page, api: Asking) -> None:
     asked = answers(ada, yes=False)
     panel = show(ada, "Canvas")
-    panel.get_by_label("Or begin one:").fill("begun.txt")
+    panel.get_by_label("Or create one:").fill("begun.txt")
     ada.keyboard.press("Enter")
     ada.get_by_label("Text of begun.txt").click()
     ada.keyboard.insert_text("precious")
     panel.get_by_role("button", name="Close begun.txt").click()
-    assert asked == ["Close begun.txt without saving what you changed?"]
+    assert asked == ["Close begun.txt without saving your changes?"]
     expect(ada.get_by_label("Text of begun.txt")).to_contain_text("precious")
     show(ada, "Files")
     with ada.expect_event("dialog"):
@@ -226,7 +224,7 @@ def test_who_has_to_sign_in_again_finds_everything_as_it_was(ada: Page, api: Ask
     ada.get_by_label("Text of kept.txt").press("Control+Home")
     ada.keyboard.insert_text("half of a thought ")
     ada.context.clear_cookies()
-    ada.get_by_label("Your token").fill(TOKENS["ada"])
+    ada.get_by_label("Access token").fill(TOKENS["ada"])
     ada.keyboard.press("Enter")
     arrived(ada)
     expect(ada.get_by_label("Text of kept.txt")).to_contain_text("half of a thought begin")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from browsing import Asking, asking, finished, say, show, sign_in, talk, thread_of, until, visit
-from serving import TOKENS, Served
+from browser_pages import Asking, asking, finished, say, show, sign_in, talk, thread_of, until, visit
+from server_process import TOKENS, Served
 
 DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 BRING = """([encoded, way]) => {
@@ -47,7 +47,7 @@ def replies(page: Page) -> str:
 def test_signing_in_with_a_token_and_out_again(browser: Browser, server: Served) -> None:
     with visit(browser, server, user="") as page:
         page.goto("/")
-        page.get_by_label("Your token").fill("wrong")
+        page.get_by_label("Access token").fill("wrong")
         page.get_by_role("button", name="Sign in").click()
         expect(page.get_by_role("status")).not_to_be_empty()
         expect(page.locator("#message")).to_have_count(0)
@@ -56,9 +56,9 @@ def test_signing_in_with_a_token_and_out_again(browser: Browser, server: Served)
         page.reload()
         page.wait_for_selector("#message")
         page.get_by_role("button", name="Sign out ada").click()
-        page.get_by_label("Your token").wait_for()
+        page.get_by_label("Access token").wait_for()
         page.reload()
-        page.get_by_label("Your token").wait_for()
+        page.get_by_label("Access token").wait_for()
 
 
 def test_two_users_see_only_their_own(browser: Browser, server: Served) -> None:
@@ -66,9 +66,9 @@ def test_two_users_see_only_their_own(browser: Browser, server: Served) -> None:
         talk(ada, "Write the word heron to birds.txt")
         talk(bob, "Write the word otter to beasts.txt")
         ada.get_by_placeholder("Search").fill("otter")
-        expect(ada.get_by_text("Nothing has these words in it.")).to_be_visible()
+        expect(ada.get_by_text("No results.")).to_be_visible()
         bob.goto(f"/#thread={thread_of(ada)}")
-        expect(bob.get_by_text("There is no such thread")).to_be_visible()
+        expect(bob.get_by_text("Thread not found")).to_be_visible()
         expect(show(bob, "Files").get_by_text("beasts.txt")).to_be_visible()
         expect(bob.get_by_text("birds.txt")).to_have_count(0)
     assert "birds.txt" in str(asking(server, "ada")("GET", "/agents/default/files/list"))
@@ -95,21 +95,21 @@ def test_why_says_what_each_hook_said(ada: Page) -> None:
     card = ada.get_by_role("group", name=re.compile("^execute: done"))
     card.get_by_role("button").first.click()
     card.get_by_text("Why").click()
-    rows = card.get_by_role("table", name="What hooks said")
+    rows = card.get_by_role("table", name="Verdicts of hooks")
     expect(rows.get_by_role("row", name=re.compile("permissions.check guard pass"))).to_have_count(1)
 
 
 def test_calls_that_are_made_together_stand_side_by_side(browser: Browser, server: Served) -> None:
     with visit(browser, server, agent="caller") as page:
         say(page, calls(("wait", {"name": "left"}), ("wait", {"name": "right"}), ("no_such_tool", {})))
-        both = page.get_by_role("group", name="3 tools at once")
-        expect(both.get_by_role("group", name="wait: working")).to_have_count(2)
-        first, second = both.get_by_role("group", name="wait: working").all()
+        both = page.get_by_role("group", name="3 parallel tool calls")
+        expect(both.get_by_role("group", name="wait: running")).to_have_count(2)
+        first, second = both.get_by_role("group", name="wait: running").all()
         assert abs(first.bounding_box()["y"] - second.bounding_box()["y"]) < 2  # type: ignore[index]
         expect(both.get_by_role("group", name="no_such_tool: failed")).to_be_visible()
         (server.folder / "left").touch()
         expect(both.get_by_role("group", name="wait: done")).to_have_count(1)
-        expect(both.get_by_role("group", name="wait: working")).to_have_count(1)
+        expect(both.get_by_role("group", name="wait: running")).to_have_count(1)
         (server.folder / "right").touch()
         finished(page)
 
@@ -119,14 +119,14 @@ def test_a_subagent_works_inside_the_call_it_works_for(browser: Browser, server:
         inner = calls(("wait", {"name": "helped"}))
         say(page, calls(("task", {"agent": "helper", "prompt": inner})))
         child = page.get_by_role("group", name="Subagent helper")
-        expect(child.get_by_role("group", name="wait: working")).to_be_visible()
+        expect(child.get_by_role("group", name="wait: running")).to_be_visible()
         (server.folder / "helped").touch()
         finished(page)
         (kept,) = [call for m in api.thread(thread_of(page))["messages"] for call in m["tool_calls"]]
         assert api.thread(kept["child"])["messages"], "its work is a thread of its own"
         page.reload()
         page.get_by_role("group", name="task: done").get_by_role("button").first.click()
-        child.get_by_role("button", name="Show what it did").click()
+        child.get_by_role("button", name="Show its messages").click()
         expect(child.get_by_role("group", name="wait: done")).to_be_visible()
 
 
@@ -185,9 +185,9 @@ def test_reasoning_is_folded_away(browser: Browser, server: Served, api: Asking)
 def test_a_run_is_steered(browser: Browser, server: Served, api: Asking) -> None:
     with visit(browser, server, agent="patient") as page:
         say(page, "wait for steered")
-        page.get_by_role("group", name=re.compile("^wait: working")).wait_for()
+        page.get_by_role("group", name=re.compile("^wait: running")).wait_for()
         say(page, "and think of the otters")
-        expect(page.get_by_text("It hears this at its next step.")).to_be_visible()
+        expect(page.get_by_text("The agent reads this at its next step.")).to_be_visible()
         (server.folder / "steered").touch()
         finished(page)
         assert "I have heard: wait for steered / and think of the otters" in replies(page)
@@ -198,7 +198,7 @@ def test_a_run_is_steered(browser: Browser, server: Served, api: Asking) -> None
 def test_a_run_is_stopped(browser: Browser, server: Served, api: Asking) -> None:
     with visit(browser, server, agent="patient") as page:
         say(page, "wait for godot")
-        page.get_by_role("group", name=re.compile("^wait: working")).wait_for()
+        page.get_by_role("group", name=re.compile("^wait: running")).wait_for()
         page.get_by_role("button", name="Stop").click()
         finished(page)
         expect(page.locator(".ended")).to_contain_text("cancelled")
@@ -248,7 +248,7 @@ def test_any_message_is_edited_or_said_again(browser: Browser, server: Served, a
         page.get_by_label("Your message").fill("better\nwords")
         page.reload()  # what was written is not lost
         expect(page.get_by_label("Your message")).to_have_value("better\nwords")
-        page.get_by_role("button", name="Say this instead").dblclick()
+        page.get_by_role("button", name="Resend").dblclick()
         expect(page.locator("article.reply")).to_have_text([re.compile("one"), re.compile("better")])
         finished(page)
         assert said(api, thread_of(page)) == ["one", "better\nwords"]
@@ -287,12 +287,12 @@ def test_threads_are_renamed_searched_exported_and_deleted(ada: Page, api: Askin
     row.hover()
     row.get_by_role("button", name=re.compile("^Export")).click()
     with ada.expect_download() as download:
-        ada.get_by_text("Markdown, to read").click()
+        ada.get_by_text("Markdown (messages)").click()
     assert "capybara" in download.value.path().read_text()
     row.hover()
     row.get_by_role("button", name=re.compile("^Export")).click()
     with ada.expect_download() as download:
-        ada.get_by_text("JSON, its whole log").click()
+        ada.get_by_text("JSON (full log)").click()
     assert json.loads(download.value.path().read_text()) == api("GET", f"/threads/{thread}/export")
     ada.get_by_placeholder("Search").fill("capybara")
     expect(ada.get_by_role("list", name="Found").get_by_role("button")).not_to_have_count(0)

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from browsing import Asking, arrived, asking, finished, say, sign_in, stories, talk, thread_of, until, visit
+from browser_pages import Asking, arrived, asking, finished, say, sign_in, stories, talk, thread_of, until, visit
 from ports import own_port
-from serving import Served
+from server_process import Served
 
-LOST = "The connection is lost"
+LOST = "Connection lost"
 
 
 class Wire:
@@ -161,7 +161,7 @@ def test_a_page_that_is_opened_while_the_server_is_away_says_so(browser: Browser
     with visit(browser, replace(server, url=wire.url), cut=True) as page:
         wire.cut()
         page.evaluate(f"location.hash = 'thread={thread}'")
-        expect(page.get_by_role("alert")).to_contain_text("The server does not answer")
+        expect(page.get_by_role("alert")).to_contain_text("The server cannot be reached")
         wire.mend()
         page.get_by_role("button", name="Try again").click()
         expect(page.locator("article.reply")).to_contain_text("here I am")
@@ -195,9 +195,9 @@ def test_a_thread_that_is_left_and_opened_again_goes_on(browser: Browser, server
 def test_a_reload_keeps_what_waits_and_what_is_written(browser: Browser, server: Served, api: Asking) -> None:
     with visit(browser, server, agent="patient") as page:
         say(page, "wait for reloaded")
-        page.get_by_role("group", name=re.compile("^wait: working")).wait_for()
+        page.get_by_role("group", name=re.compile("^wait: running")).wait_for()
         say(page, "and think of the otters")
-        expect(page.get_by_text("It hears this at its next step.")).to_be_visible()
+        expect(page.get_by_text("The agent reads this at its next step.")).to_be_visible()
         page.locator("#message").fill("half a thought")
         page.reload()
         waits = page.locator(".item.pending")
@@ -225,7 +225,7 @@ def test_two_windows_show_the_same_once(browser: Browser, server: Served, api: A
         one.locator("#message").fill("half a thought")
         api("DELETE", f"/threads/{thread_of(one)}")
         look(one)
-        expect(one.get_by_text("There is no such thread")).to_be_visible()
+        expect(one.get_by_text("Thread not found")).to_be_visible()
         expect(one.locator("#message")).to_have_value("half a thought")  # it is not lost with the thread
         expect(one.locator(".welcome")).to_be_visible()
         until(lambda: "#thread" not in one.url)
@@ -294,18 +294,18 @@ def test_who_was_signed_out_signs_in_and_goes_on(browser: Browser, server: Serve
         page.locator("#message").fill("half a thought")
         page.context.clear_cookies()
         look(page)
-        page.get_by_label("Your token").wait_for()
+        page.get_by_label("Access token").wait_for()
         sign_in_again(page)
         expect(page.locator("article.reply")).to_contain_text("before")
         expect(page.locator("#message")).to_have_value("half a thought")
         page.get_by_role("button", name="Sign out ada").click()
-        page.get_by_label("Your token").wait_for()
+        page.get_by_label("Access token").wait_for()
         assert page.evaluate("JSON.stringify({...sessionStorage})") == "{}", "nothing stays for who comes next"
         sign_in(page, "bob")
         expect(page.locator("#message")).to_have_value("")
 
 
 def sign_in_again(page: Page) -> None:
-    page.get_by_label("Your token").fill("ada-token-0123456789abcdef")
+    page.get_by_label("Access token").fill("ada-token-0123456789abcdef")
     page.keyboard.press("Enter")
     arrived(page)

@@ -11,8 +11,8 @@ from playwright.sync_api import Page, expect
 from pptx import Presentation
 from pptx.enum.chart import XL_CHART_TYPE
 
-from browsing import Asking, until
-from canvassing import becomes, opened, saved, seen_as
+from browser_pages import Asking, until
+from canvas_page import becomes, opened, saved, seen_as
 
 CSV = "fruit,count,price\napple,5,1.5\npear,12,2\nquince,3,4.25\n"
 DECK = """---
@@ -121,7 +121,7 @@ def test_a_long_table_has_pages_and_is_changed_with_keys_alone(ada: Page, api: A
     panel.get_by_role("gridcell", name="100", exact=True).focus()
     for key in ("ArrowDown", "ArrowRight", "x", "Enter", "Control+z", "Control+Shift+z"):
         ada.keyboard.press(key)
-    panel.get_by_role("button", name="Add a row").click()
+    panel.get_by_role("button", name="Add row").click()
     panel.get_by_role("button", name="Undo").click()
     ada.keyboard.press("Control+s")
     becomes(api, "long.tsv", f"n\tword\n{rows}".replace("word101\n", "x\n"))
@@ -170,7 +170,7 @@ def test_slides_are_shown_and_given_another_look(ada: Page, api: Asking) -> None
     panel.get_by_role("button", name="Undo").click()
     expect(stage.locator(".slide")).to_have_attribute("data-layout", "plain")
     api.write("look.md", DECK.replace("Mornings", "Evenings"))
-    panel.get_by_role("button", name="Take theirs").click()
+    panel.get_by_role("button", name="Use the file’s version").click()
     expect(stage.get_by_role("heading")).to_have_text("Evenings")
     expect(panel.get_by_label("Theme")).to_have_value("plain")
 

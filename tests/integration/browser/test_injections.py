@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from browsing import Asking, arrived, asking, chromium, show, stories, talk, thread_of, visit
+from browser_pages import Asking, arrived, asking, chromium, show, stories, talk, thread_of, visit
 from faults.canary import Canary, canary
 from faults.tally import FULL, Tally, Violated
 
@@ -79,7 +79,7 @@ def _kept(kind: str) -> Callable[[Page, Asking, str], None]:
         api.write(name, text if kind != "json" else f'[{{"a": "{text}"}}]')
         show(page, "Files").locator(f"[data-path='{name}']").click()
         page.get_by_role("tab", name=name).wait_for()
-        for view in page.get_by_role("group", name="Look at it as").get_by_role("button").all():
+        for view in page.get_by_role("group", name="View as").get_by_role("button").all():
             view.click()
             _drawn(page)
 

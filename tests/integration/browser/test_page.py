@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from chromium import find_chromium
-from serving import Served, serving
+from server_process import Served, serving
 from wick.server.static_files import SHIPPED_PAGES
 
 try:

@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 import engines
-from browsing import Asking, asking, finished, say, show, talk, thread_of, until, visit
-from serving import Served
+from browser_pages import Asking, asking, finished, say, show, talk, thread_of, until, visit
+from server_process import Served
 
 RISKY = "Run the command: curl http://127.0.0.1:9/x | sh"  # what the default agent asks about
 WHERE = "Run the command: test -e /.dockerenv && echo in a container || echo on the machine"
@@ -58,7 +58,7 @@ def test_what_protects_an_agent_is_not_for_its_users_to_switch(ada: Page, api: A
     switch = panel.get_by_role("switch", name="Hook permissions")
     expect(switch).to_be_disabled()
     expect(switch).to_have_attribute("title", api.hook("permissions")["refused"])
-    expect(panel.get_by_text("an operator switches it")).to_be_visible()
+    expect(panel.get_by_text("only operators can change them")).to_be_visible()
     switch.click(force=True)
     own = panel.get_by_role("switch", name="Hook todos")
     own.click()
@@ -77,7 +77,7 @@ def test_a_hook_that_is_switched_takes_its_tools_along(browser: Browser, server:
         root("PATCH", "/agents/default/hooks", {"hooks": {"builtins": False}})
         expect(calculate).to_have_count(0)
         panel.get_by_role("tab", name="Hooks").click()
-        panel.get_by_role("button", name="Have builtins as it was set up").click()
+        panel.get_by_role("button", name="Reset builtins").click()
         until(lambda: root.hook("builtins")["on"])
 
 
@@ -86,7 +86,7 @@ def test_a_rule_that_is_added_blocks_the_next_call(browser: Browser, server: Ser
     with visit(browser, server, "olga") as page:
         talk(page, "Run the command: echo forbidden-words")
         rules = about(page, "Permissions").get_by_role("region", name="Rules")
-        rules.get_by_label("Kind of rule").select_option("deny")
+        rules.get_by_label("Rule type").select_option("deny")
         rules.get_by_label("Rule", exact=True).fill("Bash(echo forbidden*)")
         rules.get_by_role("button", name="Add").click()
         expect(rules.get_by_role("listitem")).to_have_text(re.compile(r"deny.*Bash\(echo forbidden\*\)"))
@@ -135,12 +135,12 @@ def test_a_grant_is_given_and_taken_back(browser: Browser, server: Served) -> No
     olga("PATCH", "/agents/default/hooks", {"hooks": {"permissions": {"mode": "default"}}})
     with visit(browser, server, "olga") as page:
         panel = about(page, "Permissions")
-        grants = panel.get_by_role("region", name="Granted").get_by_role("listitem")
+        grants = panel.get_by_role("region", name="Grants").get_by_role("listitem")
         _grant(page, "Run the command: echo granted")
         expect(grants).to_have_text(re.compile("execute.*echo granted"))
         assert [one["args"]["command"] for one in _grants(olga)] == ["echo granted"]
         talk(page, "Run the command: echo granted")  # and nobody is asked
-        panel.get_by_role("button", name="Take back execute").click()
+        panel.get_by_role("button", name="Revoke execute").click()
         expect(grants).to_have_count(0)
         assert _grants(olga) == []
         _grant(page, "Run the command: echo granted")  # it asks again
@@ -152,7 +152,7 @@ def test_a_grant_is_given_and_taken_back(browser: Browser, server: Served) -> No
 
 def _grant(page: Page, words: str) -> None:
     say(page, words)
-    page.get_by_role("alertdialog").get_by_role("button", name="Always allow this").click()
+    page.get_by_role("alertdialog").get_by_role("button", name="Always allow").click()
     finished(page)
 
 
@@ -193,7 +193,7 @@ def test_a_ring_says_what_it_did_in_the_run_that_is_shown(ada: Page) -> None:
     ring = panel.locator("svg g.ring", has=ada.locator("circle[aria-label^='permissions.check']"))
     told = panel.locator("figcaption")
     _point_at(ada, ring)
-    expect(told).to_contain_text("let it pass once")
+    expect(told).to_contain_text("passed once")
     expect(ring).not_to_have_class(re.compile("acted"))
     say(ada, RISKY)
     ada.get_by_role("alertdialog").get_by_role("button", name="Deny").click()
@@ -212,7 +212,7 @@ def _point_at(page: Page, ring: Any) -> None:
 
 def test_the_backend_is_stopped_and_started(ada: Page, api: Asking) -> None:
     panel = about(ada, "Overview")
-    place = panel.get_by_role("region", name="Where it works")
+    place = panel.get_by_role("region", name="Backend")
     expect(place).to_contain_text(api("GET", "/agents/default/backend")["workdir"])
     place.get_by_role("button", name=re.compile("Start|Restart")).click()
     expect(place.get_by_role("status")).to_have_text("launched")
@@ -227,7 +227,7 @@ def test_the_agent_moves_into_a_container_and_back(browser: Browser, server: Ser
     root("POST", "/agents/", {"agent_id": "boxed", "model": "demo", "backend": boxed})
     root("PATCH", "/agents/boxed/backend", {"mode": "local"})
     with visit(browser, server, "root", agent="boxed") as page:
-        place = about(page, "Overview").get_by_role("region", name="Where it works")
+        place = about(page, "Overview").get_by_role("region", name="Backend")
         status = place.get_by_role("status")
         place.get_by_role("button", name="Local Docker").click()
         until(lambda: root("GET", "/agents/boxed/backend")["mode"] == "remote")
@@ -255,10 +255,10 @@ def test_the_agent_moves_to_an_engine_elsewhere(browser: Browser, server: Served
     far = {"type": "docker", "image": engine.image("python")}
     root("POST", "/agents/", {"agent_id": "far", "model": "demo", "backend": far})
     with visit(browser, server, "root", agent="far") as page, engines.relay(engine.path) as port:
-        place = about(page, "Overview").get_by_role("region", name="Where it works")
+        place = about(page, "Overview").get_by_role("region", name="Backend")
         place.get_by_role("button", name="Remote Docker").click()
-        place.get_by_label("Address of the engine").fill(f"tcp://127.0.0.1:{port}")
-        place.get_by_role("button", name="Use it").click()
+        place.get_by_label("Engine address").fill(f"tcp://127.0.0.1:{port}")
+        place.get_by_role("button", name="Connect").click()
         expect(place.get_by_role("button", name="Remote Docker")).to_have_attribute("aria-pressed", "true")
         expect(place).to_contain_text(f"tcp://127.0.0.1:{port}")
         assert root("GET", "/agents/far/backend")["sandbox_url"] == f"tcp://127.0.0.1:{port}"
@@ -272,10 +272,10 @@ def test_the_agent_moves_to_an_engine_elsewhere(browser: Browser, server: Served
 def test_what_cannot_be_started_says_why(browser: Browser, server: Served) -> None:
     root = asking(server, "root")
     with visit(browser, server, "root", refused=(409, 502, 503)) as page:
-        place = about(page, "Overview").get_by_role("region", name="Where it works")
+        place = about(page, "Overview").get_by_role("region", name="Backend")
         place.get_by_role("button", name="Remote Docker").click()
-        place.get_by_label("Address of the engine").fill("tcp://127.0.0.1:9")
-        place.get_by_role("button", name="Use it").click()
+        place.get_by_label("Engine address").fill("tcp://127.0.0.1:9")
+        place.get_by_role("button", name="Connect").click()
         expect(place).to_contain_text("tcp://127.0.0.1:9")
         place.get_by_role("button", name="Start").click()
         expect(place.get_by_role("status")).to_have_text("error")
@@ -347,7 +347,7 @@ def test_a_trace_is_filtered_and_looked_at_closer(ada: Page) -> None:
     panel.get_by_label("Filter spans").fill("permissions.check")
     expect(spans.last).to_contain_text("permissions.check: pass")
     spans.last.click()
-    expect(panel.get_by_role("table", name="What hooks said")).to_contain_text("permissions.check")
+    expect(panel.get_by_role("table", name="Verdicts of hooks")).to_contain_text("permissions.check")
     panel.get_by_label("Filter spans").fill("")
     end = panel.locator(".axis small").last
     whole = end.text_content()
@@ -401,12 +401,12 @@ def test_replay_says_what_a_rule_would_have_stopped(browser: Browser, server: Se
         panel = show(page, "Replay")
         panel.get_by_label("Threads").select_option("this")
         panel.get_by_label("Deny").fill("Bash(echo replayed*)")
-        panel.get_by_role("button", name="See what would have been different").click()
+        panel.get_by_role("button", name="Replay", exact=True).click()
         changed = panel.locator("li.changed")
         expect(changed).to_have_count(1)
         expect(changed).to_contain_text("would be blocked")
         assert _own_rules(olga) == [], "nothing was changed"
-        panel.get_by_role("button", name="Give the agent these rules").click()
+        panel.get_by_role("button", name="Apply these rules to the agent").click()
         until(lambda: _own_rules(olga) == [("deny", "Bash(echo replayed*)")])
         olga("PATCH", "/agents/default/hooks", {"hooks": {"permissions": None}})
 
@@ -415,13 +415,13 @@ def test_replay_says_what_other_guards_would_have_stopped(ada: Page, api: Asking
     api.ask("default", "Run the command: echo elsewhere", thread_id="replayed-elsewhere")  # seen, though not open
     panel = show(ada, "Replay")
     changed = panel.locator("li.changed").filter(has_text="echo elsewhere")
-    for guards, verdict in (("ask", "would be asked about"), ("plan", "would be blocked")):
+    for guards, verdict in (("ask", "would need approval"), ("plan", "would be blocked")):
         panel.get_by_label("Guards").select_option(guards)
-        panel.get_by_role("button", name="See what would have been different").click()
+        panel.get_by_role("button", name="Replay", exact=True).click()
         expect(changed.get_by_text(verdict)).to_be_visible()
     panel.get_by_label("Guards").select_option("now")
-    panel.get_by_role("button", name="See what would have been different").click()
-    expect(panel.get_by_role("heading", name="Nothing would have been different")).to_be_visible()
+    panel.get_by_role("button", name="Replay", exact=True).click()
+    expect(panel.get_by_role("heading", name="No changes")).to_be_visible()
 
 
 @pytest.mark.parametrize(("panel", "asked"), [("Agent", "/agents/default"), ("Usage", "/usage?*")])
@@ -440,14 +440,14 @@ def test_a_panel_that_cannot_be_read_says_so_and_tries_again(
 
 
 EMPTY = {
-    "Canvas": "What the agent writes opens here",
-    "Files": "The workspace is empty. Ask the agent to write",
+    "Canvas": "Files that the agent writes open here",
+    "Files": "The workspace is empty. Drop files here",
     "Terminal": "Connected",
-    "Agent": "Once this thread has had a run, what it took is shown here.",
-    "Trace": "Open a thread, or begin one",
-    "Usage": "Nothing was used in this time. Talk to an agent",
-    "Approvals": "Nobody waits for you.",
-    "Replay": "Nothing is run, asked or changed.",
+    "Agent": "The usage of the last run is shown after a run of this thread.",
+    "Trace": "Open or start a thread",
+    "Usage": "No usage in this period.",
+    "Approvals": "No pending questions.",
+    "Replay": "No tool is run, no question is asked",
 }
 
 

@@ -10,8 +10,8 @@ from contextlib import closing, suppress
 import pytest
 from playwright.sync_api import Page, expect
 
-from browsing import Asking
-from canvassing import opened
+from browser_pages import Asking
+from canvas_page import opened
 
 LOADED = """
 <html><head>
@@ -87,7 +87,7 @@ def test_a_page_is_shown_and_runs_and_reaches_nothing(ada: Page, api: Asking, el
     expect(head).to_have_text("Hello")
     expect(head).to_have_css("color", "rgb(1, 2, 3)")
     assert frame.get_attribute("sandbox") == "", "no scripts, no forms, no windows, no origin"
-    expect(panel.get_by_text("Scripts do not run here")).to_be_visible()
+    expect(panel.get_by_text("Scripts do not run in the preview")).to_be_visible()
     ada.wait_for_timeout(500)  # nothing tells that nobody is going to come
     assert elsewhere.came == 0 and "caught" not in ada.title()
 

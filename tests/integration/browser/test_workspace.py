@@ -8,10 +8,10 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page, expect
 
-from browsing import Asking, show, until, visit
-from canvassing import answers, becomes, opened
+from browser_pages import Asking, show, until, visit
+from canvas_page import answers, becomes, opened
 from ports import own_port
-from serving import Served
+from server_process import Served
 
 DROP = """([path, dropped]) => {
   const data = new DataTransfer()
@@ -54,7 +54,7 @@ def test_the_tree_follows_and_changes_the_workspace(ada: Page, api: Asking) -> N
     asked = answers(ada, yes=True)
     act(files, "deep", "Delete")
     expect(row(files, "deep")).to_have_count(0)
-    assert asked == ["Delete the folder deep and everything in it for good?"] and "deep" not in listed(api)
+    assert asked == ["Delete the folder deep and everything in it permanently?"] and "deep" not in listed(api)
     api.write("later.txt", "x")
     expect(row(files, "later.txt")).to_be_visible()
     api("DELETE", "/agents/default/files", path="later.txt")
@@ -71,7 +71,7 @@ def test_files_are_dropped_into_folders_and_over_nothing_unasked(ada: Page, api:
     ada.evaluate(DROP, ["into", [["old.txt", "other"], ["new.txt", "two"]]])
     expect(row(files, "into/new.txt")).to_be_visible()
     assert [api.read(path) for path in ("top.txt", "into/new.txt", "into/old.txt")] == ["one", "two", "precious"]
-    assert asked == ["There is already something called into/old.txt. Write over it?"]
+    assert asked == ["into/old.txt already exists. Overwrite it?"]
     chosen = {"name": "picked.txt", "mimeType": "text/plain", "buffer": b"three"}
     files.locator("input[type=file]").set_input_files(chosen)
     expect(row(files, "picked.txt")).to_be_visible()
@@ -109,7 +109,7 @@ def test_a_file_is_begun_and_opens(ada: Page, api: Asking) -> None:
     files.get_by_role("button", name="New file").click()
     ada.get_by_label("Path of the new file").fill("there.txt")
     ada.keyboard.press("Enter")
-    expect(ada.get_by_text("There is already something called there.txt")).to_be_visible()
+    expect(ada.get_by_text("there.txt already exists")).to_be_visible()
     ada.get_by_label("Path of the new file").fill("ideas.md")
     ada.keyboard.press("Enter")
     expect(ada.get_by_role("tab", name="ideas.md")).to_be_visible()
@@ -201,7 +201,7 @@ def test_one_shell_at_a_time(ada: Page) -> None:
     expect(panel.locator(".xterm-rows")).to_contain_text("new2")
     until(lambda: ada.title() and sum(not one.is_closed() for one in sockets) == 1)
     ada.keyboard.type("exit\n")
-    expect(panel.get_by_role("status").filter(has_text="The shell has ended")).to_be_visible()
+    expect(panel.get_by_role("status").filter(has_text="Shell exited")).to_be_visible()
     ada.keyboard.press("Enter")
     connected(ada)
     expect(panel.locator(".xterm-rows")).to_contain_text("new2")  # what was printed is still to be read
@@ -218,7 +218,7 @@ def test_a_terminal_comes_back_when_the_server_does(browser: Browser, server: Se
             server.environment["WICK_PORT"] = str(port)
             server.start()
         connected(page)
-        expect(panel.locator(".xterm-rows")).to_contain_text("connected again, with a new shell")
+        expect(panel.locator(".xterm-rows")).to_contain_text("reconnected, with a new shell")
         page.keyboard.type("echo after$((1+1)) > after.txt\n")
         until(lambda: "after.txt" in listed(api))
         becomes(api, "after.txt", "after2\n")
@@ -228,6 +228,6 @@ def test_a_terminal_comes_back_when_the_server_does(browser: Browser, server: Se
 def test_an_agent_without_a_workspace_says_so(browser: Browser, server: Served) -> None:
     with visit(browser, server, agent="echo", refused=409) as page:
         expect(show(page, "Terminal").get_by_role("alert")).to_have_text(
-            "This agent has no workspace with commands. Switch its backend in the Agent panel."
+            "The backend of this agent does not run commands. Change it in the Agent panel."
         )
         expect(show(page, "Files").get_by_role("alert")).to_contain_text("switch its backend to one that has")

@@ -16,7 +16,7 @@ import yaml
 
 import engines
 from images import need
-from installing import ROOT, wheelhouse
+from wheel_install import ROOT, wheelhouse
 from wick.client import ServerError, SyncClient
 from wick.events import ChatModelStream
 from wick.server.settings import ENVIRONMENT

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from installing import ROOT, Installed, plain_programs
-from serving import Served
+from server_process import Served
+from wheel_install import ROOT, Installed, plain_programs
 from wick.server.static_files import BUILT_PAGES
 
 MOST_MB = 6.0

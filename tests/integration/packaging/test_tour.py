@@ -21,9 +21,9 @@ from shlex import quote
 
 import pytest
 
-from installing import plain_programs, wheel, wheelhouse
 from ports import own_port
 from reading import ROOT, fences
+from wheel_install import plain_programs, wheel, wheelhouse
 from wick.server.static_files import BUILT_PAGES
 
 TOUR = ROOT / "docs" / "tour.md"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from postgres import server as postgres_server
-from serving import Hosted, events, eventually, hosted, talking
-from talkers import Gate, agents, answer, get, ids, names, say
+from server_agents import Gate, agents, answer, get, ids, names, say
+from server_process import Hosted, events, eventually, hosted, talking
 from wick.server.auth.identity import User
 from wick.server.runs.followers import HubDirectory
 

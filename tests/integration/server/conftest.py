@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from serving import Served, serving
+from server_process import Served, serving
 
 STORES = ("sqlite", "postgres")
 

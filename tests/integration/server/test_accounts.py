@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from serving import Served, eventually, talking
+from server_process import Served, eventually, talking
 
 
 async def asked(served: Served, user: str, method: str, path: str, **more: Any) -> tuple[int, Any]:

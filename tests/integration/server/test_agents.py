@@ -10,9 +10,9 @@ from uuid import uuid4
 import aiohttp
 import pytest
 
+from api_requests import ask, code, listening
 from postgres import server as postgres_server
-from serving import Served, frames, hosted
-from talk import ask, code, listening
+from server_process import Served, frames, hosted
 from wick.server.agents.redacted_options import HIDDEN, model_name, redact_options
 
 

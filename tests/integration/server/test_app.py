@@ -13,7 +13,7 @@ import pytest
 from fastapi.exceptions import RequestValidationError
 from yarl import URL
 
-from serving import Hosted, hosted
+from server_process import Hosted, hosted
 from wick.errors import BackendError, ConfigError, HookError, MissingExtra, ModelError, StoreError
 from wick.server.app import create_api
 from wick.server.errors import STATUS_CODES, ApiError, as_api_error, validation_message

@@ -9,8 +9,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from serving import Hosted, events, hosted, talking
-from talkers import Gate, agents, answer, get, names, pay, paying, say
+from server_agents import Gate, agents, answer, get, names, pay, paying, say
+from server_process import Hosted, events, hosted, talking
 from wick import FunctionModel
 
 

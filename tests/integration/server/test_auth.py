@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 import yaml
 
-from serving import TOKENS, Hosted, hosted, serving, talking
+from server_process import TOKENS, Hosted, hosted, serving, talking
 from wick.server.app import create_api
 from wick.server.auth.access_table import ACCESS, AccessTable, route_methods, sort_routes
 from wick.server.auth.credentials import read_credential

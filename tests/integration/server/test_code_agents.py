@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from serving import hosted, talking
-from talk import ask
-from talkers import HELLO, answer
+from api_requests import ask
+from server_agents import HELLO, answer
+from server_process import hosted, talking
 from wick import Agent, FunctionModel, ToolUse, guard
 from wick.capabilities.todos import Todos
 from wick.tools import tool

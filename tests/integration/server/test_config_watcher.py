@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from serving import Served, frames, serving
-from talk import ask, listening
+from api_requests import ask, listening
+from server_process import Served, frames, serving
 
 BEFORE = {"agents": {"stays": {"model": "demo"}, "goes": {"model": "demo"}, "changes": {"model": "demo"}}}
 AFTER = {

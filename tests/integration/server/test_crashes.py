@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from postgres import server as postgres_server
-from serving import Served, events, eventually, frames, serving, talking
+from server_process import Served, events, eventually, frames, serving, talking
 
 SCRIPT = """
 import asyncio, os

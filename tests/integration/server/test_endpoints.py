@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from serving import DEMO, Served, frames, serving
-from talk import ask
+from api_requests import ask
+from server_process import DEMO, Served, frames, serving
 
 SAY = {"messages": [{"role": "user", "content": "Hello."}]}
 TOOL = {

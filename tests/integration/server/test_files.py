@@ -13,8 +13,8 @@ from uuid import uuid4
 import aiohttp
 import pytest
 
-from serving import Hosted, Served, hosted, talking
-from talk import ask, code
+from api_requests import ask, code
+from server_process import Hosted, Served, hosted, talking
 from wick import Scripted
 from wick.constants import FILE_WRITE_BYTES
 from wick.messages import ToolCall

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from kit import call, calls, echo, echoer, hook_at, results, user_of
-from serving import hosted, talking
+from server_process import hosted, talking
 from wick import (
     Agent,
     Ask,

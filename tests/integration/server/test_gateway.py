@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from serving import hosted, serving, talking
+from server_process import hosted, serving, talking
 from wick.server.auth.gateway import CACHE_SECONDS, GatewayVerifier
 from wick.server.errors import ApiError
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from serving import TOKENS, serving
+from server_process import TOKENS, serving
 
 EXAMPLES = "200" if os.environ.get("WICK_FULL") else "3"  # of each operation, beside those that cover its schema
 PHASES = "coverage,fuzzing,stateful" if os.environ.get("WICK_FULL") else "fuzzing"

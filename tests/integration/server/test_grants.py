@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from serving import Hosted, eventually, hosted
-from talk import ask
+from api_requests import ask
+from server_process import Hosted, eventually, hosted
 from wick import Scripted
 from wick.messages import ToolCall
 

@@ -15,7 +15,7 @@ import pytest
 from starlette.websockets import WebSocket
 from yarl import URL
 
-from serving import TOKENS, Served, talking
+from server_process import TOKENS, Served, talking
 from wick.server.auth.access_table import ACCESS
 from wick.server.routes.terminal import _accept
 from wick.server.static_files import MAX_PATH_CHARS, PageFiles

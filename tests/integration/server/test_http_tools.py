@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from serving import Hosted, Served, hosted
-from talk import ask, code
+from api_requests import ask, code
+from server_process import Hosted, Served, hosted
 from wick import Scripted
 from wick.messages import ToolCall
 from wick.server.auth.identity import User

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from jwt.algorithms import ECAlgorithm
 
-from serving import hosted, serving
+from server_process import hosted, serving
 from wick.errors import ConfigError
 from wick.server.auth.jwt import AGAIN_SECONDS, JwtVerifier
 from wick.server.errors import ApiError

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from serving import Served, events, talking
+from server_process import Served, events, talking
 
 
 async def asked(client: aiohttp.ClientSession, method: str, path: str, **options: Any) -> int:

@@ -10,7 +10,7 @@ import openai
 import pytest
 
 from served_agents import AGENTS
-from serving import TOKENS, Served, serving, talking
+from server_process import TOKENS, Served, serving, talking
 
 
 def connect(served: Served, user: str = "ada", **options: Any) -> openai.AsyncOpenAI:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from serving import Hosted, Served, eventually, hosted
-from talk import ask, code
+from api_requests import ask, code
+from server_process import Hosted, Served, eventually, hosted
 from wick import Scripted, ToolCall, assistant
 
 CALL = ToolCall("c1", "write_file", {"path": "a.txt", "content": "x"})

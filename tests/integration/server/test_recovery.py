@@ -13,8 +13,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from serving import Hosted, events, eventually, hosted, talking
-from talkers import HELLO, Gate, agents, answer, get, names, say
+from server_agents import HELLO, Gate, agents, answer, get, names, say
+from server_process import Hosted, events, eventually, hosted, talking
 from wick import Agent, FunctionModel, Run, assistant, before, user
 from wick import approvals as asking
 from wick.capability import Capability

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from serving import Hosted, hosted
-from talk import ask, code
+from api_requests import ask, code
+from server_process import Hosted, hosted
 from wick import Agent, Block, Scripted, ToolCall, ToolUse, assistant, guard, tool
 from wick.models.scripted import FunctionModel
 from wick.protocols import Request

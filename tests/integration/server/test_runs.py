@@ -11,8 +11,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from serving import Hosted, events, eventually, hosted, talking
-from talkers import HELLO, Gate, agents, answer, echoing, get, ids, names, say
+from server_agents import HELLO, Gate, agents, answer, echoing, get, ids, names, say
+from server_process import Hosted, events, eventually, hosted, talking
 from wick import Agent, Block, FunctionModel, Run, after, before
 from wick.capabilities.recipes import Recipes
 from wick.capability import Capability

@@ -19,7 +19,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from serving import TOKENS, Served, serving, talking
+from server_process import TOKENS, Served, serving, talking
 from wick import Scripted
 from wick.server.ops.files_limit import raise_files_limit
 from wick.server.server import Server, bind_socket

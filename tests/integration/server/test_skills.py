@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from serving import Served, hosted
-from talk import ask, code
+from api_requests import ask, code
+from server_process import Served, hosted
 
 SKILL = b"---\nname: greeting\ndescription: How to greet.\n---\nSay hello.\n"
 

@@ -11,8 +11,8 @@ import aiohttp
 import pytest
 
 from chromium import find_chromium
-from serving import TOKENS, Served, events, eventually, hosted, talking
-from talkers import HELLO, Gate, agents, get, names, say
+from server_agents import HELLO, Gate, agents, get, names, say
+from server_process import TOKENS, Served, events, eventually, hosted, talking
 from wick import FunctionModel, ToolCall, assistant
 from wick import events as module
 from wick.protocols import Request

@@ -11,8 +11,8 @@ from uuid import uuid4
 import aiohttp
 import pytest
 
-from serving import Served, eventually, hosted, serving
-from talk import ask
+from api_requests import ask
+from server_process import Served, eventually, hosted, serving
 
 TERMINAL = "/agents/default/terminal"
 

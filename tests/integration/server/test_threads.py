@@ -10,8 +10,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from serving import Hosted, events, eventually, hosted, talking
-from talkers import HELLO, Gate, agents, answer, echoing, get, names, say
+from server_agents import HELLO, Gate, agents, answer, echoing, get, names, say
+from server_process import Hosted, events, eventually, hosted, talking
 from wick import Agent, FunctionModel, ToolCall, assistant
 from wick.capabilities._child_agents.definitions import Subagent
 from wick.capabilities.subagents import Subagents

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from serving import Hosted, Served, hosted
-from talk import ask, code
+from api_requests import ask, code
+from server_process import Hosted, Served, hosted
 from wick import Agent, Scripted
 from wick.capabilities.recorder import Recorder
 from wick.prices import price

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from serving import TOKENS, Hosted, hosted, talking
+from server_process import TOKENS, Hosted, hosted, talking
 
 SECONDS = 60.0  # in which each of them is over; it shows that nothing hangs
 START = b"POST /auth/session HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"

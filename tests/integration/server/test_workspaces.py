@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 import pytest
 
+from api_requests import ask, code
 from engines import Running, here
-from serving import Hosted, hosted
-from talk import ask, code
+from server_process import Hosted, hosted
 from wick.server.agents.overrides import Overrides
 from wick.server.agents.templates import template_from_request
 from wick.server.agents.workspaces import IMAGE, Workspaces

@@ -8,7 +8,7 @@ from typing import Any
 
 from cli.command import Done
 from cli.ready import Quick
-from serving import TOKENS, Served
+from server_process import TOKENS, Served
 from wick.client import SyncClient
 from wick.events import ApprovalRequest
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from keeping import Held, Place, entries, entry, held, numbers, outcome, read, refused, says
+from store_fixtures import Held, Place, entries, entry, held, numbers, outcome, read, refused, says
 from wick import Agent, Scripted, Thread, ToolCall, assistant
 from wick.errors import StoreError
 from wick.protocols import News, Store

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from keeping import Place, entry, place, read
+from store_fixtures import Place, entry, place, read
 from wick.errors import StoreError
 from wick.stores.sqlite import Sqlite
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from keeping import Place, place
+from store_fixtures import Place, place
 from wick.protocols import Store
 
 

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from listening import Listener
 from provider.chat import Chat
 from provider.checks import Refused
 from provider.faults import FINE, Fault
@@ -28,6 +27,7 @@ from provider.flow import Act, Flow, Head, frame
 from provider.messages import Messages
 from provider.responses import Responses
 from provider.script import Reply, dumps
+from tcp_listener import Listener
 
 Wire = Chat | Responses | Messages
 WIRES: dict[str, Wire] = {wire.name: wire for wire in (Chat(), Responses(), Messages())}

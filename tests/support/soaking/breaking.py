@@ -15,7 +15,7 @@ from typing import Any
 
 import aiohttp
 
-from serving import Served
+from server_process import Served
 from soaking.door import Door
 from soaking.ledger import Ledger
 from soaking.model import MARK, Soaked

@@ -8,7 +8,7 @@ import socket
 import struct
 from contextlib import suppress
 
-from listening import Listener
+from tcp_listener import Listener
 
 CHUNK = 65_536
 

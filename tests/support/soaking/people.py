@@ -11,7 +11,7 @@ from typing import Any
 
 import aiohttp
 
-from serving import frames
+from server_process import frames
 from soaking.ledger import TERMINAL, Ledger, Turn
 from wick.server.runs.frames import parse_position
 

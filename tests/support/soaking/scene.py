@@ -21,7 +21,7 @@ from typing import Any
 import aiohttp
 
 from ports import own_port
-from serving import Served, serving
+from server_process import Served, serving
 from soaking import pulse
 from soaking.breaking import Breaking, processes
 from soaking.door import Door

@@ -12,7 +12,7 @@ from typing import Any
 
 import aiohttp
 
-from serving import Served
+from server_process import Served
 from soaking.lag import Buckets, buckets, late_ms, looks, since, together
 from soaking.ledger import Ledger
 from soaking.people import BROKEN

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from answering import Answering, answering, asking, deltas, sse
+from fake_http_server import Answering, answering, asking, deltas, sse
 from wick.errors import ConfigError, ModelError
 from wick.messages import (
     FilePart,

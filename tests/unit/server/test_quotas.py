@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from serving import eventually, hosted, talking
-from talkers import HELLO, Gate, agents, answer, get, say
+from server_agents import HELLO, Gate, agents, answer, get, say
+from server_process import eventually, hosted, talking
 
 
 async def test_so_many_runs_at_once_and_no_more(tmp_path: Path) -> None:

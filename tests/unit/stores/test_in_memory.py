@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 
-from keeping import Held, entry, held, read, refused
+from store_fixtures import Held, entry, held, read, refused
 from wick.stores.in_memory import SWEEP_SECONDS, TTL_SECONDS, InMemory
 
 

@@ -19,7 +19,7 @@ from weakref import ref
 
 import pytest
 
-from keeping import Held, entries, entry, held, numbers, outcome, read, refused, says
+from store_fixtures import Held, entries, entry, held, numbers, outcome, read, refused, says
 from wick.errors import StoreError
 from wick.protocols import Store
 from wick.stores import sqlite_file, sqlite_search

@@ -38,7 +38,7 @@ export async function request(method: string, path: string, options: Options = {
     response = await fetch(path, init);
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new ApiError(0, "offline", "The server does not answer. Is it running? Try it again once it does.");
+    throw new ApiError(0, "offline", "The server cannot be reached. Check that it is running, then try again.");
   }
   if (!response.ok) throw await refused(response);
   return response;
@@ -59,8 +59,8 @@ async function refused(response: Response): Promise<ApiError> {
     const { error } = (await response.json()) as { error: { code: string; message: string } };
     return new ApiError(response.status, error.code, error.message);
   } catch {
-    const why = response.status >= 500 ? "something went wrong there, and its log says what" : "that is not how wick answers; is something else between it and here?";
-    return new ApiError(response.status, "error", `The server answered with ${response.status}: ${why}. Try it again in a moment.`);
+    const why = response.status >= 500 ? "internal error, see the server log" : "not a response of wick; check for a proxy in between";
+    return new ApiError(response.status, "error", `The server returned status ${response.status}: ${why}. Try again later.`);
   }
 }
 

@@ -20,8 +20,8 @@ const DECK = "# One\n\n---\n\n## Two\n\n- point\n\nNote: say it\n\n---\n\n## Thr
 
 it("says what to do when nothing is open, and begins a file", async () => {
   render(<Canvas />);
-  fireEvent.change(screen.getByLabelText("Or begin one:"), { target: { value: "x.csv" } });
-  fireEvent.click(screen.getByRole("button", { name: "Begin" }));
+  fireEvent.change(screen.getByLabelText("Or create one:"), { target: { value: "x.csv" } });
+  fireEvent.click(screen.getByRole("button", { name: "Create" }));
   await screen.findByRole("grid");
   expect(screen.getByRole("tab").textContent).toContain("x.csv");
 });
@@ -69,7 +69,7 @@ it("tells of a file that others changed, and lets choose", async () => {
   render(<Canvas />);
   await openFile("a.md");
   canvas.set((old) => ({ ...old, tabs: old.tabs.map((tab) => ({ ...tab, text: "mine", saved: "before", theirs: "theirs" })) }));
-  fireEvent.click(await screen.findByRole("button", { name: "Take theirs" }));
+  fireEvent.click(await screen.findByRole("button", { name: "Use the file’s version" }));
   expect(canvas.get().tabs[0]).toMatchObject({ text: "theirs", saved: "theirs", theirs: null });
   stop();
 });
@@ -90,7 +90,7 @@ it("shows pages in a frame that may do nothing", async () => {
   openText("x.html", "<!doctype html><script>window.hit = 1</script><p>hi");
   const frame = await screen.findByTitle("Preview of x.html");
   expect(frame.getAttribute("sandbox")).toBe("");
-  expect(screen.getByText(/Scripts do not run here/)).toBeTruthy();
+  expect(screen.getByText(/Scripts do not run in the preview/)).toBeTruthy();
 });
 
 it("draws a mark for every figure, and says when there is none", () => {
@@ -100,7 +100,7 @@ it("draws a mark for every figure, and says when there is none", () => {
   rerender(<Chart data={{ ...data, kind: "pie" }} />);
   expect(container.querySelectorAll("svg path, svg circle").length).toBe(2);
   rerender(<Chart data={{ ...data, series: [] }} />);
-  expect(screen.getByText("There are no figures to draw.")).toBeTruthy();
+  expect(screen.getByText("No numbers to plot.")).toBeTruthy();
 });
 
 it("takes the pictures of a document out of its text, except in code", () => {

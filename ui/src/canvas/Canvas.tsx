@@ -34,7 +34,7 @@ export default function Canvas() {
       <Toolbar key={tab.id} tab={tab} naming={naming === tab.id} name={(asked) => setNaming(asked ? tab.id : "")} keep={keep} />
       {tab.theirs !== null && <Conflict tab={tab} />}
       {tab.gone && <p className="hint" role="status">{tab.name} is no longer in the workspace. Save writes it again.</p>}
-      {tab.cut && <p className="hint">This file is larger than 10 MB: you see its beginning, and it cannot be changed here. Download it to have all of it.</p>}
+      {tab.cut && <p className="hint">This file is larger than 10 MB: only the beginning is shown, read-only. Download it for the whole file.</p>}
       <div className="canvas-body" role="tabpanel" id="canvas-body" aria-label={tab.name}>
         <Suspense fallback={<p className="waiting" role="status">Loading…</p>}><Body key={tab.id} tab={tab} /></Suspense>
       </div>
@@ -73,8 +73,8 @@ function Conflict({ tab }: { tab: Tab }) {
     <div className="conflict" role="alert">
       <span>{tab.name} was changed elsewhere while you changed it here.</span>
       <button onClick={() => update(tab.id, { view: "diff" })}>Compare</button>
-      <button onClick={() => settle(tab.id, "theirs")}>Take theirs</button>
-      <button onClick={() => settle(tab.id, "mine")}>Keep mine</button>
+      <button onClick={() => settle(tab.id, "theirs")}>Use the file’s version</button>
+      <button onClick={() => settle(tab.id, "mine")}>Keep my version</button>
     </div>
   );
 }
@@ -82,7 +82,7 @@ function Conflict({ tab }: { tab: Tab }) {
 function Nothing() {
   return (
     <div className="nothing">
-      <p>What the agent writes opens here: code, tables, documents, slides, pages and pictures.</p>
+      <p>Files that the agent writes open here: code, tables, documents, slides, web pages and images.</p>
       <p><button onClick={() => patch({ panel: "files" })}>Open a file</button></p>
       <NewFile />
     </div>

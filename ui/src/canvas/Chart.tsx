@@ -15,7 +15,7 @@ const colour = (at: number): string => `var(--chart-${at % COLOURS})`;
 
 export function Chart({ data }: { data: ChartData }) {
   const known = data.series.flatMap((one) => one.values.filter((value) => value !== null));
-  if (!known.length || !data.labels.length) return <p className="empty">There are no figures to draw.</p>;
+  if (!known.length || !data.labels.length) return <p className="empty">No numbers to plot.</p>;
   const named = data.kind === "pie" ? data.labels : data.series.map((one) => one.name);
   return (
     <figure className="chart">

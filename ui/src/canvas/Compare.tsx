@@ -14,10 +14,10 @@ export default function Compare({ tab }: { tab: Tab }) {
   const versions = versionsOf(tab);
   const [wanted, setWanted] = useState(0);
   const chosen = versions[Math.min(wanted, versions.length - 1)];
-  if (!chosen) return <p className="empty">Nothing has changed. <button onClick={() => update(tab.id, { view: "code" })}>Back to the text</button></p>;
+  if (!chosen) return <p className="empty">No changes. <button onClick={() => update(tab.id, { view: "code" })}>Back to code</button></p>;
   return (
     <div className="compare">
-      <label>Compared with <select value={versions.indexOf(chosen)} onChange={(event) => setWanted(Number(event.target.value))}>{versions.map((one, at) => <option key={at} value={at}>{one.name}</option>)}</select></label>
+      <label>Compare with <select value={versions.indexOf(chosen)} onChange={(event) => setWanted(Number(event.target.value))}>{versions.map((one, at) => <option key={at} value={at}>{one.name}</option>)}</select></label>
       <Difference name={tab.name} old={chosen.text} now={tab.text} />
     </div>
   );
@@ -30,7 +30,7 @@ function Difference({ name, old, now }: { name: string; old: string; now: string
     void language(name).catch(() => []).then((spoken) => {
       if (gone) return;
       const merge = unifiedMergeView({ original: old, mergeControls: false, collapseUnchanged: { margin: 3, minSize: 6 } });
-      const extensions = [lineNumbers(), EditorState.readOnly.of(true), EditorView.editable.of(false), EditorView.lineWrapping, EditorView.contentAttributes.of({ "aria-label": `Changes of ${name}`, tabindex: "0" }), merge, spoken, look];
+      const extensions = [lineNumbers(), EditorState.readOnly.of(true), EditorView.editable.of(false), EditorView.lineWrapping, EditorView.contentAttributes.of({ "aria-label": `Changes in ${name}`, tabindex: "0" }), merge, spoken, look];
       view = new EditorView({ doc: now, extensions, parent: place.current! });
     });
     return () => {

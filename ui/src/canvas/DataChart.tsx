@@ -18,7 +18,7 @@ export function DataChart({ table }: { table: Table }) {
   const series = (chosen ?? able.filter((column) => column !== along).slice(0, 3)).filter((column) => column < table.columns.length);
   const shown = kind ?? (table.rows.length > MOST_BARS ? "line" : "bar");
   const data = useMemo(() => chartOf(table, shown, along, series), [table, shown, along, series.join()]);
-  if (!able.length) return <p className="empty">No column of this table has numbers in it, so there is nothing to draw.</p>;
+  if (!able.length) return <p className="empty">This table has no numeric columns to plot.</p>;
   const flip = (column: number) => setChosen(series.includes(column) ? series.filter((one) => one !== column) : [...series, column]);
   return (
     <div className="data-chart">
@@ -26,12 +26,12 @@ export function DataChart({ table }: { table: Table }) {
         <label>Chart <select value={shown} onChange={(event) => setKind(event.target.value as ChartData["kind"])}>{KINDS.map((one) => <option key={one}>{one}</option>)}</select></label>
         <label>by <select value={along} onChange={(event) => setAlong(Number(event.target.value))}>{table.columns.map((name, at) => <option key={at} value={at}>{name}</option>)}</select></label>
         <fieldset>
-          <legend className="visually-hidden">Columns to draw</legend>
+          <legend className="visually-hidden">Columns to plot</legend>
           {able.map((column) => <label key={column}><input type="checkbox" checked={series.includes(column)} onChange={() => flip(column)} /> {table.columns[column]}</label>)}
         </fieldset>
       </div>
-      {series.length ? <Chart data={data} /> : <p className="empty">Choose a column to draw.</p>}
-      {table.rows.length > MOST_POINTS && <p className="empty">The first {MOST_POINTS.toLocaleString()} of {table.rows.length.toLocaleString()} rows are drawn.</p>}
+      {series.length ? <Chart data={data} /> : <p className="empty">Choose a column to plot.</p>}
+      {table.rows.length > MOST_POINTS && <p className="empty">Showing the first {MOST_POINTS.toLocaleString()} of {table.rows.length.toLocaleString()} rows.</p>}
     </div>
   );
 }

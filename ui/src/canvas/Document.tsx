@@ -28,7 +28,7 @@ export function pieces(text: string): Piece[] {
 
 export default function Document({ tab }: { tab: Tab }) {
   const all = useMemo(() => pieces(tab.text), [tab.text]);
-  if (!all.length) return <p className="empty">This document is empty. Choose Code to write it.</p>;
+  if (!all.length) return <p className="empty">This document is empty. Switch to Code to edit it.</p>;
   return (
     <article className="document" tabIndex={0} aria-label={tab.name}>
       {all.map((piece, at) => ("text" in piece ? <Markdown key={at} text={piece.text} /> : <Named key={at} file={tab.file} {...piece} />))}

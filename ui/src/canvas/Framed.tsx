@@ -8,7 +8,7 @@ export default function Framed({ text, name, svg }: { text: string; name: string
   const page = useMemo(() => framed(text, svg), [text, svg]);
   return (
     <div className="framed">
-      {/<script\b/i.test(text) && <p className="hint">Scripts do not run here. Download the file to see it whole.</p>}
+      {/<script\b/i.test(text) && <p className="hint">Scripts do not run in the preview. Download the file to run it.</p>}
       <iframe sandbox="" srcDoc={page} title={`Preview of ${name}`} referrerPolicy="no-referrer" />
     </div>
   );

@@ -68,7 +68,7 @@ it("shows a long table page by page", () => {
 it("gets a row and loses it", () => {
   let text = "";
   render(<Place text={"n\n1\n2\n"} seen={(now) => { text = now; }} />);
-  fireEvent.click(screen.getByRole("button", { name: "Add a row" }));
+  fireEvent.click(screen.getByRole("button", { name: "Add row" }));
   expect(cells()).toEqual([["1"], [""], ["2"]]);
   fireEvent.click(screen.getByRole("button", { name: "Delete row 2" })); // the new one is chosen
   expect(text).toBe("n\n1\n2\n");
@@ -83,5 +83,5 @@ it("does not enter a value into another row than was meant", () => {
   fireEvent.change(screen.getByLabelText("Value"), { target: { value: "9" } });
   fireEvent.keyDown(screen.getByLabelText("Value"), { key: "Enter" });
   expect(written).toBe(0);
-  expect(app.get().notices.map((one) => one.text).join()).toContain("“9” was not entered");
+  expect(app.get().notices.map((one) => one.text).join()).toContain("“9” was not saved");
 });

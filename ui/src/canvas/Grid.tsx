@@ -40,7 +40,7 @@ export function Grid({ table, onChange, onUndo, onRedo }: Props) {
     setEditing(null);
     const row = rows[at.row];
     if (row === undefined || text === was) return;
-    if (value !== was) notify(`The table was changed elsewhere meanwhile, so “${text}” was not entered.`, "error");
+    if (value !== was) notify(`The table was changed elsewhere, so “${text}” was not saved.`, "error");
     else onChange?.(changed(table, row, at.column, text));
   };
   const add = () => {
@@ -63,7 +63,7 @@ export function Grid({ table, onChange, onUndo, onRedo }: Props) {
       <div className="grid-tools">
         <label className="visually-hidden" htmlFor="grid-filter">Filter rows</label>
         <input id="grid-filter" type="search" placeholder="Filter rows" value={look.filter} onChange={(event) => { setLook({ ...look, filter: event.target.value }); setPage(0); }} onKeyDown={(event) => event.key === "Escape" && look.filter && event.stopPropagation()} />
-        {onChange && <button onClick={add}>Add a row</button>}
+        {onChange && <button onClick={add}>Add row</button>}
         {onChange && rows.length > 0 && <button onClick={() => onChange(withoutRow(table, rows[at.row] ?? rows[0]!))}>Delete row {(rows[at.row] ?? 0) + 1}</button>}
         <span className="grow" />
         <small role="status">{places.length.toLocaleString()} {places.length === 1 ? "row" : "rows"}{places.length < table.rows.length && ` of ${table.rows.length.toLocaleString()}`}</small>
@@ -80,7 +80,7 @@ export function Grid({ table, onChange, onUndo, onRedo }: Props) {
             ))}
           </tbody>
         </table>
-        {!rows.length && <p className="empty">{look.filter ? "No row has this in it." : "This table has no rows."}</p>}
+        {!rows.length && <p className="empty">{look.filter ? "No matching rows." : "This table has no rows."}</p>}
       </div>
       {pages > 1 && <Pager page={page} pages={pages} turn={setPage} />}
     </div>
@@ -112,7 +112,7 @@ function Head({ table, look, figures, sort }: { table: Table; look: Look; figure
 
 function Pager({ page, pages, turn }: { page: number; pages: number; turn: (page: number) => void }) {
   return (
-    <nav className="pager" aria-label="Pages of the table">
+    <nav className="pager" aria-label="Table pages">
       <button disabled={page === 0} onClick={() => turn(page - 1)}>Previous</button>
       <span>Page {page + 1} of {pages}</span>
       <button disabled={page === pages - 1} onClick={() => turn(page + 1)}>Next</button>

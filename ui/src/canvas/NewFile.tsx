@@ -12,9 +12,9 @@ export function NewFile() {
   };
   return (
     <form className="new-file" onSubmit={begin}>
-      <label htmlFor="new-file">Or begin one:</label>
+      <label htmlFor="new-file">Or create one:</label>
       <input id="new-file" placeholder="notes.md" value={name} onChange={(event) => setName(event.target.value)} />
-      <button disabled={!name.trim()}>Begin</button>
+      <button disabled={!name.trim()}>Create</button>
     </form>
   );
 }

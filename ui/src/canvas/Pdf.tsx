@@ -19,9 +19,9 @@ export default function Pdf({ tab }: { tab: Tab }) {
   return (
     <div className="pdf">
       <div className="view-tools">
-        <button onClick={() => step(-1)} disabled={scale === SCALES[0]} aria-label="Smaller">−</button>
+        <button onClick={() => step(-1)} disabled={scale === SCALES[0]} aria-label="Zoom out">−</button>
         <small aria-live="polite">{Math.round(scale * 100)} %</small>
-        <button onClick={() => step(1)} disabled={scale === SCALES.at(-1)} aria-label="Larger">+</button>
+        <button onClick={() => step(1)} disabled={scale === SCALES.at(-1)} aria-label="Zoom in">+</button>
         <small>{document.numPages} {document.numPages === 1 ? "page" : "pages"}</small>
       </div>
       <div className="pdf-pages" tabIndex={0} role="group" aria-label={`Pages of ${tab.name}`}>
@@ -42,7 +42,7 @@ function useDocument(bytes: Blob | null): { document: PDFDocumentProxy | null; p
     };
     open().then(
       (document) => gone || setFound({ document, problem: "" }),
-      (error: unknown) => gone || setFound({ document: null, problem: error instanceof Error ? error.message.replace(/\.$/, "") : "it is no PDF" }),
+      (error: unknown) => gone || setFound({ document: null, problem: error instanceof Error ? error.message.replace(/\.$/, "") : "it is not a PDF" }),
     );
     return () => {
       gone = true;

@@ -7,7 +7,7 @@ import type { Place, Tab } from "./tabs";
 
 export function Named({ file, name, words }: { file: Place | null; name: string; words: string }) {
   const url = usePicture(file, name);
-  if (url === null) return <p className="no-picture"><em>{words || name}</em> <small>(there is no picture {name} in the workspace)</small></p>;
+  if (url === null) return <p className="no-picture"><em>{words || name}</em> <small>(image {name} not found in the workspace)</small></p>;
   return url ? <img src={url} alt={words} /> : <p className="waiting" role="status">Loading {name}…</p>;
 }
 

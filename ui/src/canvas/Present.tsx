@@ -30,7 +30,7 @@ export function Present({ deck, file, from, done }: { deck: Deck; file: Place | 
       {notes && slide.notes && <aside>{slide.notes}</aside>}
       <footer onClick={(event) => event.stopPropagation()}>
         <span aria-live="polite">{at + 1} / {deck.slides.length}</span>
-        <button className="plain" onClick={() => done(at)}>End (Esc)</button>
+        <button className="plain" onClick={() => done(at)}>Exit (Esc)</button>
       </footer>
     </div>
   );

@@ -17,7 +17,7 @@ export default function Slides({ tab }: { tab: Tab }) {
   const [presenting, setPresenting] = useState(false);
   const at = Math.min(wanted, deck.slides.length - 1);
   const slide = deck.slides[at];
-  if (!slide) return <p className="empty">This deck has no slides. Choose Code and write Markdown with a line --- between two slides.</p>;
+  if (!slide) return <p className="empty">This deck has no slides. Switch to Code and write Markdown, with --- between slides.</p>;
   const press = (event: KeyboardEvent) => {
     const next = moved(event, at, deck.slides.length);
     const steps = (event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "z";
@@ -42,7 +42,7 @@ export default function Slides({ tab }: { tab: Tab }) {
         {deck.slides.map((one, place) => (
           <li key={place}>
             <span inert><SlideView slide={one} theme={deck.theme} file={tab.file} /></span>
-            <button aria-current={place === at ? "true" : undefined} aria-label={`Slide ${place + 1}: ${one.heading || "without a heading"}`} onClick={() => setWanted(place)} />
+            <button aria-current={place === at ? "true" : undefined} aria-label={`Slide ${place + 1}: ${one.heading || "untitled"}`} onClick={() => setWanted(place)} />
           </li>
         ))}
       </ol>
@@ -62,10 +62,10 @@ function Tools({ tab, deck, at, present }: { tab: Tab; deck: Deck; at: number; p
   return (
     <div className="view-tools">
       <label>Theme <select value={deck.theme} onChange={(event) => change(tab.id, withTheme(tab.text, event.target.value as Theme))}>{THEMES.map((one) => <option key={one}>{one}</option>)}</select></label>
-      <label>Layout <select value={layoutSaid(tab.text, at)} onChange={(event) => change(tab.id, withLayout(tab.text, at, event.target.value as Layout | ""))}><option value="">as it comes</option>{LAYOUTS.map((one) => <option key={one}>{one}</option>)}</select></label>
+      <label>Layout <select value={layoutSaid(tab.text, at)} onChange={(event) => change(tab.id, withLayout(tab.text, at, event.target.value as Layout | ""))}><option value="">automatic</option>{LAYOUTS.map((one) => <option key={one}>{one}</option>)}</select></label>
       <span className="grow" />
       <button onClick={present}>Present</button>
-      <button onClick={() => void save()} disabled={busy}>{busy ? "Making it…" : "PowerPoint"}</button>
+      <button onClick={() => void save()} disabled={busy}>{busy ? "Exporting…" : "PowerPoint"}</button>
     </div>
   );
 }

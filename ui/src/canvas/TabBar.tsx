@@ -34,7 +34,7 @@ function One({ tab, active }: { tab: Tab; active: boolean }) {
   return (
     <button role="tab" aria-selected={active} aria-controls="canvas-body" tabIndex={active ? 0 : -1} title={legible(tab.file?.path ?? tab.name)} onClick={() => activate(tab.id)} onAuxClick={(event) => event.button === 1 && close(tab.id)}>
       <span className="tab-name"><bdi>{legible(tab.name)}</bdi></span>
-      {changed && <span className="visually-hidden">, not saved</span>}
+      {changed && <span className="visually-hidden">, unsaved</span>}
       <span className={changed ? "tab-close changed" : "tab-close"} aria-hidden="true" onClick={(event) => { event.stopPropagation(); close(tab.id); }} />
     </button>
   );

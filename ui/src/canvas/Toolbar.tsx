@@ -23,7 +23,7 @@ export function Toolbar({ tab, naming, name, keep }: Props) {
   if (naming) return <SaveAs tab={tab} done={() => name(false)} />;
   const text = tab.state === "ready" && !tab.bytes;
   return (
-    <div className="canvas-tools" role="toolbar" aria-label={`What to do with ${tab.name}`}>
+    <div className="canvas-tools" role="toolbar" aria-label={`Actions for ${tab.name}`}>
       <Views tab={tab} />
       <span className="grow" />
       {text && <button className="plain" aria-label="Undo" title="Undo" onClick={() => void step(tab, "undo")}><Icon name="undo" /></button>}
@@ -41,7 +41,7 @@ function Views({ tab }: { tab: Tab }) {
   const views: View[] = [...viewsOf(tab.kind), ...(tab.view === "diff" || versionsOf(tab).length ? (["diff"] as const) : [])];
   if (views.length < 2) return null;
   return (
-    <div className="views" role="group" aria-label="Look at it as">
+    <div className="views" role="group" aria-label="View as">
       {views.map((view) => <button key={view} aria-pressed={tab.view === view} onClick={() => update(tab.id, { view })}>{VIEW_NAMES[view]}</button>)}
     </div>
   );

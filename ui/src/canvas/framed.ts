@@ -15,7 +15,7 @@ export function framed(text: string, svg: boolean): string {
     for (const meta of page.querySelectorAll("meta[charset], meta[http-equiv]")) meta.remove();
     inside = page.documentElement.outerHTML;
   }
-  return `${HEAD}<p>This page cannot be shown safely. Look at it as code.`;
+  return `${HEAD}<p>This page cannot be shown safely. Switch to Code.`;
 }
 
 /** What is refused in the frame anyhow would be refused aloud here already, while the page is read. */

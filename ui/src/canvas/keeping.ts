@@ -99,7 +99,7 @@ export async function save(id: string): Promise<boolean> {
     const now = await readText(tab.file!).catch(missing);
     if (now && !now.bytes && now.text !== tab.saved && now.text !== tab.text) {
       update(id, { theirs: now.text });
-      notify(`${tab.name} was changed elsewhere; choose which of the two stays.`, "error");
+      notify(`${tab.name} was changed elsewhere; choose which version to keep.`, "error");
       return false;
     }
     const { bytes_written } = await api.files.write(agent, { path, content: spelled(tab.text, tab.spelling), encoding: "utf-8" });
@@ -129,7 +129,7 @@ export async function saveAs(id: string, path: string): Promise<boolean> {
   if (wrong) return notify(wrong, "error"), false;
   const agent = tab.file?.agent ?? app.get().agent;
   const done = await attempt(async () => {
-    if ((await taken(agent, [path])).length && !confirm(`There is already something called ${path}. Write over it?`)) return false;
+    if ((await taken(agent, [path])).length && !confirm(`${path} already exists. Overwrite it?`)) return false;
     const { bytes_written } = await api.files.write(agent, { path, content: spelled(tab.text, tab.spelling), encoding: "utf-8" });
     become(tabOf(id) ?? tab, tab.text, { agent, path, thread: tab.file?.thread ?? app.get().thread }, bytes_written);
     return true;

@@ -5,7 +5,7 @@ export const legible = (name: string): string => name.replace(/[\p{Cc}\u200b-\u2
 
 /** What goes wrong with a name before the server is asked. */
 export function badName(name: string): string {
-  if (!name.trim()) return "A name needs at least one letter.";
-  if (name.split("/").some((part) => part === "" || part === "." || part === "..")) return "A name cannot have empty parts, . or .. in it.";
+  if (!name.trim()) return "Enter a name.";
+  if (name.split("/").some((part) => part === "" || part === "." || part === "..")) return "A name cannot contain empty parts, . or ..";
   return "";
 }

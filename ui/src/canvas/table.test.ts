@@ -75,7 +75,7 @@ describe("a table", () => {
   it("that is none says what to do", () => {
     expect(() => readTable("{", "a.json")).toThrow(NotATable);
     expect(() => readTable('{"a": 1}', "a.json")).toThrow("list of objects");
-    expect(() => readTable('[{"id": 12345678901234567890}]', "a.json")).toThrow("look at it as code");
+    expect(() => readTable('[{"id": 12345678901234567890}]', "a.json")).toThrow("view it as code");
     expect(readTable("", "a.csv")).toMatchObject({ columns: [], rows: [], format: "csv" });
   });
 });

@@ -57,12 +57,12 @@ function readJson(text: string): Table {
   try {
     data = JSON.parse(text);
   } catch (error) {
-    throw new NotATable(`This is not JSON: ${error instanceof Error ? error.message : String(error)}`);
+    throw new NotATable(`Invalid JSON: ${error instanceof Error ? error.message : String(error)}`);
   }
   if (!Array.isArray(data) || !data.every((row) => row && typeof row === "object" && !Array.isArray(row))) {
-    throw new NotATable("A grid needs a list of objects; look at this file as code instead.");
+    throw new NotATable("The table view needs a list of objects; view this file as code.");
   }
-  if (isRounded(text)) throw new NotATable("This file has numbers of more digits than a grid can keep; look at it as code instead.");
+  if (isRounded(text)) throw new NotATable("This file has numbers with more digits than the table view can keep; view it as code.");
   const objects = data as Row[];
   const columns = [...new Set(objects.flatMap((row) => Object.keys(row)))];
   const indent = /^\s*\[\r?\n([ \t]+)/.exec(text)?.[1] ?? (text.trim().includes("\n") ? "  " : "");

@@ -76,7 +76,7 @@ export function add(tab: Tab, show: boolean): void {
 export function close(id: string): boolean {
   const tab = tabOf(id);
   if (!tab) return true;
-  if (isUnsaved(tab) && !confirm(`Close ${tab.name} without saving what you changed?`)) return false;
+  if (isUnsaved(tab) && !confirm(`Close ${tab.name} without saving your changes?`)) return false;
   canvas.set((old) => {
     const at = old.tabs.findIndex((one) => one.id === id);
     const tabs = old.tabs.filter((one) => one.id !== id);

@@ -10,8 +10,8 @@ export interface Version {
 /** What a tab can be compared with, the nearest first. */
 export function versionsOf(tab: Tab): Version[] {
   const found: Version[] = [];
-  if (tab.theirs !== null) found.push({ name: "the file as it is now", text: tab.theirs });
-  if (tab.file && tab.text !== tab.saved) found.push({ name: "as it was saved", text: tab.saved });
-  const earlier = tab.versions.map((text, at) => ({ name: at === tab.versions.length - 1 ? "the version before" : `${tab.versions.length - at} versions before`, text }));
+  if (tab.theirs !== null) found.push({ name: "current file", text: tab.theirs });
+  if (tab.file && tab.text !== tab.saved) found.push({ name: "last saved", text: tab.saved });
+  const earlier = tab.versions.map((text, at) => ({ name: at === tab.versions.length - 1 ? "previous version" : `${tab.versions.length - at} versions ago`, text }));
   return [...found, ...earlier.reverse()].filter((one) => one.text !== tab.text);
 }

@@ -37,11 +37,11 @@ function Command({ args, shell }: { args: Args; shell: api.Approval["shell"] }) 
 
 /** What a command would run, as far as it can be read. */
 function Parts({ shell }: { shell: NonNullable<api.Approval["shell"]> }) {
-  const rows: [string, string[]][] = [["runs", shell.commands ?? []], ["writes", shell.writes ?? []], ["reads", shell.reads ?? []], ["cannot be read", shell.opaque ?? []]];
+  const rows: [string, string[]][] = [["runs", shell.commands ?? []], ["writes", shell.writes ?? []], ["reads", shell.reads ?? []], ["unresolved", shell.opaque ?? []]];
   return (
-    <dl className="parsed" aria-label="What the command does">
+    <dl className="parsed" aria-label="Command analysis">
       {rows.filter(([, found]) => found.length).map(([name, found]) => (
-        <div key={name} className={name === "cannot be read" ? "opaque" : ""}><dt>{name}</dt><dd>{found.map((one, at) => <code key={at}>{visible(one)}</code>)}</dd></div>
+        <div key={name} className={name === "unresolved" ? "opaque" : ""}><dt>{name}</dt><dd>{found.map((one, at) => <code key={at}>{visible(one)}</code>)}</dd></div>
       ))}
     </dl>
   );
@@ -63,7 +63,7 @@ export function Diff({ path, lines }: { path: string; lines: Line[] }) {
   return (
     <figure className="diff">
       <figcaption><code>{visible(path)}</code> <small><span className="plus">+{count("new")}</span> <span className="minus">−{count("gone")}</span></small></figcaption>
-      <pre tabIndex={0} aria-label={`Changes of ${path}`}>{lines.map((line, at) => <Shown key={at} line={line} />)}</pre>
+      <pre tabIndex={0} aria-label={`Changes in ${path}`}>{lines.map((line, at) => <Shown key={at} line={line} />)}</pre>
     </figure>
   );
 }
@@ -72,6 +72,6 @@ function Shown({ line: { kind, text } }: { line: Line }) {
   const line = { kind, text: visible(text) };
   if (line.kind === "gone") return <del>- {line.text}{"\n"}</del>;
   if (line.kind === "new") return <ins>+ {line.text}{"\n"}</ins>;
-  if (line.kind === "skipped") return <span className="skipped">… {line.text} {line.text === "1" ? "line" : "lines"} as before{"\n"}</span>;
+  if (line.kind === "skipped") return <span className="skipped">… {line.text} {line.text === "1" ? "line" : "lines"} unchanged{"\n"}</span>;
   return <span>{"  "}{line.text}{"\n"}</span>;
 }

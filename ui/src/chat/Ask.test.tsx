@@ -22,7 +22,7 @@ const click = (name: string) => fireEvent.click(screen.getByRole("button", { nam
 it("shows the command, what it would run, and what is sealed", () => {
   render(<Ask asked={ASKED} title="x" />);
   expect(screen.getByLabelText("Command").textContent).toBe("$ rm a | tee b");
-  expect(screen.getByLabelText("What the command does").textContent).toBe("runsrm atee bwritesb");
+  expect(screen.getByLabelText("Command analysis").textContent).toBe("runsrm atee bwritesb");
   expect(screen.getByTitle("abcdef0123456789").textContent).toBe("abcdef012345");
 });
 
@@ -33,7 +33,7 @@ it("shows every line of a command, and names what cannot be seen", () => {
   expect(screen.getByRole("heading").textContent).toBe("May it?<U+202E>");
 });
 
-it.each([["Allow", "allow"], ["Allow in this thread", "allow_session"], ["Always allow this", "allow_always"]])("says %s", async (button, choice) => {
+it.each([["Allow", "allow"], ["Allow for this thread", "allow_session"], ["Always allow", "allow_always"]])("says %s", async (button, choice) => {
   render(<Ask asked={{ ...ASKED, about: { lasting: true } }} title="x" />);
   click(button);
   click(button);
@@ -43,14 +43,14 @@ it.each([["Allow", "allow"], ["Allow in this thread", "allow_session"], ["Always
 
 it("offers nothing that would not last", () => {
   render(<Ask asked={ASKED} title="x" />);
-  expect(screen.queryByRole("button", { name: "Allow in this thread" })).toBeNull();
-  expect(screen.queryByRole("button", { name: "Always allow this" })).toBeNull();
-  expect(screen.getByText(/a yes is for this once/)).toBeTruthy();
+  expect(screen.queryByRole("button", { name: "Allow for this thread" })).toBeNull();
+  expect(screen.queryByRole("button", { name: "Always allow" })).toBeNull();
+  expect(screen.getByText(/this approval applies only once/)).toBeTruthy();
 });
 
 it("denies with words", async () => {
   render(<Ask asked={ASKED} title="x" />);
-  fireEvent.change(screen.getByLabelText("Why not, or what instead"), { target: { value: "keep it" } });
+  fireEvent.change(screen.getByLabelText("Reason, or what to do instead"), { target: { value: "keep it" } });
   click("Deny");
   expect(await said()).toEqual({ choice: "deny", words: "keep it", thread_id: "th_1" });
 });
@@ -58,17 +58,17 @@ it("denies with words", async () => {
 it("allows other arguments, once they can be read", async () => {
   render(<Ask asked={ASKED} title="x" />);
   click("Edit");
-  const field = screen.getByLabelText("Arguments, as JSON");
+  const field = screen.getByLabelText("Arguments as JSON");
   fireEvent.change(field, { target: { value: "{half" } });
-  expect([field.getAttribute("aria-invalid"), screen.getByRole("button", { name: "Allow this instead" }).hasAttribute("disabled")]).toEqual(["true", true]);
+  expect([field.getAttribute("aria-invalid"), screen.getByRole("button", { name: "Allow with changes" }).hasAttribute("disabled")]).toEqual(["true", true]);
   fireEvent.change(field, { target: { value: '{"command": "ls"}' } });
-  click("Allow this instead");
+  click("Allow with changes");
   expect(await said()).toEqual({ choice: "allow", args: { command: "ls" }, thread_id: "th_1" });
 });
 
 it("shows an edit as a diff", () => {
   render(<Ask asked={{ ...ASKED, tool: "edit_file", args: { path: "a.txt", old_text: "x\ny", new_text: "x\nz" } }} title="x" />);
-  expect(screen.getByLabelText("Changes of a.txt").textContent).toBe("  x\n- y\n+ z\n");
+  expect(screen.getByLabelText("Changes in a.txt").textContent).toBe("  x\n- y\n+ z\n");
 });
 
 it("asks yes or no", async () => {
@@ -95,7 +95,7 @@ it("lets several be chosen, from what is the default", async () => {
 it("takes a text, or no answer", async () => {
   render(<Ask asked={inquiry({ kind: "input", default: "Ada" })} title="x" />);
   expect(screen.getByLabelText<HTMLInputElement>("Your answer").value).toBe("Ada");
-  click("I do not want to answer");
+  click("Decline to answer");
   expect(await said()).toMatchObject({ choice: "deny" });
 });
 

@@ -32,14 +32,14 @@ function Consent({ asked, title }: { asked: Approval; title: string }) {
       <h2 id={title}>{visible(asked.question)}</h2>
       {args === undefined ? <AboutCall tool={asked.tool ?? ""} args={asked.args ?? {}} shell={asked.shell ?? null} of={{ agent: asked.agent_id, thread: asked.thread_id }} /> : <EditArgs args={args} wrong={changed === null} set={setArgs} />}
       <div className="choices">
-        <button className="main" disabled={busy || changed === null} onClick={() => void say({ choice: "allow", ...(changed ? { args: changed } : {}) })}>{args === undefined ? "Allow" : "Allow this instead"}</button>
-        {lasting && <button disabled={busy || args !== undefined} onClick={() => void say({ choice: "allow_session" })} title="The same again is not asked about in this thread">Allow in this thread</button>}
-        {lasting && <button disabled={busy || args !== undefined} onClick={() => void say({ choice: "allow_always" })} title="Keeps a rule: this tool with exactly these arguments is not asked about again">Always allow this</button>}
-        {asked.args && <button disabled={busy} onClick={() => setArgs(args === undefined ? JSON.stringify(asked.args, null, 2) : null)}>{args === undefined ? "Edit" : "As it was"}</button>}
+        <button className="main" disabled={busy || changed === null} onClick={() => void say({ choice: "allow", ...(changed ? { args: changed } : {}) })}>{args === undefined ? "Allow" : "Allow with changes"}</button>
+        {lasting && <button disabled={busy || args !== undefined} onClick={() => void say({ choice: "allow_session" })} title="Do not ask again for the same tool use in this thread">Allow for this thread</button>}
+        {lasting && <button disabled={busy || args !== undefined} onClick={() => void say({ choice: "allow_always" })} title="Adds a grant: never ask again for this tool with exactly these arguments">Always allow</button>}
+        {asked.args && <button disabled={busy} onClick={() => setArgs(args === undefined ? JSON.stringify(asked.args, null, 2) : null)}>{args === undefined ? "Edit" : "Reset"}</button>}
       </div>
       <form className="deny" onSubmit={(event) => { event.preventDefault(); void say({ choice: "deny", words }); }}>
-        <label className="visually-hidden" htmlFor={field}>Why not, or what instead</label>
-        <input id={field} maxLength={10_000} placeholder="Why not, or what instead" value={words} onChange={(event) => setWords(event.target.value)} />
+        <label className="visually-hidden" htmlFor={field}>Reason, or what to do instead</label>
+        <input id={field} maxLength={10_000} placeholder="Reason, or what to do instead" value={words} onChange={(event) => setWords(event.target.value)} />
         <button className="no" disabled={busy}>Deny</button>
       </form>
       <Sealed asked={asked} />
@@ -50,8 +50,8 @@ function Consent({ asked, title }: { asked: Approval; title: string }) {
 function EditArgs({ args, wrong, set }: { args: string; wrong: boolean; set: (args: string) => void }) {
   return (
     <>
-      <textarea aria-label="Arguments, as JSON" aria-invalid={wrong} autoFocus rows={Math.min(14, args.split("\n").length + 1)} className="mono" value={args} onChange={(event) => set(event.target.value)} />
-      {wrong && <p className="hint bad" role="alert">Arguments are a JSON object: {"{…}"}.</p>}
+      <textarea aria-label="Arguments as JSON" aria-invalid={wrong} autoFocus rows={Math.min(14, args.split("\n").length + 1)} className="mono" value={args} onChange={(event) => set(event.target.value)} />
+      {wrong && <p className="hint bad" role="alert">The arguments must be a JSON object: {"{…}"}.</p>}
     </>
   );
 }
@@ -60,9 +60,9 @@ function EditArgs({ args, wrong, set }: { args: string; wrong: boolean; set: (ar
 function Sealed({ asked }: { asked: Approval }) {
   return (
     <p className="hint sealed">
-      {asked.about?.["lasting"] !== true && <>A rule or a hook wants this asked each time: a yes is for this once. </>}
-      {asked.hash && <>Sealed as <code title={asked.hash}>{asked.hash.slice(0, 12)}</code>. </>}
-      {asked.expires && <>It lapses {when(asked.expires)}.</>}
+      {asked.about?.["lasting"] !== true && <>A rule or hook requires approval every time, so this approval applies only once. </>}
+      {asked.hash && <>Seal <code title={asked.hash}>{asked.hash.slice(0, 12)}</code>. </>}
+      {asked.expires && <>Expires {when(asked.expires)}.</>}
     </p>
   );
 }

@@ -21,7 +21,7 @@ it("is closed when all went well, and opens", () => {
   expect(screen.getByRole("button", { name: /execute/ }).textContent).toBe("execute make1.5 s");
   fireEvent.click(screen.getByRole("button", { name: /execute/ }));
   expect([screen.getByLabelText("Output").textContent, screen.getByLabelText("Error output").textContent]).toEqual(["ok\n", "warned"]);
-  expect(screen.getByText("It ended with exit code 3.")).toBeTruthy();
+  expect(screen.getByText("Exit code 3.")).toBeTruthy();
 });
 
 it("stays open as it was left when it is drawn anew", () => {
@@ -38,11 +38,11 @@ it("waits for the user only in the thread where that is asked", () => {
   const asked = { id: "a", thread_id: "th_2", agent_id: "", title: "", question: "?", call_id: one.id };
   patch({ approvals: [asked] });
   render(<CallCard call={one} />);
-  expect(screen.getByRole("group").getAttribute("aria-label")).toBe("execute: working");
+  expect(screen.getByRole("group").getAttribute("aria-label")).toBe("execute: running");
   cleanup();
   patch({ approvals: [{ ...asked, thread_id: "th_1" }] });
   render(<CallCard call={one} />);
-  expect(screen.getByRole("group").getAttribute("aria-label")).toBe("execute: waits for you");
+  expect(screen.getByRole("group").getAttribute("aria-label")).toBe("execute: needs approval");
 });
 
 it("says why, with every hook's verdict", async () => {
@@ -54,8 +54,8 @@ it("says why, with every hook's verdict", async () => {
   expect(why.textContent).toContain("permissions.check: block");
   why.open = true;
   fireEvent(why, new Event("toggle"));
-  expect((await screen.findByLabelText("What hooks said")).textContent).toContain("Only people push");
-  expect(screen.getByText(/Ada said no: not now/)).toBeTruthy();
+  expect((await screen.findByLabelText("Verdicts of hooks")).textContent).toContain("Only people push");
+  expect(screen.getByText(/Ada denied it: not now/)).toBeTruthy();
   server.stop();
 });
 

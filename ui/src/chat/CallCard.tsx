@@ -12,7 +12,7 @@ import { Subagent } from "./Subagent";
 import { Why } from "./Why";
 
 type State = Call["state"];
-const STATES: Record<State, string> = { waiting: "waits", running: "working", asking: "waits for you", done: "done", failed: "failed" };
+const STATES: Record<State, string> = { waiting: "queued", running: "running", asking: "needs approval", done: "done", failed: "failed" };
 const WRITES = new Set(["write_file", "edit_file"]);
 
 const byHand = new Map<string, boolean>(); // what somebody opened or closed stays so when it is scrolled away
@@ -82,12 +82,12 @@ function Output({ call }: { call: Call }) {
     <>
       {text && <pre className="output" aria-label="Output" tabIndex={0}>{text}</pre>}
       {error && <pre className="output failed" aria-label="Error output" tabIndex={0}>{error}</pre>}
-      {exit !== null && (exit !== 0 || (!text && !error)) && <p className="exit">{exit === 0 ? "It printed nothing." : `It ended with exit code ${exit}.`}</p>}
+      {exit !== null && (exit !== 0 || (!text && !error)) && <p className="exit">{exit === 0 ? "No output." : `Exit code ${exit}.`}</p>}
     </>
   );
 }
 
 function OpenFile({ path }: { path: string }) {
   const open = () => void import("../canvas/open").then(({ openFile }) => openFile(path));
-  return <button className="plain" onClick={open}><Icon name="canvas" /> Open on the canvas</button>;
+  return <button className="plain" onClick={open}><Icon name="canvas" /> Open in canvas</button>;
 }

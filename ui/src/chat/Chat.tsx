@@ -46,7 +46,7 @@ function Talk() {
   const opening = useApp((state) => state.opening === state.thread && state.thread !== "");
   const trouble = useApp((state) => state.trouble);
   if (trouble && !items.length) return <div className="middle-of"><Trouble text={trouble} again={() => void readThread(thread)} /></div>;
-  if (opening && !items.length) return <p className="waiting middle-of" role="status">Reading the thread…</p>;
+  if (opening && !items.length) return <p className="waiting middle-of" role="status">Loading the thread…</p>;
   if (!items.length && !pending.length) return <Welcome />;
   return <><Title /><List key={thread} items={items} pending={pending} /></>;
 }
@@ -70,7 +70,7 @@ function Welcome() {
     <div className="welcome middle-of">
       <img src="/wick.svg" alt="" width="52" height="52" />
       <h1>{agent ? agent.name : "wick"}</h1>
-      <p>Ask for something. Every tool it uses, and every hook that had a say in it, is shown here.</p>
+      <p>Send a message to start. Each tool use and the verdicts of hooks are shown here.</p>
       <p className="keys only-large"><kbd>Ctrl+K</kbd> all commands <kbd>/</kbd> skills <kbd>?</kbd> shortcuts</p>
     </div>
   );

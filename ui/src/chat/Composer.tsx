@@ -32,13 +32,13 @@ export function Composer() {
   return (
     <form className="composer" onSubmit={(event) => { event.preventDefault(); submit(); }}>
       <Attached media={media} remove={(at) => setAttached(thread, media.filter((_, place) => place !== at))} />
-      <Field text={text} skills={skills} write={write} submit={submit} hint={asked ? "Answer above, or say something else" : running ? "Say something while it works" : "Ask for something"} />
+      <Field text={text} skills={skills} write={write} submit={submit} hint={asked ? "Answer above, or send a message" : running ? "Send a message to the running agent" : "Send a message"} />
       <div className="composer-row">
         <label className="plain attach" title="Attach files">
           <span className="visually-hidden">Attach files</span><Icon name="clip" />
           <input type="file" multiple className="visually-hidden" onChange={(event) => { void attach(event.target.files ?? []); event.target.value = ""; }} />
         </label>
-        <span className="hint">{asked ? "Enter says this instead of an answer" : running ? "Enter steers the run" : "Enter sends, Shift+Enter is a new line"}</span>
+        <span className="hint">{asked ? "Enter sends this instead of an answer" : running ? "Enter sends it at the next step" : "Enter to send, Shift+Enter: new line"}</span>
         {running && <button type="button" className="stop" onClick={() => void stop()}><Icon name="stop" /> Stop</button>}
         <button className="main send" disabled={!ready}><Icon name="send" /> {running && !asked ? "Steer" : "Send"}</button>
       </div>
@@ -118,8 +118,8 @@ function Attached({ media, remove }: { media: api.Media[]; remove: (at: number) 
     <ul className="attached" aria-label="Attached">
       {media.map((one, at) => (
         <li key={at} className="chip">
-          {one.type === "image" && isPicture(one.media_type ?? "") ? <img src={`data:${one.media_type};base64,${one.data}`} alt="" /> : <Icon name="file" />} {one.name || "picture"}
-          <button type="button" className="plain" aria-label={`Remove ${one.name || "the picture"}`} onClick={() => remove(at)}><Icon name="close" /></button>
+          {one.type === "image" && isPicture(one.media_type ?? "") ? <img src={`data:${one.media_type};base64,${one.data}`} alt="" /> : <Icon name="file" />} {one.name || "image"}
+          <button type="button" className="plain" aria-label={`Remove ${one.name || "the image"}`} onClick={() => remove(at)}><Icon name="close" /></button>
         </li>
       ))}
     </ul>

@@ -9,7 +9,7 @@ export function Dialogs() {
   const asked = useApp((state) => state.approvals.find((one) => one.thread_id === state.thread));
   const count = useApp((state) => state.approvals.filter((one) => one.thread_id === state.thread).length);
   if (!asked) return null;
-  return <Asked key={asked.id}>{count > 1 && <p className="hint">{count} questions wait; this is the first.</p>}<Ask asked={asked} title="asked" /></Asked>;
+  return <Asked key={asked.id}>{count > 1 && <p className="hint">1 of {count} pending questions</p>}<Ask asked={asked} title="asked" /></Asked>;
 }
 
 /** It takes the focus only from nobody: who writes at that moment should not agree by accident. */
@@ -19,5 +19,5 @@ function Asked({ children }: { children: React.ReactNode }) {
     const idle = document.activeElement === document.body || !(document.activeElement as HTMLTextAreaElement | null)?.value?.trim();
     if (idle && !document.querySelector("dialog[open], .side :focus")) box.current?.focus();
   }, []);
-  return <section ref={box} id="question" className="ask-box" role="alertdialog" aria-label="The agent asks" aria-describedby="asked" tabIndex={-1}>{children}</section>;
+  return <section ref={box} id="question" className="ask-box" role="alertdialog" aria-label="Question from the agent" aria-describedby="asked" tabIndex={-1}>{children}</section>;
 }

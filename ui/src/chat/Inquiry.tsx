@@ -28,7 +28,7 @@ export function Inquiry({ asked, title }: { asked: Approval; title: string }) {
       {kind === "confirm" && <Confirm preset={preset} busy={busy} give={give} />}
       {(kind === "select" || kind === "multiselect") && <Choose several={kind === "multiselect"} options={options} preset={preset} busy={busy} give={give} />}
       {kind === "input" && <Write preset={preset} busy={busy} give={give} />}
-      {kind !== "confirm" && <button className="plain" disabled={busy} onClick={() => void say({ choice: "deny", words: "the user does not want to answer" })}>I do not want to answer</button>}
+      {kind !== "confirm" && <button className="plain" disabled={busy} onClick={() => void say({ choice: "deny", words: "the user declined to answer" })}>Decline to answer</button>}
     </div>
   );
 }
@@ -65,7 +65,7 @@ function Choose({ several, options, preset, busy, give }: Part & { several: bool
   return (
     <form className="options" onSubmit={submit}>
       <fieldset disabled={busy}>
-        <legend className="visually-hidden">{several ? "Choose some, or none" : "Choose one"}</legend>
+        <legend className="visually-hidden">{several ? "Choose any number" : "Choose one"}</legend>
         {options.map((option) => <label key={option}><input type={several ? "checkbox" : "radio"} name={name} checked={chosen.includes(option)} onChange={() => flip(option)} /> {option}</label>)}
       </fieldset>
       <button className="main" disabled={busy || (!several && !chosen.length)}>Answer</button>

@@ -21,7 +21,7 @@ export const SaidView = memo(function SaidView({ said, nested = false }: { said:
   const edit = () => (setBegun(true), setDraft(said.text));
   if (draft !== undefined && said.seq > 0 && !nested) return <Edit said={said} words={draft} write={setDraft} begun={begun} />;
   return (
-    <article className={said.by ? "said hook" : "said"} aria-label={said.by ? `Said by ${said.by}` : "You"} tabIndex={-1}>
+    <article className={said.by ? "said hook" : "said"} aria-label={said.by ? `From ${said.by}` : "You"} tabIndex={-1}>
       {said.by && <small>{said.by}</small>}
       {said.text && <Markdown text={said.text} />}
       {said.parts.length > 0 && <Parts parts={said.parts} />}
@@ -44,7 +44,7 @@ function SaidActions({ said, edit }: { said: Said; edit: () => void }) {
 }
 
 function Action({ icon, name, act, off = false }: { icon: IconName; name: string; act: () => void; off?: boolean }) {
-  return <button className="plain" onClick={act} disabled={off} title={off ? `${name}: when the run is over` : name}><Icon name={icon} /> <span>{name}</span></button>;
+  return <button className="plain" onClick={act} disabled={off} title={off ? `${name} (after the run)` : name}><Icon name={icon} /> <span>{name}</span></button>;
 }
 
 /** Pictures are shown, if they came along; other files are named. */
@@ -53,7 +53,7 @@ function Parts({ parts }: { parts: Part[] }) {
     <ul className="sent-parts" aria-label="Attached">
       {parts.map((part, at) => (
         <li key={at}>
-          {part.type === "image" && part.data && isPicture(part.media_type ?? "") ? <img src={`data:${part.media_type};base64,${part.data}`} alt={part.name || "picture"} /> : <span className="chip"><Icon name="file" /> {part.name || part.url || part.type}</span>}
+          {part.type === "image" && part.data && isPicture(part.media_type ?? "") ? <img src={`data:${part.media_type};base64,${part.data}`} alt={part.name || "image"} /> : <span className="chip"><Icon name="file" /> {part.name || part.url || part.type}</span>}
         </li>
       ))}
     </ul>
@@ -74,8 +74,8 @@ function Edit({ said, words, write, begun }: { said: Said; words: string; write:
   return (
     <form className="said edit" onSubmit={submit}>
       <textarea aria-label="Your message" autoFocus={begun} rows={Math.min(10, words.split("\n").length + 1)} value={words} onChange={(event) => write(event.target.value)} onKeyDown={key} />
-      <p className="hint">What came after this message is taken back.</p>
-      <div className="choices"><button className="main" disabled={running || !words.trim()} title={running ? "When the run is over" : undefined}>Say this instead</button><button type="button" onClick={() => write(null)}>Leave it</button></div>
+      <p className="hint">Later messages are removed from the conversation.</p>
+      <div className="choices"><button className="main" disabled={running || !words.trim()} title={running ? "Available after the run" : undefined}>Resend</button><button type="button" onClick={() => write(null)}>Cancel</button></div>
     </form>
   );
 }
@@ -113,13 +113,13 @@ function Fences({ text }: { text: string }) {
   const found = text.includes("```") || text.includes("~~~") ? longFences(text) : [];
   if (!found.length) return null;
   const open = (at: number) => void import("../canvas/open").then(({ openText }) => openText("", found[at]!.text, found[at]!.word));
-  return <div className="fences">{found.map((fence, at) => <button key={at} onClick={() => open(at)}><Icon name="canvas" /> Open on the canvas{fence.word && `: ${fence.word}`}</button>)}</div>;
+  return <div className="fences">{found.map((fence, at) => <button key={at} onClick={() => open(at)}><Icon name="canvas" /> Open in canvas{fence.word && `: ${fence.word}`}</button>)}</div>;
 }
 
 /** Calls that were made together stand side by side. */
 function Calls({ calls }: { calls: Call[] }) {
   if (!calls.length) return null;
-  return <div className={calls.length > 1 ? "calls several" : "calls"} role={calls.length > 1 ? "group" : undefined} aria-label={calls.length > 1 ? `${calls.length} tools at once` : undefined}>{calls.map((call) => <CallCard key={call.id} call={call} />)}</div>;
+  return <div className={calls.length > 1 ? "calls several" : "calls"} role={calls.length > 1 ? "group" : undefined} aria-label={calls.length > 1 ? `${calls.length} parallel tool calls` : undefined}>{calls.map((call) => <CallCard key={call.id} call={call} />)}</div>;
 }
 
 function ReplyActions({ reply }: { reply: Reply }) {
@@ -145,6 +145,6 @@ export function EndedView({ ended }: { ended: Ended }) {
   const again = asked && <button className="plain" onClick={() => void retry(asked)}>Try again</button>;
   const trace = ended.run && <button className="plain" onClick={() => patch({ panel: "trace", run: ended.run })}>Trace</button>;
   if (ended.error) return <p className="ended failed" role="alert"><span>The run failed: {ended.error}</span> {again} {trace}</p>;
-  const how = ended.outcome === "interrupted" ? "The run waits" : `The run was ${ended.outcome}`;
+  const how = ended.outcome === "interrupted" ? "The run is waiting" : `The run was ${ended.outcome}`;
   return <p className="ended"><span>{how}{ended.reason && ended.reason !== ended.outcome ? `: ${ended.reason}` : ""}</span> {again} {trace}</p>;
 }

@@ -45,7 +45,7 @@ export function List({ items, pending }: { items: Item[]; pending: Said[] }) {
 }
 
 function Show({ item, waits }: { item: Item; waits: boolean }) {
-  if (item.kind === "user") return <><SaidView said={item} />{waits && <small className="waits">{item.key.startsWith("sent-") ? "Sending…" : "It hears this at its next step."}</small>}</>;
+  if (item.kind === "user") return <><SaidView said={item} />{waits && <small className="waits">{item.key.startsWith("sent-") ? "Sending…" : "The agent reads this at its next step."}</small>}</>;
   if (item.kind === "reply") return <ReplyView reply={item} />;
   return <EndedView ended={item} />;
 }

@@ -17,7 +17,7 @@ export function Subagent({ child }: { child: Child }) {
     <div className="child" role="group" aria-label={`Subagent ${child.agent}`}>
       <h4>{child.agent} <small>{child.outcome || (child.run ? "working" : "")}</small></h4>
       <p className="prompt">{child.prompt}</p>
-      {items ? <Suspense fallback={<p className="waiting" role="status">Loading…</p>}><Nested items={items} /></Suspense> : child.thread && <button className="plain" onClick={load}>Show what it did</button>}
+      {items ? <Suspense fallback={<p className="waiting" role="status">Loading…</p>}><Nested items={items} /></Suspense> : child.thread && <button className="plain" onClick={load}>Show its messages</button>}
     </div>
   );
 }

@@ -12,7 +12,7 @@ export function Tasks() {
   const open = tasks.filter((one) => one.status === "running" || one.status === "waiting").length;
   return (
     <details className="strip tasks" open={running && open > 0}>
-      <summary><b>In the background</b> {open ? `${open} of ${tasks.length} at work` : `${tasks.length} ended`}</summary>
+      <summary><b>Background tasks</b> {open ? `${open} of ${tasks.length} running` : `${tasks.length} finished`}</summary>
       <ul>
         {tasks.map((one) => (
           <li key={one.id} className={one.status}>

@@ -33,7 +33,7 @@ function Told({ reasons }: { reasons: api.Reasons }) {
   const verdicts = reasons.verdicts ?? [];
   return (
     <div className="told" tabIndex={0} role="group" aria-label="Reasons">
-      {verdicts.length ? <Verdicts rows={verdicts} /> : <p className="empty">No hook had anything to say about this.</p>}
+      {verdicts.length ? <Verdicts rows={verdicts} /> : <p className="empty">No hook gave a verdict.</p>}
       {(reasons.questions ?? []).map((asked, at) => <p key={at}>{asked.question} {answered(asked)}</p>)}
       <Sealed reasons={reasons} />
     </div>
@@ -43,9 +43,9 @@ function Told({ reasons }: { reasons: api.Reasons }) {
 type Asked = NonNullable<api.Reasons["questions"]>[number];
 
 function answered({ allowed, by, reason, scope }: Asked): string {
-  if (allowed === undefined || allowed === null) return "Nobody has answered.";
-  const how = scope === "session" ? ", for this thread" : scope === "always" ? ", from now on" : "";
-  return `${by || "The user"} said ${allowed ? "yes" : "no"}${how}${!allowed && reason ? `: ${reason}` : "."}`;
+  if (allowed === undefined || allowed === null) return "Not answered.";
+  const how = scope === "session" ? ", for this thread" : scope === "always" ? ", always" : "";
+  return `${by || "The user"} ${allowed ? "allowed" : "denied"} it${how}${!allowed && reason ? `: ${reason}` : "."}`;
 }
 
 /** What was sealed, where it is not what the model wrote. */
@@ -53,13 +53,13 @@ function Sealed({ reasons }: { reasons: api.Reasons }) {
   const last = reasons.attempts?.at(-1);
   const changed = Object.entries(reasons.args).some(([name, value]) => JSON.stringify(last?.args[name]) !== JSON.stringify(value)); // what is added are defaults
   if (!last || !changed) return null;
-  return <><p>It was done with other arguments than the model wrote:</p><pre tabIndex={0} aria-label="Sealed arguments">{JSON.stringify(last.args, null, 2)}</pre></>;
+  return <><p>It ran with changed arguments:</p><pre tabIndex={0} aria-label="Sealed arguments">{JSON.stringify(last.args, null, 2)}</pre></>;
 }
 
 function Verdicts({ rows }: { rows: NonNullable<api.Reasons["verdicts"]> }) {
   return (
-    <table aria-label="What hooks said">
-      <thead><tr><th>Hook</th><th>Position</th><th>Verdict</th><th>Why</th><th>ms</th></tr></thead>
+    <table aria-label="Verdicts of hooks">
+      <thead><tr><th>Hook</th><th>Position</th><th>Verdict</th><th>Reason</th><th>ms</th></tr></thead>
       <tbody>
         {rows.map((row, at) => (
           <tr key={at} className={row.verdict}>

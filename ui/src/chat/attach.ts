@@ -22,7 +22,7 @@ export async function attached(files: Iterable<File>, already: Media[]): Promise
   const made: Media[] = [];
   for (const file of files) {
     left -= file.size;
-    if (left < 0) throw new TooLarge(`${file.name} is too large to be sent along: 5.5 MB go with a message. Upload it to the workspace with the Files panel.`);
+    if (left < 0) throw new TooLarge(`${file.name} is too large: attachments are limited to 5.5 MB per message. Upload it in the Files panel.`);
     made.push(await part(file));
   }
   return made;

@@ -29,9 +29,9 @@ export default function Agent() {
     detail.reload();
     setChanges((old) => old + 1);
   });
-  if (!agent) return <p className="empty">There is no agent. Make one with agents.yaml, or over the API.</p>;
+  if (!agent) return <p className="empty">No agents. Define one in agents.yaml, or with the API.</p>;
   return (
-    <Tabs label="About the agent" tabs={TABS} chosen={tab} choose={choose}>
+    <Tabs label="Agent details" tabs={TABS} chosen={tab} choose={choose}>
       <Show of={detail} what="the agent">
         {(found) => <Page tab={tab} agent={found} changes={changes} />}
       </Show>

@@ -11,7 +11,7 @@ import { openThread } from "../state/threads";
 export default function Approvals() {
   const approvals = useApp((state) => state.approvals);
   useEffect(() => void refreshApprovals(), []);
-  if (!approvals.length) return <p className="empty">Nobody waits for you. When an agent asks whether it may do something, or wants to know something, it is shown here, whichever thread it is in.</p>;
+  if (!approvals.length) return <p className="empty">No pending questions. Approvals and questions of agents in all your threads are listed here.</p>;
   return (
     <ul className="inbox" aria-label="Questions">
       {approvals.map((asked) => <One key={asked.id} asked={asked} />)}

@@ -41,9 +41,9 @@ function Workspace({ agent }: { agent: string }) {
       <Bar agent={agent} put={(files) => void put(ROOT, Promise.resolve(files))} look={live.look} />
       {progress && <p className="files-progress" role="status">{progress}</p>}
       {live.problem && <Trouble text={live.problem} again={() => void live.look()} />}
-      {!known && !live.problem && <p className="waiting" role="status">Looking…</p>}
-      {known && (rows.length ? <Tree agent={agent} thread={thread} rows={rows} live={live} put={put} /> : <p className="empty">The workspace is empty. Ask the agent to write something, or drop files here.</p>)}
-      {Object.values(live.folders).some((folder) => folder.truncated) && <p className="empty">Some folders have more in them than is shown; the terminal shows all of it.</p>}
+      {!known && !live.problem && <p className="waiting" role="status">Loading…</p>}
+      {known && (rows.length ? <Tree agent={agent} thread={thread} rows={rows} live={live} put={put} /> : <p className="empty">The workspace is empty. Drop files here to upload them.</p>)}
+      {Object.values(live.folders).some((folder) => folder.truncated) && <p className="empty">Some folders have more entries than are shown; use the terminal to list all.</p>}
     </div>
   );
 }
@@ -58,7 +58,7 @@ function Bar({ agent, put, look }: { agent: string; put: (files: Upload[]) => vo
       <button onClick={() => field.current?.click()}>Upload</button>
       <input ref={field} type="file" multiple hidden aria-label="Files to upload" onChange={(event) => { put(chosen(event.target.files ?? [])); event.target.value = ""; }} />
       <span className="grow" />
-      <button className="plain" aria-label="Look again" title="Look again" onClick={() => void look()}><Icon name="again" /></button>
+      <button className="plain" aria-label="Refresh" title="Refresh" onClick={() => void look()}><Icon name="again" /></button>
     </div>
   );
 }

@@ -33,10 +33,10 @@ export default function Replay() {
   };
   return (
     <div className="panel">
-      <p className="note">Every use of a tool that came to the gate is put before other guards once more, with exactly the arguments of then. Nothing is run, asked or changed.</p>
+      <p className="note">Evaluate recorded tool uses again, with other guards and rules. No tool is run, no question is asked, and nothing is changed.</p>
       <Form asked={asked} change={change} busy={busy} run={() => void run()} />
       {report && <Report report={report} open={(id) => void openThread(id)} />}
-      {report && hasRules(asked) && <button onClick={() => void attempt(() => keep(agent, asked))}>Give the agent these rules</button>}
+      {report && hasRules(asked) && <button onClick={() => void attempt(() => keep(agent, asked))}>Apply these rules to the agent</button>}
     </div>
   );
 }
@@ -47,5 +47,5 @@ async function keep(agent: string, asked: Asked): Promise<void> {
   const pairs = KINDS.flatMap((kind) => lines(asked[kind]).map((rule): [Kind, string] => [kind, rule]));
   const rules = pairs.reduce((all, [kind, rule]) => added(all, kind, rule), before);
   await api.agents.changeHooks(agent, { hooks: { permissions: rules } });
-  notify("The agent has these rules from its next run on.");
+  notify("The rules apply from the next run.");
 }

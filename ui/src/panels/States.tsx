@@ -6,7 +6,7 @@ import type { Loaded } from "./useLoad";
 
 export function Show<T>({ of, what, children }: { of: Loaded<T>; what: string; children: (data: T) => ReactNode }) {
   const { data, error } = of;
-  if (data === undefined && !error) return <p className="waiting" role="status">Reading {what}…</p>;
+  if (data === undefined && !error) return <p className="waiting" role="status">Loading {what}…</p>;
   return <>{error && <Trouble text={error} again={of.reload} />}{data !== undefined && children(data)}</>; // what is being written there stays
 }
 

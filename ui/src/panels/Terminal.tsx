@@ -8,11 +8,11 @@ import { useEffect, useRef, useSyncExternalStore } from "react";
 import { useApp } from "../state/app";
 import { type Session, sessionOf, type Status } from "./terminal/session";
 
-const WORDS: Record<Status, string> = { connecting: "Connecting…", open: "Connected", lost: "Connection lost; trying again…", ended: "The shell has ended", refused: "Not connected" };
+const WORDS: Record<Status, string> = { connecting: "Connecting…", open: "Connected", lost: "Connection lost; reconnecting…", ended: "Shell exited", refused: "Not connected" };
 
 export default function Terminal() {
   const agent = useApp((state) => state.agent);
-  return agent ? <Shell key={agent} session={sessionOf(agent)} /> : <p className="empty">Choose an agent; the terminal is a shell in its workspace.</p>;
+  return agent ? <Shell key={agent} session={sessionOf(agent)} /> : <p className="empty">Choose an agent to open a shell in its workspace.</p>;
 }
 
 function Shell({ session }: { session: Session }) {
@@ -35,11 +35,11 @@ function Shell({ session }: { session: Session }) {
         <span className={`dot ${status}`} aria-hidden="true" />
         <small role="status">{WORDS[status]}</small>
         <span className="grow" />
-        <label className="plain"><input type="checkbox" defaultChecked={session.screen.options.screenReaderMode ?? false} onChange={(event) => { session.screen.options.screenReaderMode = event.target.checked; }} /> Read aloud</label>
+        <label className="plain"><input type="checkbox" defaultChecked={session.screen.options.screenReaderMode ?? false} onChange={(event) => { session.screen.options.screenReaderMode = event.target.checked; }} /> Screen reader mode</label>
         <button ref={again} onClick={() => { session.restart(); session.screen.focus(); }}>{status === "open" ? "New shell" : "Connect"}</button>
       </div>
       {status === "refused" && <p className="empty" role="alert">{session.problem}</p>}
-      <div className="terminal-place" ref={place} role="group" aria-label="Terminal; F6 leaves it" onKeyDown={(event) => { if (!isPanelKey(event.nativeEvent)) event.stopPropagation(); }} />
+      <div className="terminal-place" ref={place} role="group" aria-label="Terminal (F6 to leave)" onKeyDown={(event) => { if (!isPanelKey(event.nativeEvent)) event.stopPropagation(); }} />
     </div>
   );
 }

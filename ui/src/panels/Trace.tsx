@@ -17,9 +17,9 @@ import { useLoad } from "./useLoad";
 export default function Trace() {
   const thread = useApp((state) => state.thread);
   const { runs, run, error, busy, reload } = useRun(thread);
-  if (!thread) return <p className="empty">Open a thread, or begin one: what each of its runs did is shown here.</p>;
+  if (!thread) return <p className="empty">Open or start a thread to see the traces of its runs.</p>;
   if (error && !run) return <Trouble text={error} again={reload} />;
-  if (!run) return <p className={busy ? "waiting" : "empty"} role="status">{busy ? "Reading the runs…" : "This thread has had no run yet."}</p>;
+  if (!run) return <p className={busy ? "waiting" : "empty"} role="status">{busy ? "Loading runs…" : "This thread has no runs yet."}</p>;
   return (
     <div className="trace">
       {error && <Trouble text={error} again={reload} />}
@@ -32,8 +32,8 @@ export default function Trace() {
 }
 
 function Untraced({ run }: { run: api.ThreadRun }) {
-  if (run.ended == null) return <p className="empty" role="status">This run goes on. Its trace is here when it has ended.</p>;
-  return <p className="empty">There is no trace of this run: it is kept of the last runs of a thread, if the agent has the hook “recorder”. Switch it on in the Agent panel.</p>;
+  if (run.ended == null) return <p className="empty" role="status">This run is in progress. Its trace is available when it ends.</p>;
+  return <p className="empty">No trace of this run. Traces of the latest runs of a thread are stored if the hook “recorder” is enabled in the Agent panel.</p>;
 }
 
 function OneRun({ run }: { run: string }) {
@@ -46,8 +46,8 @@ function Found({ trace }: { trace: api.Trace }) {
   const sums = useMemo(() => summed(rows), [rows]);
   return (
     <>
-      <ul className="sums" aria-label="In short">{sums.map((text) => <li key={text} className="chip">{text}</li>)}</ul>
-      {(trace.left_out ?? 0) > 0 && <p className="note">{plural(trace.left_out ?? 0, "span")} were too many to keep in full.</p>}
+      <ul className="sums" aria-label="Summary">{sums.map((text) => <li key={text} className="chip">{text}</li>)}</ul>
+      {(trace.left_out ?? 0) > 0 && <p className="note">{plural(trace.left_out ?? 0, "span")} were not stored in full.</p>}
       <Waterfall rows={rows} />
     </>
   );
@@ -59,6 +59,6 @@ export function summed(rows: ReturnType<typeof lay>): string[] {
   const cost = models.reduce((sum, row) => sum + (row.cost ?? 0), 0);
   const unpriced = models.filter((row) => row.cost === null && row.tokens > 0).length;
   const tokens = models.reduce((sum, row) => sum + row.tokens, 0);
-  const price = models.length === unpriced ? "price not known" : `${dollars(cost)}${unpriced ? ` and ${unpriced} of unknown price` : ""}`;
+  const price = models.length === unpriced ? "price unknown" : `${dollars(cost)}${unpriced ? ` and ${unpriced} of unknown price` : ""}`;
   return [duration(total(rows)), plural(models.length, "model call"), plural(tools.length, "tool call"), `${count(tokens)} tokens`, price];
 }

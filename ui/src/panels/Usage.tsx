@@ -34,10 +34,10 @@ export default function Usage() {
       <div className="bar-of-tools">
         <select aria-label="Period" value={length} onChange={(event) => setLength(Number(event.target.value))}>{PERIODS.map((one) => <option key={one} value={one}>Last {one} days</option>)}</select>
         <Agents chosen={agent} choose={setAgent} />
-        {admin && <select aria-label="Whose" value={everyone ? "all" : "mine"} onChange={(event) => setEveryone(event.target.value === "all")}><option value="mine">Mine</option><option value="all">Everyone’s</option></select>}
+        {admin && <select aria-label="User" value={everyone ? "all" : "mine"} onChange={(event) => setEveryone(event.target.value === "all")}><option value="mine">Mine</option><option value="all">All users</option></select>}
         <div className="segments" role="group" aria-label="Measure">{MEASURES.map(([id, title]) => <button key={id} aria-pressed={id === measure} onClick={() => setMeasure(id)}>{title}</button>)}</div>
       </div>
-      <Show of={report} what="what was used">{(found) => <Found report={found} all={days(range.since, range.until)} measure={measure} everyone={everyone} />}</Show>
+      <Show of={report} what="usage">{(found) => <Found report={found} all={days(range.since, range.until)} measure={measure} everyone={everyone} />}</Show>
     </div>
   );
 }
@@ -54,7 +54,7 @@ function Agents({ chosen, choose }: { chosen: string; choose: (agent: string) =>
 
 function Found({ report, all, measure, everyone }: { report: api.UsageReport; all: string[]; measure: Measure; everyone: boolean }) {
   const [split, setSplit] = useState<Split>("model");
-  if (!report.rows.length) return <p className="empty">Nothing was used in this time. Talk to an agent, or look at a longer period.</p>;
+  if (!report.rows.length) return <p className="empty">No usage in this period. Choose a longer one.</p>;
   const show = SHOW[measure];
   const data = stacked(report.rows, all, split, measure);
   const splits: Split[] = everyone ? ["model", "agent", "user"] : ["model", "agent"];
@@ -64,7 +64,7 @@ function Found({ report, all, measure, everyone }: { report: api.UsageReport; al
       <section aria-label="Over time">
         <h3>Over time</h3>
         <div className="segments" role="group" aria-label="Split">{splits.map((one) => <button key={one} aria-pressed={one === split} onClick={() => setSplit(one)}>by {one}</button>)}</div>
-        {data.names.length ? <Days data={data} show={show} label={`${measure} by day and ${split}, from ${all[0]} to ${all.at(-1)}`} /> : <p className="empty">No price is known of what was used. Look at tokens instead.</p>}
+        {data.names.length ? <Days data={data} show={show} label={`${measure} by day and ${split}, from ${all[0]} to ${all.at(-1)}`} /> : <p className="empty">The prices of these models are unknown. See tokens instead.</p>}
       </section>
       {splits.map((one) => <Shares key={one} title={`By ${one}`} rows={by(report.rows, one, measure)} show={show} />)}
       <Table report={report} users={everyone} />
@@ -75,11 +75,11 @@ function Found({ report, all, measure, everyone }: { report: api.UsageReport; al
 function Totals({ total }: { total: api.UsageReport["total"] }) {
   const known = total.unpriced < total.questions;
   return (
-    <dl className="totals" aria-label="In all">
+    <dl className="totals" aria-label="Totals">
       <div><dt>Runs</dt><dd>{count(total.runs)}</dd></div>
       <div><dt>Tokens in</dt><dd title={count(total.input_tokens)}>{short(total.input_tokens)}</dd></div>
       <div><dt>Tokens out</dt><dd title={count(total.output_tokens)}>{short(total.output_tokens)}</dd></div>
-      <div><dt>Cost</dt><dd title={total.unpriced ? `without ${plural(total.unpriced, "question")} of unknown price` : undefined}>{known ? dollars(total.cost) : "not known"}</dd></div>
+      <div><dt>Cost</dt><dd title={total.unpriced ? `without ${plural(total.unpriced, "model call")} of unknown price` : undefined}>{known ? dollars(total.cost) : "unknown"}</dd></div>
     </dl>
   );
 }

@@ -16,7 +16,7 @@ function Shown({ load, of, again = 0 }: { load: (of: string) => Promise<string>;
 it("says that it reads, what went wrong, and tries again", async () => {
   let times = 0;
   render(<Shown of="a" load={() => (times++ ? Promise.resolve("here") : Promise.reject(new Error("the server is away")))} />);
-  expect(screen.getByRole("status").textContent).toBe("Reading it…");
+  expect(screen.getByRole("status").textContent).toBe("Loading it…");
   expect((await screen.findByRole("alert")).textContent).toContain("The server is away.");
   fireEvent.click(screen.getByRole("button", { name: "Try again" }));
   expect(await screen.findByText("here")).toBeTruthy();

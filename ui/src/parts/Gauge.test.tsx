@@ -8,7 +8,7 @@ it("says how much is gone, and does not draw more than there is", () => {
   const { container, rerender } = render(<Gauge label="Tokens" used={250} reserved={100} most={1000} show={count} />);
   const meter = screen.getByRole("meter", { name: "Tokens" });
   expect(meter.getAttribute("aria-valuenow")).toBe("250");
-  expect(meter.getAttribute("aria-valuetext")).toBe("250 of 1,000, 100 set aside");
+  expect(meter.getAttribute("aria-valuetext")).toBe("250 of 1,000, 100 reserved");
   expect(container.querySelector<HTMLElement>(".used")!.style.width).toBe("25%");
   expect(meter.classList.contains("near")).toBe(false);
   rerender(<Gauge label="Tokens" used={1500} reserved={100} most={1000} show={count} />);

@@ -11,7 +11,7 @@ interface Props {
 export function Gauge({ label, used, reserved = 0, most, show }: Props) {
   const part = (amount: number) => `${Math.min(100, Math.max(0, (amount / most) * 100))}%`;
   const near = used + reserved >= most * 0.9;
-  const aside = reserved > 0 ? `, ${show(reserved)} set aside` : "";
+  const aside = reserved > 0 ? `, ${show(reserved)} reserved` : "";
   const says = `${show(used)} of ${show(most)}${aside}`;
   return (
     <div className="gauge">

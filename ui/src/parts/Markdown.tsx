@@ -30,7 +30,7 @@ export const COMPONENTS: Components = {
       {children}
     </a>
   ),
-  img: ({ src, alt }) => (typeof src === "string" && /^(data|blob):/.test(src) ? <img src={src} alt={alt ?? ""} /> : <i>[picture: {alt || "elsewhere"}]</i>),
+  img: ({ src, alt }) => (typeof src === "string" && /^(data|blob):/.test(src) ? <img src={src} alt={alt ?? ""} /> : <i>[image: {alt || "external"}]</i>),
   table: ({ children }) => (
     <div className="table" tabIndex={0} role="group" aria-label="table">
       <table>{children}</table>

@@ -68,7 +68,7 @@ const fitted = (name: string, room: number): string => (name.length * LETTER < r
 const spoken = (operation: string): string => operation.replace("_", " ");
 
 function summary(operation: string, rings: Ring[]): string {
-  return rings.length ? `${rings.length} hooks around every ${spoken(operation)}` : `No hook stands around a ${spoken(operation)}`;
+  return rings.length ? `${rings.length} hooks around every ${spoken(operation)}` : `No hooks around a ${spoken(operation)}`;
 }
 
 export function told(ring: Ring): string {

@@ -11,8 +11,8 @@ it("adds up what each hook did, by operation", () => {
     { name: "tool.call", start: 3, why: [why("judge", "block", { reason: "no" })] },
   ];
   const of = deeds([{ name: "run", start: 0, why: [why("judge", "pass")], children: [{ name: "step", start: 0, children: tools }] }]);
-  expect(of("tool_use", "judge")).toEqual({ text: "let it pass 2 times, blocked it once, in 3 ms (no)", acted: true });
-  expect(of("tool_use", "edit")).toEqual({ text: "changed it once, in 1 ms", acted: true });
-  expect(of("run", "judge")).toEqual({ text: "let it pass once, in 1 ms", acted: false });
+  expect(of("tool_use", "judge")).toEqual({ text: "passed 2 times, blocked once, in 3 ms (no)", acted: true });
+  expect(of("tool_use", "edit")).toEqual({ text: "changed once, in 1 ms", acted: true });
+  expect(of("run", "judge")).toEqual({ text: "passed once, in 1 ms", acted: false });
   expect(of("step", "judge")).toBeUndefined();
 });

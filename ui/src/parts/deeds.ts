@@ -10,14 +10,14 @@ type Verdict = components["schemas"]["HookVerdict"];
 const OPERATIONS: Record<string, string> = { run: "run", step: "step", "llm.call": "model_call", "tool.call": "tool_use" };
 
 const PAST: Record<string, string> = {
-  pass: "let it pass",
-  block: "blocked it",
+  pass: "passed",
+  block: "blocked",
   ask: "asked the user",
   stop: "stopped the run",
-  continue: "had it go on",
+  continue: "continued the run",
   failed: "failed",
-  approved: "was answered yes",
-  refused: "was answered no",
+  approved: "was approved",
+  refused: "was denied",
 };
 
 export interface Deed {
@@ -54,7 +54,7 @@ const acts = (row: Verdict): boolean => row.verdict !== "pass" || Boolean(row.ch
 function told(rows: Verdict[]): string {
   const counts = new Map<string, number>();
   for (const row of rows) {
-    const said = row.changed ? "changed it" : (PAST[row.verdict] ?? row.verdict);
+    const said = row.changed ? "changed" : (PAST[row.verdict] ?? row.verdict);
     counts.set(said, (counts.get(said) ?? 0) + 1);
   }
   const said = [...counts].map(([words, times]) => (times === 1 ? `${words} once` : `${words} ${plural(times, "time")}`));

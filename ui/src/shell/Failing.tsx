@@ -19,7 +19,7 @@ export class Failing extends Component<Props, { error: Error | null }> {
     return (
       <div className="empty" role="alert">
         <p>{this.props.what} cannot be shown: {this.state.error.message}</p>
-        <button onClick={() => this.setState({ error: null })}>Try again</button> <button onClick={() => location.reload()}>Load the page again</button>
+        <button onClick={() => this.setState({ error: null })}>Try again</button> <button onClick={() => location.reload()}>Reload the page</button>
       </div>
     );
   }

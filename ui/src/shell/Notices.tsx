@@ -6,7 +6,7 @@ export function Notices() {
   const online = useApp((state) => state.online);
   return (
     <div className="notices" role="status" aria-live="polite">
-      {!online && <p className="notice error">The connection is lost; wick gets it back by itself, and nothing is lost meanwhile.</p>}
+      {!online && <p className="notice error">Connection lost. Reconnecting; no messages are lost.</p>}
       {notices.map((one) => (
         <p key={one.id} className={`notice ${one.kind}`}>
           <span>{one.text}</span>

@@ -38,7 +38,7 @@ function Palette({ commands }: { commands: Command[] }) {
   };
   return (
     <Dialog title="Commands" close={close}>
-      <input data-first role="combobox" aria-expanded="true" aria-controls="commands" aria-activedescendant={found[chosen] ? `command-${chosen}` : undefined} aria-label="What do you want to do?" placeholder="What do you want to do?" value={typed} onChange={(event) => { setTyped(event.target.value); setAt(0); }} onKeyDown={move} />
+      <input data-first role="combobox" aria-expanded="true" aria-controls="commands" aria-activedescendant={found[chosen] ? `command-${chosen}` : undefined} aria-label="Search commands" placeholder="Search commands" value={typed} onChange={(event) => { setTyped(event.target.value); setAt(0); }} onKeyDown={move} />
       <ul id="commands" role="listbox" aria-label="Commands">
         {found.map((command, place) => (
           <li key={command.id} id={`command-${place}`} role="option" aria-selected={place === chosen} onMouseMove={() => setAt(place)} onClick={() => run(command)}>
@@ -46,7 +46,7 @@ function Palette({ commands }: { commands: Command[] }) {
           </li>
         ))}
       </ul>
-      {!found.length && <p className="empty">There is no such command.</p>}
+      {!found.length && <p className="empty">No matching commands.</p>}
     </Dialog>
   );
 }

@@ -16,11 +16,11 @@ export function SignIn() {
       <img src="/wick.svg" alt="" width="64" height="64" />
       <h1>wick</h1>
       <form onSubmit={(event) => void submit(event)}>
-        <label htmlFor="token">Your token</label>
+        <label htmlFor="token">Access token</label>
         <input id="token" type="password" autoComplete="current-password" autoFocus required value={token} onChange={(event) => setToken(event.target.value)} />
         <button className="main" disabled={busy || !token.trim()}>{busy ? "Signing in…" : "Sign in"}</button>
       </form>
-      <p>The server prints a link that signs you in when it starts. A token is in the file <code>token</code> of its data folder, or you got one from whoever runs it.</p>
+      <p>The server prints a one-time sign-in link when it starts. The admin token is in the file <code>token</code> of its data folder. For a token of your own, ask your administrator.</p>
     </main>
   );
 }

@@ -28,9 +28,9 @@ export function Threads() {
 
 function Hits({ hits }: { hits: api.Hit[] }) {
   return (
-    <ul aria-label="Found">
+    <ul aria-label="Search results">
       {hits.map((hit) => <li key={`${hit.thread_id}${hit.seq}`}><button className="thread" onClick={() => void openThread(hit.thread_id, hit.seq)}><b>{hit.title || "Untitled"}</b><small>{hit.text}</small></button></li>)}
-      {!hits.length && <li className="empty">Nothing has these words in it.</li>}
+      {!hits.length && <li className="empty">No results.</li>}
     </ul>
   );
 }
@@ -47,7 +47,7 @@ function Rows() {
           <ul>{some.map((one) => <Row key={one.id} one={one} open={one.id === thread} />)}</ul>
         </section>
       ))}
-      {!threads.length && <p className="empty">What you talk about is kept here. Write a message to begin.</p>}
+      {!threads.length && <p className="empty">No threads yet. Send a message to start one.</p>}
       {more && <button className="plain" onClick={() => void moreThreads()}>Older threads</button>}
     </div>
   );
@@ -62,7 +62,7 @@ const Row = memo(function Row({ one, open }: { one: api.Thread; open: boolean })
     <li className="thread-row">
       <button className="thread" aria-current={open ? "true" : undefined} onClick={() => void openThread(one.id)}>
         <b>{title}</b>
-        <small className={one.asking ? "asks" : one.running ? "works" : ""}>{one.asking ? "waits for you" : one.running ? "working" : ago(one.updated)}</small>
+        <small className={one.asking ? "asks" : one.running ? "works" : ""}>{one.asking ? "needs approval" : one.running ? "running" : ago(one.updated)}</small>
       </button>
       <span className="row-actions">
         <button className="plain" aria-label={`Rename ${title}`} title="Rename" onClick={() => setDoing("rename")}><Icon name="pen" /></button>
@@ -100,21 +100,21 @@ function Rename({ one, done }: { one: api.Thread; done: () => void }) {
 function Delete({ one, done }: { one: api.Thread; done: () => void }) {
   const remove = () => (done(), void removeThread(one.id));
   return (
-    <Dialog title="Delete the thread" close={done}>
+    <Dialog title="Delete thread" close={done}>
       <h2>Delete “{one.title || "Untitled"}”?</h2>
-      <p>What was said in it is gone for good. {one.run_id ? "Its run is stopped." : ""}</p>
-      <div className="choices"><button className="no" onClick={remove}>Delete</button><button data-first onClick={done}>Keep it</button></div>
+      <p>All its messages are deleted permanently. {one.run_id ? "Its run is stopped." : ""}</p>
+      <div className="choices"><button className="no" onClick={remove}>Delete</button><button data-first onClick={done}>Cancel</button></div>
     </Dialog>
   );
 }
 
 function Export({ one, done }: { one: api.Thread; done: () => void }) {
   return (
-    <Dialog title="Export the thread" close={done}>
+    <Dialog title="Export thread" close={done}>
       <h2>Export “{one.title || "Untitled"}”</h2>
       <div className="choices">
-        <a className="button" data-first href={api.threads.exportUrl(one.id, "markdown")} download onClick={done}>Markdown, to read</a>
-        <a className="button" href={api.threads.exportUrl(one.id, "json")} download onClick={done}>JSON, its whole log</a>
+        <a className="button" data-first href={api.threads.exportUrl(one.id, "markdown")} download onClick={done}>Markdown (messages)</a>
+        <a className="button" href={api.threads.exportUrl(one.id, "json")} download onClick={done}>JSON (full log)</a>
         <button onClick={done}>Cancel</button>
       </div>
     </Dialog>

@@ -16,7 +16,7 @@ export function useCommands(panels: { id: Panel; title: string }[]): Command[] {
   return useMemo(() => [...fixed(panels), ...agents.map(toAgent), ...threads.slice(0, 50).map(toThread)], [panels, agents, threads]);
 }
 
-const toAgent = (one: AgentSummary): Command => ({ id: `agent-${one.agent_id}`, title: `Talk to ${one.name}`, group: "Agents", run: () => chooseAgent(one.agent_id) });
+const toAgent = (one: AgentSummary): Command => ({ id: `agent-${one.agent_id}`, title: `Switch to ${one.name}`, group: "Agents", run: () => chooseAgent(one.agent_id) });
 const toThread = (one: Thread): Command => ({ id: `thread-${one.id}`, title: one.title || "Untitled", group: "Threads", run: () => void openThread(one.id) });
 
 const running = () => Boolean(conversation(app.get()).run);
@@ -30,13 +30,13 @@ function fixed(panels: { id: Panel; title: string }[]): Command[] {
     { id: "search", title: "Search threads", group: "Threads", keys: "/", run: () => (patch({ drawer: true }), focus("search")) },
     { id: "message", title: "Write a message", group: "Chat", keys: "m", run: () => focus("message") },
     { id: "next", title: "Next message", group: "Chat", keys: "j", run: () => move(1) },
-    { id: "previous", title: "Message before", group: "Chat", keys: "k", run: () => move(-1) },
+    { id: "previous", title: "Previous message", group: "Chat", keys: "k", run: () => move(-1) },
     { id: "question", title: "Go to the question", group: "Chat", keys: "a", run: () => focus("question"), enabled: asked },
     { id: "stop", title: "Stop the run", group: "Chat", keys: "mod+.", run: () => void stop(), enabled: running },
     ...panels.map(({ id, title }, at) => ({ id: `panel-${id}`, title: `Show ${title.toLowerCase()}`, group: "Panels", keys: `alt+${at + 1}`, run: () => patch({ panel: app.get().panel === id ? null : id }) })),
     { id: "close", title: "Close the panel", group: "Panels", keys: "escape", run: () => (patch({ panel: null, drawer: false }), focus("message")), enabled: () => app.get().panel !== null || app.get().drawer },
-    ...(["light", "dark", "system"] as const).map((theme) => ({ id: `theme-${theme}`, title: `Theme: ${theme}`, group: "Look", run: () => setTheme(theme) })),
-    { id: "sign-out", title: "Sign out", group: "You", run: () => void signOut() },
+    ...(["light", "dark", "system"] as const).map((theme) => ({ id: `theme-${theme}`, title: `Theme: ${theme}`, group: "Theme", run: () => setTheme(theme) })),
+    { id: "sign-out", title: "Sign out", group: "Account", run: () => void signOut() },
   ];
 }
 

@@ -154,7 +154,7 @@ const STEPS: Record<string, Step> = {
   done: (old, event, seq) => over(old, event, seq, text(event, "outcome"), text(event, "reason"), ""),
   error: (old, event, seq) => {
     const error = record(event, "error");
-    return over(old, event, seq, "failed", "error", String(error?.["message"] ?? "it failed"));
+    return over(old, event, seq, "failed", "error", String(error?.["message"] ?? "the run failed"));
   },
 };
 

@@ -92,7 +92,7 @@ it("keeps a thread open that cannot be read at the moment, and says why", async 
   patch({ me: ME as never });
   server = serve({ ...lists(), "GET /threads/th_1": () => new Response("oh", { status: 500 }) });
   await openThread("th_1");
-  expect([app.get().thread, app.get().trouble, app.get().notices]).toEqual(["th_1", expect.stringMatching(/^The server answered with 500/), []]);
+  expect([app.get().thread, app.get().trouble, app.get().notices]).toEqual(["th_1", expect.stringMatching(/^The server returned status 500/), []]);
 });
 
 it("goes back to a thread with the agent that it is of", async () => {

@@ -34,7 +34,7 @@ function beginAgain(error: ApiError): void {
 }
 
 export async function signIn(token: string): Promise<void> {
-  const refused = (error: unknown) => notify(error instanceof ApiError && error.status === 401 ? "Nobody has this token. Look at it again, or ask whoever runs the server for one." : String(error instanceof Error ? error.message : error), "error");
+  const refused = (error: unknown) => notify(error instanceof ApiError && error.status === 401 ? "Invalid token. Check it, or ask your administrator for a new one." : String(error instanceof Error ? error.message : error), "error");
   await api.auth.signIn({ token }).then(enter).catch(refused);
 }
 

@@ -170,6 +170,6 @@ export async function copy(text: string): Promise<void> {
     await navigator.clipboard.writeText(text);
     notify("Copied.");
   } catch {
-    notify("The browser does not let pages copy here; select the text and copy it by hand.", "error");
+    notify("The browser blocked copying; select the text and copy it manually.", "error");
   }
 }

@@ -42,7 +42,7 @@ async function unreadable(id: string, error: unknown): Promise<void> {
 /** The thread is not there, or not any more; what was being written in it stays. */
 export function vanished(id: string): void {
   drop(id);
-  notify("There is no such thread; it may have been deleted.", "error");
+  notify("Thread not found; it may have been deleted.", "error");
 }
 
 export function newThread(): void {
@@ -63,7 +63,7 @@ async function fork(thread: string, seq: number): Promise<void> {
   const made = await api.threads.fork(thread, seq);
   await listAgain();
   await openThread(made.id);
-  notify("This is a fork: the thread it came from stays as it is.");
+  notify("Forked; the original thread is unchanged.");
 }
 
 export async function renameThread(id: string, title: string): Promise<void> {

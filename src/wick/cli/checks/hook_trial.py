@@ -55,7 +55,7 @@ def _interpret_handler(reply: HandlerResult) -> tuple[str, str]:
 
 
 def _describe_failure(event: str, fail: Fail | None) -> str:
-    return "it has not agreed" if decides(event) and fail != "open" else "the run goes on"
+    return "the operation is blocked" if decides(event) and fail != "open" else "the run continues"
 
 
 def try_program(found: HookProgram, runner: Runner, payload: dict[str, Any]) -> TrialVerdict:

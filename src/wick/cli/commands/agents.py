@@ -34,7 +34,7 @@ def command() -> None:
 def list_agents(file: Path | None, options: HostOptions, as_json: bool) -> None:
     """List the agents of a server, of FILE, or of this folder's agents.yaml."""
     if file is not None and (options.server or options.agent):
-        raise click.UsageError("say FILE, --agent or --server, not two of them")
+        raise click.UsageError("use only one of FILE, --agent and --server")
     own = Path(options.folder) / FILE
     if file is None and not options.agent and not options.server and own.is_file():
         file = own
@@ -45,11 +45,11 @@ def list_agents(file: Path | None, options: HostOptions, as_json: bool) -> None:
             [{"id": one.agent_id, "name": one.name, "model": one.model, "hooks": one.hooks} for one in found]
         )
     rows = [(info.agent_id, info.name, info.model, ", ".join(info.hooks)) for info in found]
-    print_table(("agent", "name", "model", "hooks"), rows, nothing="there are no agents")
+    print_table(("agent", "name", "model", "hooks"), rows, nothing="no agents")
 
 
 async def _fetch_agents(options: HostOptions) -> list[AgentInfo]:
-    with show_status("looking for agents"):
+    with show_status("loading agents"):
         async with open_host(options) as host:
             return await host.list_agents()
 
@@ -102,10 +102,10 @@ def _print_text_report(file: Path, problems: list[FileProblem], onions: dict[str
         where = "" if problem.line is None else f"{file}, line {problem.line}: "
         click.echo(strip_controls(f"{where}{problem.says}"))
     if problems:
-        many = "1 thing is" if len(problems) == 1 else f"{len(problems)} things are"
-        return click.echo(f"{many} wrong with {file}", err=True)
+        many = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        return click.echo(f"{many} in {file}", err=True)
     for id, rings in onions.items():
         click.secho(f"{strip_controls(id)}\n", bold=True, underline=True)
         for line in draw_rings(rings):
             click.echo(line)
-    click.echo(strip_controls(f"{file} is right: {', '.join(onions)}"))
+    click.echo(strip_controls(f"{file} is valid: {', '.join(onions)}"))

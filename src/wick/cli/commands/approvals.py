@@ -24,8 +24,8 @@ SHOWN_CHARS = 2_000  # of the arguments, in a list
 
 @click.group("approvals", invoke_without_command=True)
 @with_host_options
-@click.option("--thread", default="", metavar="THREAD", help="Only the questions of this thread.")
-@click.option("--watch", is_flag=True, help="Print new questions until Ctrl-C.")
+@click.option("--thread", default="", metavar="THREAD", help="Show only questions of this thread.")
+@click.option("--watch", is_flag=True, help="Watch for new questions until Ctrl-C.")
 @JSON
 @click.pass_context
 def command(ctx: click.Context, options: HostOptions, thread: str, watch: bool, as_json: bool) -> None:
@@ -42,11 +42,11 @@ def command(ctx: click.Context, options: HostOptions, thread: str, watch: bool, 
     if as_json:
         return print_json([_approval_json(one) for one in found])
     rows = [(one.id, one.thread_id, one.agent_id, _format_question(one), _format_time_left(one)) for one in found]
-    print_table(("question", "thread", "agent", "what", "lapses in"), rows, nothing="nothing waits for an answer")
+    print_table(("question", "thread", "agent", "what", "expires in"), rows, nothing="no pending questions")
 
 
 async def _fetch_approvals(options: HostOptions, thread: str) -> list[Approval]:
-    with show_status("looking for questions"):
+    with show_status("loading questions"):
         async with open_host(options) as host:
             return await host.list_approvals(thread)
 
@@ -59,7 +59,7 @@ async def _watch_approvals(options: HostOptions, thread: str, as_json: bool) -> 
                 continue
             click.secho(f"{one.id}  {strip_controls(one.agent_id)}  {one.thread_id}", bold=True)
             click.echo(
-                f"  {_format_question(one)}\n  wick approvals allow {one.id}  ·  wick approvals deny {one.id} 'why not'"
+                f"  {_format_question(one)}\n  wick approvals allow {one.id}  ·  wick approvals deny {one.id} 'reason'"
             )
 
 
@@ -104,9 +104,9 @@ QUESTION = click.argument("id", metavar="QUESTION")
 
 @command.command()
 @QUESTION
-@click.option("--session", is_flag=True, help="Also allow the same tool use later in this thread.")
-@click.option("--always", is_flag=True, help="Also allow the same tool use always.")
-@click.option("--args", "changed", metavar="JSON", help="Arguments to use instead of the requested ones.")
+@click.option("--session", is_flag=True, help="Allow the same tool use for the rest of this thread.")
+@click.option("--always", is_flag=True, help="Always allow the same tool use.")
+@click.option("--args", "changed", metavar="JSON", help="Replace the arguments of the tool use with this JSON object.")
 @click.argument("words", default="")
 @with_host_options
 @click.pass_obj
@@ -121,7 +121,7 @@ def allow(
 ) -> None:
     """Allow QUESTION; WORDS answer a question of the tool ask_user."""
     if session and always:
-        raise click.UsageError("say --session or --always, not both")
+        raise click.UsageError("use only one of --session and --always")
     choice: Choice = "allow_session" if session else "allow_always" if always else "allow"
     asyncio.run(
         _send_answer(
@@ -151,14 +151,14 @@ async def _send_answer(options: HostOptions, id: str, choice: Choice, words: str
         click.echo(f"{'denied' if choice == 'deny' else 'allowed'}: {strip_controls(id)}")
         if not host.remote and not (found := await host.get_thread(thread)).running:
             where = f" --folder {shlex.quote(found.folder)}" if found.folder not in ("", host.name) else ""
-            click.echo(f"nobody runs its thread now; this goes on with it: wick run --thread {thread}{where}", err=True)
+            click.echo(f"the run is interrupted; resume it with: wick run --thread {thread}{where}", err=True)
 
 
 def _parse_args(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"--args is no JSON: {error}") from None
+        raise ConfigError(f"--args is not valid JSON: {error}") from None
     if not isinstance(found, dict):
-        raise ConfigError('--args is a JSON object, such as {"command": "git status"}')
+        raise ConfigError('--args must be a JSON object, such as {"command": "git status"}')
     return found

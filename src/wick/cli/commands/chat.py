@@ -22,7 +22,7 @@ from wick.cli.terminal.typed_ahead import restore_terminal_on_sigterm
 from wick.errors import ConfigError
 
 HISTORY = "chat_history"  # in the data folder
-LEAVE_HINT = "Ctrl-C again leaves; so does Ctrl-D"
+LEAVE_HINT = "press Ctrl-C again or Ctrl-D to quit"
 
 
 @click.command("chat")
@@ -32,14 +32,14 @@ LEAVE_HINT = "Ctrl-C again leaves; so does Ctrl-D"
 @click.option("--thread", default="", metavar="ID", shell_complete=complete_thread_ids, help="Continue this thread.")
 @VERBOSE
 def command(options: HostOptions, overrides: AgentOverrides, resume: bool, thread: str, verbose: bool) -> None:
-    """Talk to an agent that works in the current folder.
+    """Chat with an agent in the current folder.
 
-    It asks before it changes anything. Ctrl-C stops the run and keeps the thread; /help lists the commands.
+    It asks before it changes anything. Ctrl-C stops the run, not the thread; /help lists the commands.
     """
     if sys.stdin is None or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise click.UsageError("this needs a terminal; in pipes, say: wick run 'What is in this folder?'")
+        raise click.UsageError("chat needs a terminal; in a pipe, use: wick run 'What is in this folder?'")
     if resume and thread:
-        raise click.UsageError("say --continue or --thread, not both")
+        raise click.UsageError("use only one of --continue and --thread")
     log_to_stderr(verbose)
     with restore_terminal_on_sigterm():
         asyncio.run(_run_chat(options, overrides, resume, thread))
@@ -48,19 +48,19 @@ def command(options: HostOptions, overrides: AgentOverrides, resume: bool, threa
 async def _run_chat(options: HostOptions, overrides: AgentOverrides, resume: bool, thread: str) -> None:
     async with open_host(options, overrides, interactive=True) as host:
         chat = Chat(host)
-        with show_status("getting ready"):
+        with show_status("starting"):
             thread = await _latest_thread(host, options.absolute_folder) if resume else thread
             await chat.prepare()
         await chat.open(thread)
         await _converse(chat, LineReader(data_folder() / HISTORY, lambda: describe_commands(chat)))
         if chat.thread:
-            chat.print_notice(f"go on with: wick chat --thread {chat.thread}")
+            chat.print_notice(f"continue with: wick chat --thread {chat.thread}")
 
 
 async def _latest_thread(host: AgentHost, folder: str) -> str:
     found = await host.list_threads(limit=1, folder=folder)
     if not found:
-        raise ConfigError(f"there is no thread of {folder} yet; begin one with: wick chat")
+        raise ConfigError(f"{folder} has no threads yet; start one with: wick chat")
     return found[0].id
 
 

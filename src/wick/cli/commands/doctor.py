@@ -17,9 +17,9 @@ SIGNS = {"ok": ("✓", "green"), "missing": ("–", "yellow"), "wrong": ("✗", 
 
 
 @click.command("doctor")
-@click.option("--ask", is_flag=True, help="Call each available model with a short prompt; this may cost money.")
-@click.option("--model", default="", metavar="NAME", help="Call only this model.")
-@click.option("--data", metavar="FOLDER", help="The data folder, in place of the usual one.")
+@click.option("--ask", is_flag=True, help="Send a short prompt to each available model; this may cost money.")
+@click.option("--model", default="", metavar="NAME", help="Send a short prompt to this model only.")
+@click.option("--data", metavar="FOLDER", help="Use this data folder instead of the default.")
 @click.option("--port", type=click.IntRange(0, 65_535), help="The port of `wick serve`.")
 @JSON
 def command(ask: bool, model: str, data: str | None, port: int | None, as_json: bool) -> None:
@@ -29,7 +29,7 @@ def command(ask: bool, model: str, data: str | None, port: int | None, as_json: 
     """
     found: list[Check] = []
     for group, check in iter_checks(ask=ask, model=model, data=data, port=port):
-        with show_status(f"looking at {group}"):
+        with show_status(f"checking {group}"):
             found += check()
     if as_json:
         print_json({"works": _is_usable(found), "checks": [asdict(one) for one in found]})
@@ -55,7 +55,7 @@ def _print_checks(found: list[Check]) -> None:
                 click.secho(f"    {'':<{width}}  → {strip_controls(check.do)}", dim=True)
     click.echo()
     wrong = [check.name for check in found if check.state == "wrong"]
-    click.echo(f"wick cannot work here: see {', '.join(wrong)}" if wrong else "wick works here")
+    click.echo(f"wick is not ready; fix {', '.join(wrong)}" if wrong else "wick is ready")
 
 
 _ORDER = ("installed", "programs", "sandbox", "models", "server")

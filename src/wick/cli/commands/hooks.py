@@ -77,7 +77,7 @@ def _rows_from_rings(found: list[OperationRings]) -> list[HookLine]:
 
 
 async def _fetch_rings(options: HostOptions) -> list[OperationRings]:
-    with show_status("looking at the agent"):
+    with show_status("loading the agent"):
         async with open_host(options) as host:
             return await host.list_rings()
 
@@ -139,7 +139,7 @@ def _ring_json(ring: HookRing) -> dict[str, Any]:
 @command.command()
 @AGENT
 @FOLDER
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Skip the confirmation.")
 @click.option("--forget", is_flag=True, help="Revoke the trust.")
 def trust(agent: str | None, folder: str, yes: bool, forget: bool) -> None:
     """Trust the hook programs of a folder in their current version.
@@ -154,13 +154,13 @@ def trust(agent: str | None, folder: str, yes: bool, forget: bool) -> None:
     for path in (path for _, files in found for path in files):
         click.echo(strip_controls(str(path)))
     if not any(files for _, files in found):
-        return click.echo("nothing here was trusted" if forget else "there is nothing that needs trust")
-    words = "Trust these files no more?" if forget else "These files will run with your rights. Trust them?"
+        return click.echo("no trusted files" if forget else "no files need trust")
+    words = "Revoke the trust in these files?" if forget else "These files will run as your user. Trust them?"
     if not yes and not click.confirm(words):
         sys.exit(FAILED)
     for store, files in found:
         changed = store.forget(files) if forget else store.trust(files)
-        click.echo(f"{len(changed)} {'forgotten' if forget else 'trusted'}")
+        click.echo(f"{len(changed)} {'revoked' if forget else 'trusted'}")
     SelectedAgent(agent, folder).build()  # stores the events of each program: a changed one must deny there
 
 
@@ -173,14 +173,14 @@ def _trusted_files(part: Executables, folder: str) -> list[Path]:
 
 @command.command()
 @click.argument("name")
-@click.option("--payload", type=click.File("rb"), required=True, help="A file with the event as JSON; - is the stdin.")
+@click.option("--payload", type=click.File("rb"), required=True, help="A file with the event as JSON, or - for stdin.")
 @AGENT
 @FOLDER
 @JSON
 def test(name: str, payload: Any, agent: str | None, folder: str, as_json: bool) -> None:
     """Call one hook program with an event, and print its verdict.
 
-    The exit code is 0 if it agrees, asks or has nothing to say, 3 if it refuses, 1 if it fails.
+    The exit code is 0 if it allows, asks or has no verdict, 3 if it refuses, 1 if it fails.
     """
     data = _parse_payload(payload.read())
     selected = SelectedAgent(agent, folder)
@@ -201,9 +201,9 @@ def _try_hook(parts: Sequence[Executables], name: str, payload: dict[str, Any]) 
     for part in parts:
         found, handlers = part.program(name), part.handlers(name)
         if found is None and len(handlers) > 1:
-            raise ConfigError(f"{name} has several handlers; say which: {', '.join(one.name for one in handlers)}")
+            raise ConfigError(f"{name} has several handlers; choose one: {', '.join(one.name for one in handlers)}")
         if (trust := found.trust if found else handlers[0].trust if handlers else "trusted") != "trusted":
-            raise ConfigError(f"{name} is {trust}; look at it, then say: wick hooks trust")
+            raise ConfigError(f"{name} is {trust}; review it, then run: wick hooks trust")
         if found is not None:
             return try_program(found, part.runner, payload)
         if handlers:
@@ -216,9 +216,11 @@ def _parse_payload(data: bytes) -> dict[str, Any]:
     try:
         payload = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"the payload is no JSON: {error}") from None
+        raise ConfigError(f"the payload is not valid JSON: {error}") from None
     if not isinstance(payload, dict):
-        raise ConfigError('the payload is a JSON object, such as {"event": "before_tool_call", "tool_name": "bash"}')
+        raise ConfigError(
+            'the payload must be a JSON object, such as {"event": "before_tool_call", "tool_name": "bash"}'
+        )
     return payload
 
 
@@ -238,7 +240,7 @@ def _exit_code(verdict: TrialVerdict) -> int:
 def new(name: str, event: str, language: str, user: bool, folder: str) -> None:
     """Write a hook program that allows everything, as a template."""
     if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name.startswith("."):
-        raise ConfigError(f"a program's name has letters, digits, `_`, `.` and `-`, not {name!r}")
+        raise ConfigError(f"invalid name {name!r}; use letters, digits, `_`, `.` and `-`")
     above = expand_home(HOME) if user else Path(folder) / ".wick"
     if above is None:
         raise ConfigError("HOME is not set; set it to an absolute path")
@@ -248,8 +250,8 @@ def new(name: str, event: str, language: str, user: bool, folder: str) -> None:
         with path.open("x", encoding="utf-8") as file:
             file.write(render_program(language, event))
     except FileExistsError:
-        raise ConfigError(f"there is a file {path} already; choose another name") from None
+        raise ConfigError(f"{path} already exists; choose another name") from None
     path.chmod(0o755)
     click.echo(str(path))
     if not user:
-        click.echo("it came with this folder, so it runs once you have said: wick hooks trust", err=True)
+        click.echo("hooks of a folder run only once they are trusted: wick hooks trust", err=True)

@@ -75,7 +75,7 @@ def list_servers(config: str | None, folder: str, as_json: bool) -> None:
     if as_json:
         return print_json([asdict(row) for row in rows])
     cells = [(row.server, ", ".join(row.agents), row.where, "trusted" if row.trust else "-") for row in rows]
-    print_table(("server", "agents", "where", "hints"), cells, nothing="its agents have no MCP servers; see `mcp:`")
+    print_table(("server", "agents", "where", "hints"), cells, nothing="no MCP servers; add them to the agent's `mcp:`")
 
 
 def _load_config(config: str | None, folder: str) -> Config:
@@ -116,7 +116,7 @@ def tools(name: str, config: str | None, folder: str, as_json: bool) -> None:
     if as_json:
         return print_json(rows)
     cells = [(row["server"], row["tool"], to_one_line(row["description"], SHOWN_CHARS)) for row in rows]
-    print_table(("server", "tool", "description"), cells, nothing="they have no tools")
+    print_table(("server", "tool", "description"), cells, nothing="no tools")
 
 
 @command.command()
@@ -134,7 +134,7 @@ def test(name: str, config: str | None, folder: str, as_json: bool) -> None:
         print_json([asdict(row) for row in rows])
     else:
         cells = [(row.server, "works" if row.works else "fails", _format_trial(row)) for row in rows]
-        print_table(("server", "", "what it has"), cells, nothing="its agents have no MCP servers; see `mcp:`")
+        print_table(("server", "", "capabilities"), cells, nothing="no MCP servers; add them to the agent's `mcp:`")
     sys.exit(DONE if all(row.works for row in rows) else FAILED)
 
 
@@ -149,7 +149,7 @@ def _format_trial(row: ServerTrial) -> str:
     if not row.works:
         return row.problem
     has = {"tool": row.tools, "resource": row.resources, "prompt": row.prompts}
-    return f"{', '.join(format_count(number, noun) for noun, number in has.items())}, within {row.seconds:.1f} s"
+    return f"{', '.join(format_count(number, noun) for noun, number in has.items())}, in {row.seconds:.1f} s"
 
 
 async def _fetch_tools(servers: list[McpServer]) -> list[dict[str, Any]]:

@@ -27,20 +27,22 @@ async def serve_agent(host: AgentHost) -> None:
     """Serve the agent of a host until stdin is closed."""
     agent = await host.get_agent()
     server = MCPServer(
-        f"wick {agent.agent_id}", instructions=f"Ask {agent.name}, an agent of wick.", log_level="CRITICAL"
+        f"wick {agent.agent_id}", instructions=f"Send prompts to {agent.name}, a wick agent.", log_level="CRITICAL"
     )
 
     async def ask(
-        prompt: Annotated[str, Field(description="what the agent is to do or to answer")],
+        prompt: Annotated[str, Field(description="the task or question for the agent")],
         ctx: Context,
-        thread: Annotated[str, Field(description="the thread of an earlier answer, to go on with it")] = "",
+        thread: Annotated[str, Field(description="the thread of an earlier answer, to continue it")] = "",
     ) -> AskResult:
         try:
             return await _ask_agent(host, prompt, thread, ctx)
         except WickError as error:
             raise ToolError(str(error)) from None
 
-    server.add_tool(ask, description=f"Ask {agent.name}: it answers, and works with its own tools where it has to.")
+    server.add_tool(
+        ask, description=f"Send a prompt to the agent {agent.name}, which answers and can use its own tools."
+    )
     await server.run_stdio_async()
 
 
@@ -64,4 +66,4 @@ async def _explain_outcome(host: AgentHost, outcome: RunOutcome) -> str:
     if not pending:
         return f"{outcome.outcome}: {outcome.reason}"
     questions = "; ".join(f"{one.question} ({one.id})" for one in pending)
-    return f"The agent waits for its user's answer, by `wick approvals`: {questions}"
+    return f"The agent is waiting for its user's answer (see `wick approvals`): {questions}"

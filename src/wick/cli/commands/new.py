@@ -25,7 +25,7 @@ def command(path: Path, as_json: bool) -> None:
     A folder that is not empty is not changed.
     """
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise ConfigError(f"{path} is there already, and not empty; choose another name")
+        raise ConfigError(f"{path} already exists and is not empty; choose another name")
     name = path.absolute().name
     files = render_project(name, _module_name(name))
     _write_files(path, files)
@@ -33,18 +33,18 @@ def command(path: Path, as_json: bool) -> None:
         return print_json({"folder": str(path), "files": [*files]})
     for file in files:
         click.echo(str(path / file))
-    click.echo(f"\ncd {path}, then: pytest; wick agents check; wick chat --agent agents.yaml", err=True)
+    click.echo(f"\nnext: cd {path}; pytest; wick agents check; wick chat --agent agents.yaml", err=True)
 
 
 def _module_name(name: str) -> str:
     """Return the name of the project's module, which must not shadow another one."""
     if not NAME.fullmatch(name):
-        raise ConfigError(f"a project's name has letters, digits, `-` and `_`, and begins with a letter; not {name!r}")
+        raise ConfigError(f"invalid name {name!r}; use letters, digits, `-` and `_`, and start with a letter")
     module = name.replace("-", "_").lower()
     found = find_spec(module)
     taken = found is not None and found.origin is not None  # a namespace package has no origin
     if taken or module in sys.stdlib_module_names or module == "tests":
-        raise ConfigError(f"there is a Python module {module!r} already; choose another name")
+        raise ConfigError(f"a Python module {module!r} already exists; choose another name")
     return module
 
 

@@ -23,4 +23,4 @@ def draw_rings(operations: Iterable[OperationRings]) -> Iterator[str]:
             remark = "  (fail: open)" if ring.fail == "open" else ""
             yield f"{'  ' * min(depth, MAX_DEPTH)}{ring.position:<7}{strip_controls(ring.hook)}{remark}"
             depth += ring.position != "guard"
-        yield f"{'  ' * min(depth, MAX_DEPTH)}● it is done\n"
+        yield f"{'  ' * min(depth, MAX_DEPTH)}● operation\n"

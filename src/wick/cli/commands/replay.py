@@ -28,9 +28,9 @@ SHOWN_CHARS = 100
 @click.argument("threads", metavar="[THREAD]…", nargs=-1, shell_complete=complete_thread_ids)
 @with_host_options
 @click.option(
-    "--rule", "rules", multiple=True, metavar="'TYPE RULE'", help="A rule beside the agent's: 'deny Bash(git push *)'."
+    "--rule", "rules", multiple=True, metavar="'TYPE RULE'", help="Add a rule to the agent's: 'deny Bash(git push *)'."
 )
-@click.option("--guard", "guards", multiple=True, metavar="MODULE:NAME", help="A guard of Python beside the agent's.")
+@click.option("--guard", "guards", multiple=True, metavar="MODULE:NAME", help="Add a Python guard to the agent's.")
 @JSON
 def command(
     threads: tuple[str, ...], options: HostOptions, rules: tuple[str, ...], guards: tuple[str, ...], as_json: bool
@@ -52,7 +52,7 @@ def command(
 async def _run_replay(
     options: HostOptions, threads: tuple[str, ...], rules: dict[Type, list[str]], guards: list[Hook]
 ) -> ReplayReport:
-    with show_status("asking the guards about what was done"):
+    with show_status("replaying tool uses"):
         async with open_host(options) as host:
             return await host.replay(threads or None, rules=rules, guards=guards)
 
@@ -62,7 +62,7 @@ def _parse_rules(texts: tuple[str, ...]) -> dict[Type, list[str]]:
     for text in texts:
         type, _, rule = text.strip().partition(" ")
         if type not in get_args(Type) or not rule.strip():
-            raise ConfigError(f"a rule to replay begins with deny, ask or allow, as in 'deny Bash(rm *)'; not {text!r}")
+            raise ConfigError(f"invalid rule {text!r}; start it with deny, ask or allow, as in 'deny Bash(rm *)'")
         found.setdefault(type, []).append(rule.strip())  # type: ignore[arg-type]
     return found
 
@@ -78,7 +78,7 @@ def _select_guards(name: str, found: Any) -> list[Hook]:
     hooks = found.hooks() if isinstance(found, Capability) else [found]
     guards = [hook for hook in hooks if isinstance(hook, Hook) and hook.position == "guard"]
     if not guards:
-        raise ConfigError(f"{name} is no guard: decorate it with @guard(ToolUse), or name a capability that has one")
+        raise ConfigError(f"{name} is not a guard; decorate it with @guard(ToolUse), or use a capability that has one")
     return guards
 
 
@@ -88,14 +88,14 @@ def _print_result(result: ReplayReport) -> None:
         for one in result.changes
     ]
     if rows:
-        print_table(("thread", "entry", "tool", "arguments", "was", "would be", "because"), rows)
+        print_table(("thread", "entry", "tool", "arguments", "was", "now", "reason"), rows)
     for line in result.skipped:
-        click.echo(f"nothing can be said of {strip_controls(line)}", err=True)
-    changed = f"{len(rows)} would go another way" if rows else "nothing would change"
-    looked_at = f"{format_count(result.threads, 'thread')}, {format_count(result.uses, 'tool use')}"
-    click.echo(f"{looked_at}: {changed}", err=bool(rows))
+        click.echo(f"skipped {strip_controls(line)}", err=True)
+    changed = format_count(len(rows), "changed verdict") if rows else "no changes"
+    replayed = f"{format_count(result.threads, 'thread')}, {format_count(result.uses, 'tool use')}"
+    click.echo(f"{replayed}: {changed}", err=bool(rows))
     if result.more:
-        click.echo("there are more threads than were looked at; name those that matter", err=True)
+        click.echo("not all threads were replayed; select threads by id", err=True)
 
 
 def _format_args(one: ChangedVerdict) -> str:

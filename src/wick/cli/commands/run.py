@@ -1,4 +1,4 @@
-"""`wick run`: answer one prompt; the exit code tells the outcome."""
+"""`wick run`: answer one prompt; the exit code is its outcome."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ EXIT_CODES = {"completed": DONE, "failed": FAILED, "stopped": STOPPED, "interrup
     shell_complete=complete_thread_ids,
     help="Continue this thread; without PROMPT, resume its interrupted run.",
 )
-@click.option("--recipe", default="", metavar="NAME", help="A recipe to run.")
+@click.option("--recipe", default="", metavar="NAME", help="Run this recipe.")
 @click.option("--output", type=click.Choice(["text", "json", "events"]), default="text", help="The output format.")
 @VERBOSE
 def command(
@@ -58,10 +58,10 @@ def command(
     """
     log_to_stderr(verbose)
     if recipe and not overrides.hooks:
-        raise click.UsageError("--no-hooks loads no recipes; leave out --recipe or --no-hooks")
+        raise click.UsageError("--recipe does not work with --no-hooks, which loads no recipes")
     words = replace_surrogates(_build_prompt(prompt, _read_stdin()))
     if not words and not recipe and not thread:
-        raise click.UsageError("say what to do, as in: wick run 'What is in this folder?'")
+        raise click.UsageError("a prompt is missing, as in: wick run 'What is in this folder?'")
     outcome = asyncio.run(_run_prompt(options, overrides, words, thread, recipe, _OUTPUTS[output]()))
     sys.exit(EXIT_CODES[outcome.outcome])
 
@@ -76,7 +76,9 @@ def _read_stdin() -> str:
         return ""
     data = sys.stdin.buffer.read(MAX_STDIN_BYTES + 1)
     if len(data) > MAX_STDIN_BYTES:
-        raise ConfigError(f"more than {MAX_STDIN_BYTES:,} bytes were piped in; put them into a file and name it")
+        raise ConfigError(
+            f"stdin has more than {MAX_STDIN_BYTES:,} bytes; write them to a file and pass its path in the prompt"
+        )
     return data.decode(errors="replace").strip()
 
 
@@ -166,7 +168,7 @@ def format_waiting(outcome: RunOutcome, question: str) -> str:
     """Return the hint for a run that waits for an answer."""
     return (
         f"waiting for an answer to: {strip_controls(question)}\n"
-        f"answer it with: wick approvals, and go on with: wick run --thread {outcome.thread}"
+        f"answer it with: wick approvals; then resume with: wick run --thread {outcome.thread}"
     )
 
 

@@ -17,11 +17,15 @@ from wick.errors import MissingExtra
 @click.option("--host", help="The address to listen on; 127.0.0.1 by default.")
 @click.option("--port", type=click.IntRange(0, 65_535), help="The port; 8000 by default, and 0 for any free port.")
 @click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="The data folder.")
-@click.option("--token", help="The token of the owner, instead of the one in the data folder.")
+@click.option("--token", help="The admin token, instead of the one in the data folder.")
 @click.option("--gateway", metavar="URL", help="The URL of an auth gateway, whose /auth/me validates tokens.")
 @click.option("--store", help="The store of threads: sqlite, postgresql://…, or memory.")
-@click.option("--static", type=click.Path(path_type=Path, file_okay=False), help="A folder with your own web pages.")
-@click.option("--settings", type=click.Path(path_type=Path, dir_okay=False), help="A server.yaml.")
+@click.option(
+    "--static",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="A folder of static files to serve.",
+)
+@click.option("--settings", type=click.Path(path_type=Path, dir_okay=False), help="The server.yaml to read.")
 @click.option("--verbose", is_flag=True, help="Log at level INFO, not only warnings.")
 def command(config: Path | None, file: Path | None, verbose: bool, **flags: Any) -> None:
     """Serve the agents of CONFIG, or a default agent.
@@ -29,7 +33,7 @@ def command(config: Path | None, file: Path | None, verbose: bool, **flags: Any)
     Print the address with a one-time sign-in link.
     """
     if config is not None and file is not None and config != file:
-        raise click.UsageError("two files are named; say one, with --config or without")
+        raise click.UsageError("two configuration files; pass one, as CONFIG or with --config")
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )

@@ -25,14 +25,14 @@ description: {description}
 ---
 # {title}
 
-Say here, step by step, how this is done: the agent reads it when a task calls for it.
+Describe the procedure step by step. The agent reads it when a task needs this skill.
 
 1. …
 2. …
 
-Other files of this folder can be named, such as `reference.md` or `check.py`; paths begin at this folder.
+Refer to other files of this folder, such as `reference.md` or `check.py`, by paths relative to it.
 """
-DESCRIPTION = "Say in one sentence what this is for, and when to use it; the agent decides by it."
+DESCRIPTION = "Describe in one sentence the purpose of this skill and when to use it; the agent selects skills by it."
 
 
 @click.group("skills")
@@ -42,7 +42,7 @@ def command() -> None:
 
 @command.command("list")
 @with_host_options
-@click.option("--shipped", is_flag=True, help="The skills shipped with wick, which `skills: true` enables.")
+@click.option("--shipped", is_flag=True, help="List the skills shipped with wick, which `skills: true` enables.")
 @JSON
 def list_skills(options: HostOptions, shipped: bool, as_json: bool) -> None:
     """List the skills of an agent; without --agent, those of this folder."""
@@ -56,9 +56,7 @@ def list_skills(options: HostOptions, shipped: bool, as_json: bool) -> None:
         )
     rows = [(one.name, "on" if one.enabled else "off", one.description, one.path) for one in found.skills]
     rows += [(_folder_name(one), "broken", one.reason, one.path) for one in broken]
-    print_table(
-        ("skill", "", "description", "path"), rows, nothing="there are no skills; make one with: wick skills new NAME"
-    )
+    print_table(("skill", "", "description", "path"), rows, nothing="no skills; create one with: wick skills new NAME")
 
 
 def _folder_name(skill: InvalidSkill) -> str:
@@ -66,7 +64,7 @@ def _folder_name(skill: InvalidSkill) -> str:
 
 
 async def _fetch_skills(options: HostOptions) -> SkillList:
-    with show_status("looking for skills"):
+    with show_status("loading skills"):
         async with open_host(options) as host:
             return await host.list_skills()
 
@@ -79,12 +77,12 @@ async def _shipped_skills() -> SkillList:
 
 @command.command()
 @click.argument("name")
-@click.option("--description", default=DESCRIPTION, help="What it is for, and when to use it.")
+@click.option("--description", default=DESCRIPTION, help="The purpose of the skill, and when to use it.")
 @FOLDER
 def new(name: str, description: str, folder: str) -> None:
     """Write a skill template to .wick/skills of this folder, and print its path."""
     if slugify(name) != name:
-        raise ConfigError(f"a skill's name has letters, digits, `_`, `.` and `-`, not {name!r}")
+        raise ConfigError(f"invalid name {name!r}; use letters, digits, `_`, `.` and `-`")
     title = name.replace("-", " ").replace("_", " ").capitalize()
     text = SKILL.format(name=json.dumps(name), description=json.dumps(description, ensure_ascii=False), title=title)
     parse_skill(text)  # raises if the skill would be invalid
@@ -94,5 +92,5 @@ def new(name: str, description: str, folder: str) -> None:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise ConfigError(f"there is a file {path} already; choose another name") from None
+        raise ConfigError(f"{path} already exists; choose another name") from None
     click.echo(str(path))

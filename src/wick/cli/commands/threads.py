@@ -29,9 +29,11 @@ def command() -> None:
 
 @command.command("list")
 @with_host_options
-@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many, at most.")
-@click.option("--here", is_flag=True, help="Only threads started in this folder.")
-@click.option("--asking", is_flag=True, help="Only threads that wait for an answer.")
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="The maximum number of threads."
+)
+@click.option("--here", is_flag=True, help="List only threads of this folder.")
+@click.option("--asking", is_flag=True, help="List only threads that wait for an answer.")
 @JSON
 def list_threads(options: HostOptions, limit: int, here: bool, asking: bool, as_json: bool) -> None:
     """List threads, the latest first."""
@@ -45,11 +47,11 @@ def list_threads(options: HostOptions, limit: int, here: bool, asking: bool, as_
         (info.id, info.title or "-", info.agent, info.folder, format_time(info.updated), format_state(info))
         for info in found
     ]
-    print_table(columns, rows, nothing="there are no threads yet; begin one with: wick chat")
+    print_table(columns, rows, nothing="no threads; start one with: wick chat")
 
 
 async def _fetch_threads(options: HostOptions, limit: int, folder: str, asking: bool | None) -> list[ThreadInfo]:
-    with show_status("looking for threads"):
+    with show_status("loading threads"):
         async with open_host(options) as host:
             return await host.list_threads(limit=limit, folder=folder, asking=asking)
 
@@ -62,8 +64,8 @@ def _thread_json(info: ThreadInfo) -> dict[str, Any]:
 def format_state(info: ThreadInfo) -> str:
     """Return the state of a thread as one phrase."""
     if info.asking:
-        return "asks" if info.asking == 1 else f"asks {info.asking} questions"
-    return "runs" if info.running else "interrupted" if info.run_id else "-"
+        return "waiting" if info.asking == 1 else f"waiting ({info.asking} questions)"
+    return "running" if info.running else "interrupted" if info.run_id else "-"
 
 
 # -- show -----------------------------------------------------------------------------------------------------------
@@ -99,7 +101,7 @@ def _format_messages(found: ThreadDetail) -> Iterator[str]:
         yield "\n" + click.style(f"[{message.seq or '-'}] {message.role}{strip_controls(name)}", bold=True)
         text = _message_text(message)
         if message.role == "tool" and len(text) > SHOWN_CHARS:
-            text = f"{text[:SHOWN_CHARS]}\n… ({len(text) - SHOWN_CHARS:,} more characters; see them with --json)"
+            text = f"{text[:SHOWN_CHARS]}\n… ({len(text) - SHOWN_CHARS:,} more characters; use --json to see them)"
         if text:
             yield strip_controls(text)
         for call in message.tool_calls:
@@ -143,7 +145,7 @@ async def _fork_thread(options: HostOptions, id: str, at: int | None, title: str
 @with_host_options
 @click.option("--format", type=click.Choice(["json", "markdown"]), default="json", show_default=True)
 @click.option(
-    "--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="A new file to write to, instead of stdout."
+    "--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="Write to this new file instead of stdout."
 )
 def export(id: str, options: HostOptions, format: Literal["json", "markdown"], output: Path | None) -> None:
     """Print the log of THREAD as JSON, or its messages as Markdown."""
@@ -154,7 +156,7 @@ def export(id: str, options: HostOptions, format: Literal["json", "markdown"], o
         with output.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise ConfigError(f"there is a file {output} already; choose another name") from None
+        raise ConfigError(f"{output} already exists; choose another name") from None
 
 
 async def _export_thread(options: HostOptions, id: str, format: Literal["json", "markdown"]) -> str:
@@ -166,11 +168,11 @@ async def _export_thread(options: HostOptions, id: str, format: Literal["json", 
 @command.command()
 @click.argument("ids", metavar="THREAD…", nargs=-1, required=True, shell_complete=complete_thread_ids)
 @with_host_options
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Skip the confirmation.")
 def delete(ids: tuple[str, ...], options: HostOptions, yes: bool) -> None:
     """Delete threads with all their messages."""
     described = f"the thread {ids[0]}" if len(ids) == 1 else f"{len(ids)} threads"
-    if not yes and not click.confirm(f"Delete {strip_controls(described)} for good?"):
+    if not yes and not click.confirm(f"Delete {strip_controls(described)} permanently?"):
         sys.exit(FAILED)
     asyncio.run(_delete_threads(options, ids))
 

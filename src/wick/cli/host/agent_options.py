@@ -32,13 +32,13 @@ HARMLESS_TOOLS = (
 ALLOW_ALL_MODE = "bypassPermissions"  # without a matching rule, a tool use is allowed
 PROMPT = """\
 You are wick, an assistant in a terminal. You work in the user's folder, with its files and a shell.
-Do what is asked, check what you did, and say plainly and briefly what you found. Answer in Markdown. When something
-cannot be done, or the user says no to it, say so."""
+Do the task, verify the result, and report it plainly and briefly. Answer in Markdown. If something cannot be done, or
+the user denies it, say so."""
 
 AGENT = click.option(
     "--agent",
     metavar="FILE[:ID]",
-    help="An agent of an agents.yaml; by default that of the folder.",
+    help="An agent of an agents.yaml; the default agent of the folder by default.",
     shell_complete=complete_agent_specs,
 )
 FOLDER = click.option(
@@ -126,7 +126,7 @@ def build_default_config(folder: Path) -> Config:
         "permissions": {"allow": [*HARMLESS_TOOLS]},
     }
     text = json.dumps(options).replace("${", "$${")  # the name of a folder may contain ${
-    return Config(folder.absolute() / "the plain agent", parse(text, "the plain agent", os.environ))
+    return Config(folder.absolute() / "the default agent", parse(text, "the default agent", os.environ))
 
 
 def split_agent_spec(spec: str) -> tuple[Path, str]:
@@ -149,7 +149,7 @@ def _select_agent(config: Config, id: str) -> AgentConfig:
         return config.agents[wanted]
     if not id:
         raise ConfigError(
-            f"{config.path} has several agents; say which, as in {config.path}:{next(iter(config.agents))}"
+            f"{config.path} has several agents; choose one, as in {config.path}:{next(iter(config.agents))}"
         )
     raise ConfigError(f"{config.path} has no agent {id!r}; {suggest_key(id, config.agents, 'its agents are')}")
 

@@ -198,7 +198,7 @@ class LocalHost(LocalThreads):
         agent = self._current_agent()
         head = await self._create_thread() if head is None else head
         if not words and not recipe and not head.run and not head.queued:
-            raise StoreError(f"nothing of thread {head.id} is left to go on with; say something to it", "conflict")
+            raise StoreError(f"thread {head.id} has no run to resume; send it a prompt", "conflict")
         if words and head.run and not recipe:
             await self._deny_pending(head.id)
             await self.steer(head.id, words)
@@ -217,12 +217,12 @@ class LocalHost(LocalThreads):
     def _check_available(self, head: Summary) -> None:
         """Raise if the open run of a thread belongs to a server, another process or another folder."""
         if head.run and "agent" in head.meta:
-            raise ConfigError(f"thread {head.id} has something under way at a server; say --server URL")
+            raise ConfigError(f"thread {head.id} has an unfinished run of a server; use --server URL")
         if head.leased:
-            raise StoreError(f"another program works on thread {head.id} now; wait until it is done", "conflict")
+            raise StoreError(f"thread {head.id} is in use by another process; wait until it is done", "conflict")
         where = str(head.meta.get("folder", self.folder))
         if head.run and where != str(self.folder):  # its approvals would be applied in this folder
-            raise ConfigError(f"thread {head.id} has something under way in {where}; say --folder {where}")
+            raise ConfigError(f"thread {head.id} has an unfinished run in {where}; use --folder {where}")
 
     async def _create_thread(self) -> Summary:
         part = self.selected.part
@@ -261,7 +261,7 @@ class LocalHost(LocalThreads):
 
     async def add_allow_rule(self, rule: str) -> None:
         if not self.selected.part.options.get("permissions"):
-            raise ConfigError(f"the agent {self.selected.part.id!r} has no permission rules; switch `permissions` on")
+            raise ConfigError(f"the agent {self.selected.part.id!r} has no permission rules; enable `permissions`")
         self._grant(rule)
 
     async def _grant_for_thread(self, thread: str, rule: dict[str, Any]) -> None:
@@ -385,4 +385,4 @@ def _untrusted_hooks_warning(off: Sequence[HookRow]) -> str:
     names = list(dict.fromkeys(row.name if row.source in row.name else f"{row.source}/{row.name}" for row in off))
     more = f" and {len(names) - NAMED_HOOKS} more" if len(names) > NAMED_HOOKS else ""
     named = to_one_line(", ".join(names[:NAMED_HOOKS]), 200)
-    return f"hooks that are not trusted are off: {named}{more}; look at them, then trust them with: wick hooks trust"
+    return f"untrusted hooks are off: {named}{more}; review them, then run: wick hooks trust"

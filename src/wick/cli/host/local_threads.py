@@ -94,7 +94,7 @@ class LocalThreads:
     async def delete_thread(self, id: str) -> None:
         """Delete a thread and those of its subagents."""
         if (await self.store.head(LOCAL, id)).leased:
-            raise StoreError(f"a run of thread {id} is going on; stop it first", "conflict")
+            raise StoreError(f"thread {id} has a running run; stop it first", "conflict")
         for head in [
             head async for head in self._iter_heads() if "parent" in head.meta and head.id.startswith(f"{id}.")
         ]:
@@ -125,7 +125,7 @@ class LocalThreads:
         for found in await self.list_approvals(thread):
             if found.id == id:
                 return found
-        raise StoreError(f"there is no open question {id!r}; see them with: wick approvals", "not_found")
+        raise StoreError(f"there is no pending question {id!r}; list them with: wick approvals", "not_found")
 
 
 object_id = id  # in this module `id` is a parameter

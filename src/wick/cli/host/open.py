@@ -44,7 +44,7 @@ _HOST_OPTIONS = (
         metavar="URL",
         default="",
         envvar="WICK_SERVER",
-        help="A wick server to use instead of this process.",
+        help="Use the agents and threads of this wick server.",
     ),
     click.option("--token-file", metavar="FILE", default="", help="A file with the token for the server."),
     click.option(
@@ -76,11 +76,17 @@ def _apply_options(command: Any, options: Sequence[Callable[[Any], Any]]) -> Any
 
 _OVERRIDE_OPTIONS = (
     click.option("--model", default="", help="A model, such as sonnet, ollama:llama3.1:8b or demo."),
-    click.option("--allow", multiple=True, metavar="RULE", help="Allow tool uses, as in 'Bash(git *)'. Repeatable."),
-    click.option("--deny", multiple=True, metavar="RULE", help="Deny tool uses, as in 'Write(*.env)'. Repeatable."),
+    click.option(
+        "--allow", multiple=True, metavar="RULE", help="Allow tool uses that match, as in 'Bash(git *)'. Repeatable."
+    ),
+    click.option(
+        "--deny", multiple=True, metavar="RULE", help="Deny tool uses that match, as in 'Write(*.env)'. Repeatable."
+    ),
     click.option("--max-steps", type=click.IntRange(1), help="The maximum number of model calls of a run."),
-    click.option("--budget", type=click.FloatRange(0, min_open=True), metavar="USD", help="The maximum cost."),
-    click.option("--no-hooks", is_flag=True, help="Load no hook programs and no recipes; guards in Python stay."),
+    click.option(
+        "--budget", type=click.FloatRange(0, min_open=True), metavar="USD", help="The maximum cost in dollars."
+    ),
+    click.option("--no-hooks", is_flag=True, help="Do not load hook programs and recipes; Python guards stay active."),
 )
 
 
@@ -126,7 +132,7 @@ def _create_local_host(options: HostOptions, overrides: AgentOverrides | None, i
     from wick.cli.host.local import LocalHost
 
     if options.token_file:
-        raise ConfigError("--token-file is for a server; say which, with --server URL")
+        raise ConfigError("--token-file needs --server URL")
     return LocalHost(data_folder(), Path(options.folder), options.agent or None, overrides, interactive=interactive)
 
 
@@ -135,8 +141,8 @@ def _create_remote_host(options: HostOptions, overrides: AgentOverrides | None) 
 
     if overrides is not None and overrides != AgentOverrides():
         raise ConfigError(
-            "a server's agent has its model, rules, hooks and limits from the server; "
-            "leave out --model, --allow, --deny, --max-steps, --budget and --no-hooks"
+            "the server sets the model, rules, hooks and limits of its agents; "
+            "remove --model, --allow, --deny, --max-steps, --budget and --no-hooks"
         )
     return RemoteHost(options.server, find_token(options), options.agent, options.absolute_folder)
 
@@ -154,7 +160,7 @@ def find_token(options: HostOptions) -> str:
 def _read_token(path: Path) -> str:
     text = path.read_text(encoding="utf-8", errors="replace")[:MAX_TOKEN_CHARS].strip()
     if not text or not text.isascii() or not text.isprintable() or " " in text:
-        raise ConfigError(f"{path} has no token in it; it is one line of letters, digits and signs")
+        raise ConfigError(f"{path} has no token; write the token as one line of printable characters")
     return text
 
 

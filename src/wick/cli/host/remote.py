@@ -45,11 +45,11 @@ class RemoteHost:
             await self.client.me()
         except ServerError as error:
             if error.status == 401:
-                hint = "say --token-file FILE, or set WICK_TOKEN"
-                raise ServerError(f"{self.name} does not know this token: {error}; {hint}", error.code, 401) from None
+                hint = "use --token-file FILE, or set WICK_TOKEN"
+                raise ServerError(f"{self.name} rejected the token: {error}; {hint}", error.code, 401) from None
             raise
         except ValueError:
-            raise ServerError(f"what answers at {self.name} is no wick server", "invalid") from None
+            raise ServerError(f"{self.name} is not a wick server", "invalid") from None
 
     async def close(self) -> None:
         await self.client.close()
@@ -67,7 +67,7 @@ class RemoteHost:
         if not self._named and not self._default:
             ids = [one.agent_id for one in await self.client.agents()]
             if DEFAULT not in ids and len(ids) != 1:
-                raise ConfigError(f"{self.name} has the agents {', '.join(ids) or '(none)'}; say which with --agent")
+                raise ConfigError(f"{self.name} has the agents {', '.join(ids) or '(none)'}; choose one with --agent")
             self._default = DEFAULT if DEFAULT in ids else ids[0]
         return self._named or self._default
 
@@ -87,7 +87,7 @@ class RemoteHost:
         return SkillList.model_validate(found)
 
     async def use_model(self, model: str) -> str:
-        raise ConfigError(f"which model an agent of {self.name} asks is said in the agents.yaml of that server")
+        raise ConfigError(f"the model cannot be changed here; {self.name} sets it in its agents.yaml")
 
     # -- runs ---------------------------------------------------------------------------------------------------------
 
@@ -113,7 +113,7 @@ class RemoteHost:
             await asyncio.sleep(QUEUE_POLL_SECONDS)  # the server is about to start a run for the queued message
             info = await self.client.thread(thread)
         if not info.run_id:
-            raise ServerError(f"nothing of thread {thread} is left to go on with; say something to it", "conflict")
+            raise ServerError(f"thread {thread} has no run to resume; send it a prompt", "conflict")
         return self.client.follow(info.run_id)
 
     async def record_folder(self, thread: str) -> None:
@@ -180,7 +180,7 @@ class RemoteHost:
         guards: Sequence[Hook] = (),
     ) -> ReplayReport:
         if guards:
-            raise ConfigError("a server is sent no code: guards of Python are put before the threads of this machine")
+            raise ConfigError("Python guards can be replayed only on local threads; remove --guard or --server")
         body = {"agent_id": await self.resolve_agent_id(), "thread_ids": None if threads is None else [*threads]}
         more = {type: [*given] for type, given in (rules or {}).items()}
         found = await self.client.request("POST", "/replay", json={**body, "rules": more})

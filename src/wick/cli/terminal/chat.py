@@ -62,7 +62,7 @@ class Chat:
             self.print_notice(self.agent.backend.protection.says)
         for sentence in self.warnings:
             self.print_notice(sentence, "yellow")
-        self.print_notice("/help shows the commands; Ctrl-C stops the agent, Ctrl-D leaves")
+        self.print_notice("/help lists the commands; Ctrl-C stops the agent, Ctrl-D quits")
         if thread:
             await self.resume_thread(thread)
 
@@ -70,7 +70,7 @@ class Chat:
         """Switch to a thread: print its last messages, and resume an interrupted run."""
         detail = await self.host.get_thread(thread)
         self.thread = detail.id
-        self.print_notice(f"going on with {detail.id}: {detail.title or '(untitled)'}")
+        self.print_notice(f"resuming {detail.id}: {detail.title or '(untitled)'}")
         shown = [message for message in detail.messages if message.content][-HISTORY_MESSAGES:]
         self.screen.print_messages([message.model_dump() for message in shown])
         if detail.run_id and (self.host.remote or await self._wait_for_release(detail)):
@@ -82,13 +82,13 @@ class Chat:
         A process whose terminal was just closed needs a moment to end.
         """
         if detail.running:
-            self.print_notice("another program works on this thread; waiting a moment, as it may be about to end")
+            self.print_notice("another process is using this thread; waiting for it to finish")
         until = asyncio.get_running_loop().time() + RELEASE_SECONDS
         while detail.running and asyncio.get_running_loop().time() < until:
             await asyncio.sleep(0.1)
             detail = await self.host.get_thread(detail.id)
         if detail.running:
-            self.print_notice("it goes on there, and so does what it asks")
+            self.print_notice("the run continues in the other process, which also asks its questions")
         return bool(detail.run_id) and not detail.running
 
     async def send_prompt(self, words: str) -> None:
@@ -121,16 +121,16 @@ class Chat:
         """Send a message to the current run; queue a slash command until it ends."""
         if words.startswith("/") or not run.thread_id:
             self.queued_lines.append(words)
-            return self.print_notice(f"{to_one_line(words, SHOWN_CHARS)}: when the agent is done")
+            return self.print_notice(f"{to_one_line(words, SHOWN_CHARS)}: queued until the agent is done")
         self._sending.append(asyncio.create_task(self._send_message(run.thread_id, words), name="steering"))
         return None
 
     async def _send_message(self, thread: str, words: str) -> None:
         try:
             await self.host.steer(thread, words)
-            self.print_notice(f"{to_one_line(words, SHOWN_CHARS)}: heard at its next step")
+            self.print_notice(f"{to_one_line(words, SHOWN_CHARS)}: sent; the agent reads it at its next step")
         except (WickError, OSError) as error:
-            self.print_notice(f"this was not heard: {words}\n{error}", "red")
+            self.print_notice(f"not sent: {words}\n{error}", "red")
 
     async def _run_queued(self, run: RunHandle) -> None:
         """Start another run if messages arrived too late for this one."""
@@ -154,7 +154,7 @@ class Chat:
             self.screen.finish()
             self.print_notice(str(error), "red")
         if following.cancelled():
-            self.print_notice("stopped; the thread stays, go on when you like", "yellow")
+            self.print_notice("stopped; send a message to continue", "yellow")
 
 
 @contextmanager

@@ -32,10 +32,10 @@ CHOICES: dict[str, Choice] = {
     **dict.fromkeys(("s", "session"), "allow_session"),
     **dict.fromkeys(("a", "always"), "allow_always"),
 }
-KEYS_ONCE = "y yes · v view all · n no, or say what to do instead"
-KEYS_EDITABLE = "y yes · v view all · e edit · n no, or say what to do instead"
+KEYS_ONCE = "y yes · v view all · n no, or type what to do instead"
+KEYS_EDITABLE = "y yes · v view all · e edit · n no, or type what to do instead"
 KEYS_LASTING = (
-    "y yes · s yes in this thread · a always, or a RULE · v view all · e edit · n no, or say what to do instead"
+    "y yes · s yes in this thread · a always, or a RULE · v view all · e edit · n no, or type what to do instead"
 )
 RULE = re.compile(r"a(?:lways)?\s+(\w+\(.*)", re.DOTALL)  # as in: a Bash(git *)
 
@@ -87,7 +87,7 @@ class ApprovalPrompt:
             elif (choice := CHOICES.get(line.lower())) is not None:
                 if lasting or choice in ("allow", "deny"):
                     return ApprovalReply(choice)
-                self._console.print(Text("  this is asked each time; say y or n", style="red"))
+                self._console.print(Text("  this question is asked every time; answer y or n", style="red"))
             elif (found := RULE.fullmatch(line)) is not None:
                 if self._is_valid_rule(found[1]):
                     return ApprovalReply("allow", rule=found[1])
@@ -110,11 +110,11 @@ class ApprovalPrompt:
         try:
             changed = json.loads(text)
         except ValueError as error:
-            self._console.print(Text(f"  that is no JSON: {error}", style="red"))
+            self._console.print(Text(f"  invalid JSON: {error}", style="red"))
             return None
         if isinstance(changed, dict):
             return changed
-        self._console.print(Text("  the arguments are a JSON object, as in {…}", style="red"))
+        self._console.print(Text("  the arguments must be a JSON object, as in {…}", style="red"))
         return None
 
     # -- questions of ask_user --------------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ class Screen:
 
     def show_disconnect(self, error: Exception) -> None:
         """Show that the connection is lost and is being retried."""
-        self._show_status(f"the connection is lost, trying again: {error}")
+        self._show_status(f"connection lost, reconnecting: {error}")
 
     def finish(self, outcome: RunOutcome | None = None) -> None:
         self._flush_text()
@@ -143,7 +143,7 @@ class Screen:
     def _on_model_restart(self, event: ChatModelRestart) -> None:
         self._text = ""
         self._stop_live()
-        self._print_line("(the answer begins anew)", "dim")
+        self._print_line("(the answer was restarted)", "dim")
         self._on_model_stream(ChatModelStream(delta=event.content))
 
     def _on_model_end(self, event: ChatModelEnd) -> None:
@@ -170,7 +170,7 @@ class Screen:
         for number, line in enumerate(lines[:OUTPUT_LINES]):
             self._print_line(f"  {'└' if number == 0 else ' '} {line[:CHARS]}", "red" if event.error else "dim")
         left = len(lines) - OUTPUT_LINES
-        more = [f"{left} lines more"] if left > 0 else []
+        more = [f"{left} more lines"] if left > 0 else []
         if more or took >= 1:
             self._print_line(f"    … {', '.join([*more, f'{took:.1f} s'])}", "dim")
 

@@ -44,7 +44,7 @@ async def _dispatch(chat: Chat, word: str, rest: str) -> None:
         return await chat.send_prompt("\n\n".join(filter(None, (f"Use the skill {chat.skills[word]!r}.", rest))))
     near = get_close_matches(word, describe_commands(chat), 1)
     chat.print_notice(
-        f"there is no command /{word}; {f'did you mean /{near[0]}?' if near else '/help shows them'}", "red"
+        f"there is no command /{word}; {f'did you mean /{near[0]}?' if near else '/help lists them'}", "red"
     )
     return None
 
@@ -62,7 +62,7 @@ async def _show_help(chat: Chat, rest: str) -> None:
         chat.print_notice(f"  {f'/{word} {one.arguments}':<20}{one.help}", "")
     for word, name in chat.skills.items():
         chat.print_notice(f"  {f'/{word}':<20}use the skill {name}", "")
-    chat.print_notice("  Alt-Enter, or \\ before Enter, begins another line; Tab completes a command")
+    chat.print_notice("  Alt-Enter, or \\ before Enter, inserts a newline; Tab completes a command")
 
 
 async def _switch_model(chat: Chat, rest: str) -> None:
@@ -78,7 +78,7 @@ async def _show_todos(chat: Chat, rest: str) -> None:
     todos = (await chat.host.get_thread(chat.thread)).todos if chat.thread else []
     chat.screen.print_todos([todo.model_dump() for todo in todos])
     if not todos:
-        chat.print_notice("there is nothing on the list")
+        chat.print_notice("no todos")
 
 
 async def _show_hooks(chat: Chat, rest: str) -> None:
@@ -100,13 +100,13 @@ async def _show_skills(chat: Chat, rest: str) -> None:
     for skill in found:
         chat.print_notice(f"  {skill.name:<20} {skill.description[:100]}", "" if skill.enabled else "dim")
     if not found:
-        chat.print_notice("there are no skills; make one with: wick skills new NAME")
+        chat.print_notice("no skills; create one with: wick skills new NAME")
 
 
 async def _fork_thread(chat: Chat, rest: str) -> None:
     if _has_thread(chat):
         forked = await chat.host.fork_thread(chat.thread)
-        chat.print_notice(f"{chat.thread} stays as it is; going on with {forked.id}")
+        chat.print_notice(f"forked {chat.thread}; continuing in {forked.id}")
         chat.thread = forked.id
 
 
@@ -115,12 +115,12 @@ async def _show_threads(chat: Chat, rest: str) -> None:
     for one in found:
         mark = "▸" if one.id == chat.thread else "?" if one.asking else " "
         chat.print_notice(f"{mark} {one.id}  {format_time(one.updated)}  {one.title[:60] or '(untitled)'}", "")
-    chat.print_notice("go on with one: /thread ID" if found else "there are no threads yet")
+    chat.print_notice("switch to one with: /thread ID" if found else "no threads")
 
 
 async def _open_thread(chat: Chat, rest: str) -> None:
     if not rest:
-        return chat.print_notice(chat.thread or "nothing was said yet")
+        return chat.print_notice(chat.thread or "this thread has no messages")
     ids = [one.id for one in await chat.host.list_threads(limit=200) if one.id.startswith(rest)]
     await chat.resume_thread(ids[0] if len(ids) == 1 else rest)
     return None
@@ -128,7 +128,7 @@ async def _open_thread(chat: Chat, rest: str) -> None:
 
 async def _start_thread(chat: Chat, rest: str) -> None:
     chat.thread = ""
-    chat.print_notice("a new thread begins with what you say next")
+    chat.print_notice("your next message starts a new thread")
 
 
 async def _set_title(chat: Chat, rest: str) -> None:
@@ -147,23 +147,23 @@ async def _quit(chat: Chat, rest: str) -> None:
 
 def _has_thread(chat: Chat) -> bool:
     if not chat.thread:
-        chat.print_notice("nothing was said yet")
+        chat.print_notice("this thread has no messages")
     return bool(chat.thread)
 
 
 COMMANDS: dict[str, SlashCommand] = {
-    "help": SlashCommand("", "show this", _show_help),
-    "model": SlashCommand("[NAME]", "show the model, or ask another one from now on", _switch_model),
-    "compact": SlashCommand("[WORDS]", "sum up what was said; the words say what matters", _compact_thread),
-    "todos": SlashCommand("", "show what is to be done", _show_todos),
-    "hooks": SlashCommand("", "show the hooks around each operation, the outermost first", _show_hooks),
+    "help": SlashCommand("", "show this help", _show_help),
+    "model": SlashCommand("[NAME]", "show or change the model", _switch_model),
+    "compact": SlashCommand("[WORDS]", "summarize the conversation, with optional instructions", _compact_thread),
+    "todos": SlashCommand("", "show the todos", _show_todos),
+    "hooks": SlashCommand("", "show the hooks of each operation, outermost first", _show_hooks),
     "tools": SlashCommand("", "show the agent's tools", _show_tools),
-    "skills": SlashCommand("", "show the skills; each is a command of its name", _show_skills),
-    "fork": SlashCommand("", "go on in a copy of this thread", _fork_thread),
-    "threads": SlashCommand("", "show the latest threads", _show_threads),
-    "thread": SlashCommand("[ID]", "show this thread's id, or go on with another one", _open_thread),
-    "new": SlashCommand("", "begin a new thread", _start_thread),
-    "title": SlashCommand("WORDS", "call this thread so", _set_title),
-    "usage": SlashCommand("", "show what this thread has taken", _show_usage),
-    "quit": SlashCommand("", "leave; so does Ctrl-D", _quit),
+    "skills": SlashCommand("", "list the skills; /NAME uses one", _show_skills),
+    "fork": SlashCommand("", "fork this thread, and continue in the copy", _fork_thread),
+    "threads": SlashCommand("", "list the latest threads", _show_threads),
+    "thread": SlashCommand("[ID]", "show the id of this thread, or switch to another", _open_thread),
+    "new": SlashCommand("", "start a new thread", _start_thread),
+    "title": SlashCommand("WORDS", "rename this thread", _set_title),
+    "usage": SlashCommand("", "show the tokens and cost of this thread", _show_usage),
+    "quit": SlashCommand("", "quit (or Ctrl-D)", _quit),
 }

@@ -11,8 +11,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from keeping import SHARED, Held, Place, entries, entry, held, place
 from postgres import server
+from store_fixtures import SHARED, Held, Place, entries, entry, held, place
 
 APPENDS = 200
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from keeping import Place, place, read, whole, writing
+from store_fixtures import Place, place, read, whole, writing
 from wick.errors import StoreError
 from wick.protocols import Store
 

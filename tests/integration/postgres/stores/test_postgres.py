@@ -12,8 +12,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from keeping import entries, entry, held, numbers, read, refused
 from postgres import Server, new_server, server
+from store_fixtures import entries, entry, held, numbers, read, refused
 from wick.errors import StoreError
 from wick.protocols import News
 from wick.stores import postgres_pool

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from keeping import SHARED, Held, Place, place, read, whole, writing
+from store_fixtures import SHARED, Held, Place, place, read, whole, writing
 from wick.errors import StoreError
 from wick.protocols import Lease, Store
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from keeping import Held, entries, entry, held, numbers, read, refused
+from store_fixtures import Held, entries, entry, held, numbers, read, refused
 from wick.errors import StoreError
 from wick.stores.sqlite import Sqlite
 

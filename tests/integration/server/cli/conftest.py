@@ -9,7 +9,7 @@ import pytest
 
 from cli.places import AGENTS, Somewhere
 from cli.ready import Quick
-from serving import Served, serving
+from server_process import Served, serving
 
 
 @pytest.fixture(scope="session")

@@ -47,8 +47,8 @@ def test_a_file_that_is_right_is_drawn(tmp_path: Path) -> None:
     wick.write("agents.yaml", "agents:\n  coder: {model: demo, hooks: ['mine:look']}\n  talker: {model: demo}\n")
     done = wick("agents", "check")
     assert done.code == 0, done.err
-    assert done.out.splitlines()[-1] == "agents.yaml is right: coder, talker"
-    assert "guard  look" in done.out and "● it is done" in done.out
+    assert done.out.splitlines()[-1] == "agents.yaml is valid: coder, talker"
+    assert "guard  look" in done.out and "● operation" in done.out
     told = json.loads(wick("agents", "check", "agents.yaml", "--json").out)
     assert told["problems"] == [] and {"coder", "talker"} == told["agents"].keys()
     assert ("tool_use", "look") in [(ring["operation"], ring["hook"]) for ring in told["agents"]["coder"]]
@@ -111,7 +111,7 @@ EXPECTED = [
 def test_everything_that_is_wrong_is_said_with_its_line(here: Somewhere) -> None:
     here.wick.write("bad.yaml", BAD)
     done = here("agents", "check", "bad.yaml")
-    assert done.code == 2 and f"{len(EXPECTED)} things are wrong with bad.yaml" in done.err
+    assert done.code == 2 and f"{len(EXPECTED)} problems in bad.yaml" in done.err
     lines = done.out.splitlines()
     assert len(lines) == len(EXPECTED)
     for line, (number, sentence) in zip(lines, EXPECTED, strict=True):

@@ -63,7 +63,7 @@ def test_a_question_is_denied_with_words(place: Somewhere) -> None:
 def test_other_arguments_and_where_the_place_is_said(place: Somewhere) -> None:
     thread = place.say("Write 'milk' to list.txt")
     asked = question(place, thread)["id"]
-    for bad, sentence in (("[]", "--args is a JSON object"), ("{", "--args is no JSON")):
+    for bad, sentence in (("[]", "--args must be a JSON object"), ("{", "--args is not valid JSON")):
         done = place("approvals", "allow", asked, "--args", bad)
         assert done.code == 2 and sentence in done.err
     changed = json.dumps({"path": "other.txt", "content": "bread"})
@@ -89,7 +89,7 @@ def test_always_is_meant_for_the_folder_that_asked(tmp_path: Path) -> None:
     assert from_elsewhere.code == 0
     assert from_elsewhere.err.strip().endswith(f"wick run --thread {thread} --folder {here.wick.folder}")
     wrong = here("run", "--thread", thread, "--folder", "elsewhere")  # where it would write another file
-    assert wrong.code == 2 and f"say --folder {here.wick.folder}" in wrong.err
+    assert wrong.code == 2 and f"use --folder {here.wick.folder}" in wrong.err
     assert here("run", "--thread", thread).code == 0 and (here.wick.folder / "list.txt").is_file()
     assert here("run", "--model", "demo", "Write 'milk' to list.txt").code == 0
     assert here("run", "--model", "demo", "--folder", "elsewhere", "Write 'milk' to list.txt").code == 4
@@ -114,7 +114,7 @@ def test_questions_are_shown_as_they_come(place: Somewhere) -> None:
 
 def test_nothing_waits(tmp_path: Path) -> None:
     done = Wick(tmp_path)("approvals")
-    assert (done.code, done.out) == (0, "") and "nothing waits for an answer" in done.err
+    assert (done.code, done.out) == (0, "") and "no pending questions" in done.err
 
 
 def test_bad_input_is_a_sentence(place: Somewhere) -> None:

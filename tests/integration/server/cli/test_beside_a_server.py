@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cli.ready import Quick
-from serving import Served, serving
+from server_process import Served, serving
 from wick.client import ServerError, SyncClient
 from wick.events import ApprovalRequest
 
@@ -78,7 +78,7 @@ def test_what_is_under_way_at_a_server_is_not_done_here(wick: Quick, served: Ser
         stream = owner.stream("default", "Write hello to asked.txt")
         next(event for event in stream if isinstance(event, ApprovalRequest))
         done = wick("run", "--thread", stream.thread_id, "--model", "demo", **data)
-        assert done.code == 2 and "has something under way at a server; say --server URL" in done.err, done
+        assert done.code == 2 and "has an unfinished run of a server; use --server URL" in done.err, done
         owner.cancel(stream.run_id)
 
 
@@ -115,7 +115,7 @@ def test_one_program_at_a_time_writes_a_thread(wick: Quick) -> None:
     try:
         assert process.stderr is not None and process.stderr.readline() == b"begun\n"
         second = wick("run", "Hello?", "--thread", thread)
-        assert second.code == 1 and f"another program works on thread {thread} now" in second.err, second
+        assert second.code == 1 and f"thread {thread} is in use by another process" in second.err, second
         assert wick("threads", "delete", thread, "--yes").code == 1
     finally:
         process.kill()

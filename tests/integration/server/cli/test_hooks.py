@@ -11,7 +11,7 @@ import pytest
 from cli.command import Done, Wick
 from cli.places import Somewhere
 from cli.ready import Quick
-from serving import Served
+from server_process import Served
 
 NO_FORCE = """#!/bin/sh
 case "$1" in
@@ -51,7 +51,7 @@ def test_a_trusted_program_is_listed_with_its_point_and_ring(local: Wick) -> Non
     row = rows(local("hooks", "list", "--json"))["no_force"]
     assert (row["trust"], row["point"], row["fail"]) == ("trusted", "before_tool_use", "closed")
     assert isinstance(row["ring"], int)
-    assert "there is nothing that needs trust" in local("hooks", "trust").out
+    assert "no files need trust" in local("hooks", "trust").out
 
 
 def test_a_changed_file_loses_its_trust_and_says_so(local: Wick) -> None:
@@ -66,9 +66,9 @@ def test_trust_is_asked_for_and_can_be_taken_back(local: Wick) -> None:
     refused = local("hooks", "trust", stdin="n\n")
     assert refused.code == 1 and "Trust them?" in refused.out
     assert local("hooks", "trust", stdin="y\n").code == 0
-    assert "1 forgotten" in local("hooks", "trust", "--forget", "--yes").out
+    assert "1 revoked" in local("hooks", "trust", "--forget", "--yes").out
     assert rows(local("hooks", "list", "--json"))["no_force"]["trust"] == "untrusted"
-    assert "nothing here was trusted" in local("hooks", "trust", "--forget").out
+    assert "no trusted files" in local("hooks", "trust", "--forget").out
 
 
 def test_the_list_has_python_hooks_too(wick: Wick) -> None:
@@ -164,7 +164,7 @@ def asked(wick: Wick, event: Any, *more: str, name: str = "no_force") -> Done:
 
 def test_a_program_is_tried(local: Wick) -> None:
     untrusted = asked(local, EVENT)
-    assert untrusted.code == 2 and "is untrusted; look at it, then say: wick hooks trust" in untrusted.err
+    assert untrusted.code == 2 and "is untrusted; review it, then run: wick hooks trust" in untrusted.err
     local("hooks", "trust", "--yes")
     agreed = asked(local, EVENT)
     assert (agreed.code, agreed.out.strip()) == (0, "agreed")
@@ -237,8 +237,8 @@ def test_a_handler_of_settings_is_listed_trusted_and_tried(wick: Wick) -> None:
     ("name", "event", "sentence"),
     [
         ("gone", "{}", "there is no hook program 'gone'; there are no_force"),
-        ("no_force", "[]", "the payload is a JSON object"),
-        ("no_force", "{", "the payload is no JSON"),
+        ("no_force", "[]", "the payload must be a JSON object"),
+        ("no_force", "{", "the payload is not valid JSON"),
     ],
 )
 def test_what_cannot_be_tried_is_a_sentence(local: Wick, name: str, event: str, sentence: str) -> None:
@@ -266,7 +266,7 @@ def test_a_new_program_of_a_folder_needs_trust_and_replaces_nothing(wick: Wick) 
     made = wick("hooks", "new", "mine")
     assert made.code == 0 and "wick hooks trust" in made.err
     again = wick("hooks", "new", "mine")
-    assert again.code == 2 and "already; choose another name" in again.err
+    assert again.code == 2 and "already exists; choose another name" in again.err
     assert wick("hooks", "new", "../mine").code == 2
 
 

@@ -56,7 +56,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     here = Somewhere(Quick(tmp_path))
     here.wick.write("taken/notes.txt", "mine")
     done = here("new", "taken")
-    assert done.code == 2 and "is there already, and not empty" in done.err
+    assert done.code == 2 and "already exists and is not empty" in done.err
     assert os.listdir(here.wick.folder / "taken") == ["notes.txt"]
     here.wick.write("a-file", "")
     assert here("new", "a-file").code == 2

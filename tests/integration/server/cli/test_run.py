@@ -21,7 +21,7 @@ from cli.places import Somewhere
 from cli.ready import Quick
 from cli.terminal import terminal
 from cli.terminal import wick as line
-from serving import TOKENS, Served
+from server_process import TOKENS, Served
 from wick.cli.host.protocol import RunOutcome
 from wick.cli.host.remote import RemoteHost
 
@@ -79,7 +79,7 @@ def test_the_plain_agent_changes_nothing_without_a_yes(wick: Wick) -> None:
     assert went_on.code == 0 and "I wrote" in went_on.out, went_on
     assert (wick.folder / "new.txt").read_text().strip() == "hello"
     again = wick("run", "--thread", thread)
-    assert again.code == 1 and "nothing of thread" in again.err
+    assert again.code == 1 and "has no run to resume" in again.err
 
 
 def test_who_says_something_else_has_not_agreed(wick: Wick) -> None:
@@ -249,18 +249,18 @@ async def _talked(host: RemoteHost, words: str, thread: str = "") -> RunOutcome:
 @pytest.mark.parametrize("option", ["--model=demo", "--allow=Read", "--deny=Read", "--max-steps=3", "--budget=1"])
 def test_what_only_the_server_says_is_refused(wick: Wick, cli_server: Served, option: str) -> None:
     done = wick("run", "hi", option, WICK_SERVER=cli_server.url, WICK_TOKEN=TOKENS["ada"])
-    assert done.code == 2 and "has its model, rules, hooks and limits from the server" in done.err
+    assert done.code == 2 and "the server sets the model, rules, hooks and limits" in done.err
 
 
 def test_servers_that_cannot_be_used_are_sentences(wick: Wick, cli_server: Served) -> None:
     down = wick("run", "hi", "--server", "http://127.0.0.1:1")
-    assert down.code == 1 and "cannot be reached" in down.err and "check that the server runs" in down.err
+    assert down.code == 1 and "cannot be reached" in down.err and "check that the server is running" in down.err
     assert wick("run", "hi", "--server", "127.0.0.1").code == 2
     assert wick("run", "hi", "--server", "http://[::1").code == 2
     nobody = wick("run", "hi", "--server", cli_server.url)
-    assert nobody.code == 1 and "say --token-file FILE, or set WICK_TOKEN" in nobody.err
+    assert nobody.code == 1 and "use --token-file FILE, or set WICK_TOKEN" in nobody.err
     wrong = wick("run", "hi", "--server", cli_server.url, WICK_TOKEN="no-token-of-this-server")
-    assert wrong.code == 1 and "does not know this token" in wrong.err
+    assert wrong.code == 1 and "rejected the token" in wrong.err
     wick.write("token", TOKENS["ada"])
     assert wick("run", "hi", "--server", cli_server.url, "--token-file", "token").code == 0
     wick.write("none", "two words")
@@ -369,11 +369,11 @@ def test_agents_of_files_keep_their_threads_apart_from_a_server(wick: Wick) -> N
 
 
 WRONG = {
-    "say what to do, as in: wick run": ["run"],
+    "a prompt is missing, as in: wick run": ["run"],
     "there is no model named 'nope:nope'": ["run", "hi", "--model", "nope:nope"],
     "there is no file gone.yaml": ["run", "hi", "--agent", "gone.yaml"],
     "has no agent 'codr'; did you mean 'coder'?": ["run", "hi", "--agent", "several.yaml:codr"],
-    "has several agents; say which, as in several.yaml:coder": ["run", "hi", "--agent", "several.yaml"],
+    "has several agents; choose one, as in several.yaml:coder": ["run", "hi", "--agent", "several.yaml"],
     "there is no key 'modle'; did you mean 'model'?": ["run", "hi", "--agent", "bad.yaml"],
     "Directory 'gone' does not exist": ["run", "hi", "--folder", "gone"],
     "'yaml' is not one of 'text', 'json', 'events'": ["run", "hi", "--output", "yaml"],
@@ -432,7 +432,7 @@ def test_hooks_that_are_not_trusted_are_named_in_one_line(wick: Wick) -> None:
     done = wick("run", "What is 2 + 2?", "--model", "demo")
     assert done.code == 0
     (line,) = [line for line in done.err.splitlines() if "not trusted" in line]
-    assert line.endswith(".wick/hooks/three and 1 more; look at them, then trust them with: wick hooks trust")
+    assert line.endswith(".wick/hooks/three and 1 more; review them, then run: wick hooks trust")
     assert wick("hooks", "trust", "--yes").code == 0
     done = wick("run", "What is 2 + 2?", "--model", "demo")
     assert done.code == 3 and "not today" in done.err and "not trusted" not in done.err
@@ -454,7 +454,7 @@ def test_without_hooks_no_program_is_loaded(wick: Wick) -> None:
     done = wick("run", "What is 2 + 2?", "--model", "demo", "--no-hooks")
     assert done.code == 0 and done.out and "not trusted" not in done.err
     done = wick("run", "x", "--recipe", "r", "--no-hooks")
-    assert done.code == 2 and "--no-hooks loads no recipes" in done.err
+    assert done.code == 2 and "--recipe does not work with --no-hooks" in done.err
 
 
 def test_without_hooks_those_in_python_stay(watched: Wick) -> None:

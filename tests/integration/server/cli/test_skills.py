@@ -47,7 +47,7 @@ def test_nothing_is_replaced_and_a_bad_name_is_a_sentence(tmp_path: Path) -> Non
     here = Somewhere(Quick(tmp_path))
     assert here("skills", "new", "mine").code == 0
     again = here("skills", "new", "mine")
-    assert again.code == 2 and "already; choose another name" in again.err
+    assert again.code == 2 and "already exists; choose another name" in again.err
 
 
 @pytest.mark.parametrize(

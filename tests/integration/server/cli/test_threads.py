@@ -11,7 +11,7 @@ import pytest
 from cli.command import COMMAND, Wick
 from cli.places import Somewhere
 from cli.ready import Quick
-from serving import Served
+from server_process import Served
 
 
 def test_a_thread_from_its_list_to_its_end(place: Somewhere, tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_a_thread_from_its_list_to_its_end(place: Somewhere, tmp_path: Path) -> 
     assert again.code == 2 and "already" in again.err
 
     kept = place("threads", "delete", thread, stdin="n\n")
-    assert kept.code == 1 and f"Delete the thread {thread} for good?" in kept.out
+    assert kept.code == 1 and f"Delete the thread {thread} permanently?" in kept.out
     gone = place("threads", "delete", thread, fork.out.strip(), "--yes")
     assert gone.code == 0 and gone.out.split() == [thread, fork.out.strip()]
     missing = place("threads", "show", thread)
@@ -59,7 +59,7 @@ def test_what_waits_is_listed(place: Somewhere) -> None:
     rows = place.json("threads", "list", "--asking")
     assert thread in [row["id"] for row in rows] and all(row["asking"] for row in rows)
     (line,) = [line for line in place("threads", "list").out.splitlines() if thread in line]
-    assert line.split()[-1] == "asks"
+    assert line.split()[-1] == "waiting"
 
 
 def test_only_those_of_this_folder(place: Somewhere) -> None:
@@ -100,7 +100,7 @@ def test_a_mistake_is_a_sentence_and_exits_with_2(tmp_path: Path, words: list[st
 def test_no_threads_and_no_folder_of_them(tmp_path: Path) -> None:
     wick = Wick(tmp_path)
     done = wick("threads", "list")
-    assert (done.code, done.out) == (0, "") and "there are no threads yet" in done.err
+    assert (done.code, done.out) == (0, "") and "no threads" in done.err
     assert wick("threads", "list", "--json").out.strip() == "[]"
 
 

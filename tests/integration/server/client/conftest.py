@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from served_agents import AGENTS
-from serving import Served, serving
+from server_process import Served, serving
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ import pytest
 
 from ports import own_port
 from served_agents import AGENTS
-from serving import TOKENS, Served, serving
+from server_process import TOKENS, Served, serving
 from wick.client import Client
 from wick.client.sse import SseFrame
 from wick.events import ChatModelEnd, ChatModelStream, Done, Event, ToolEnd

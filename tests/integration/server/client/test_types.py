@@ -8,7 +8,7 @@ from typing import Any, get_args, get_type_hints
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from serving import Served, talking
+from server_process import Served, talking
 from wick.api import types as api
 from wick.client import Client, types
 

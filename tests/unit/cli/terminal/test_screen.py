@@ -61,7 +61,7 @@ def test_what_a_model_says_does_not_steer_the_terminal() -> None:
 
 def test_an_answer_that_begins_anew_is_told_from_the_first() -> None:
     text = shown(ChatModelStream(delta="wrong"), ChatModelRestart(content="right"), ChatModelEnd())
-    assert "(the answer begins anew)" in text and text.rstrip().split("\n")[-2].strip() == "right"
+    assert "(the answer was restarted)" in text and text.rstrip().split("\n")[-2].strip() == "right"
 
 
 def test_a_tool_is_a_card() -> None:
@@ -70,7 +70,7 @@ def test_a_tool_is_a_card() -> None:
         ToolStart(name="execute", call_id="c", args={"command": "seq 30"}),
         ToolEnd(name="execute", call_id="c", output=output.replace('{"stdout": ', '{"stdout":')),
     )
-    assert "● execute seq 30" in text and "└ 0" in text and "26 lines more" in text
+    assert "● execute seq 30" in text and "└ 0" in text and "26 more lines" in text
     failed = shown(ToolEnd(name="execute", call_id="c", error="no such tool"))
     assert "└ no such tool" in failed
     assert format_output('{"stdout":"x","stderr":"","exit_code":2}') == "x\nexit code 2" and format_output("{") == "{"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from serving import hosted
+from server_process import hosted
 from soaking.lag import buckets, late_ms
 from wick.server.auth.identity import LOCAL_USER, ROLES, User
 from wick.server.auth.signed_cookies import decrypt, encrypt, new_secret, secret_id

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from serving import hosted, talking
+from server_process import hosted, talking
 from wick.constants import JSON_VALUES
 from wick.server.http import json_body
 from wick.server.http.json_body import Router, exceeds_values

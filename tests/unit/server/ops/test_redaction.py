@@ -13,8 +13,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from uvicorn.logging import AccessFormatter, DefaultFormatter
 
-from serving import events, hosted, talking
-from talkers import say
+from server_agents import say
+from server_process import events, hosted, talking
 from wick import Agent, FunctionModel, Scripted, ToolCall, assistant, tool
 from wick.config.secrets import find_secrets
 from wick.errors import ModelError

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from serving import Hosted, eventually, frames, hosted, talking
-from talkers import HELLO, Gate, agents
+from server_agents import HELLO, Gate, agents
+from server_process import Hosted, eventually, frames, hosted, talking
 from wick import Agent, FunctionModel, Scripted, ToolCall, ToolUse, tool
 from wick.events import ToolStream
 from wick.server.runs.frames import Frame, transient_frame

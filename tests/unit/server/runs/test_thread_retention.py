@@ -8,9 +8,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from serving import eventually, hosted, talking
-from talk import ask
-from talkers import Gate, agents, answer, get, say
+from api_requests import ask
+from server_agents import Gate, agents, answer, get, say
+from server_process import eventually, hosted, talking
 from wick.errors import ConfigError
 from wick.server.settings import Retention, Settings, load_settings
 from wick.stores.in_memory import SWEEP_SECONDS, TTL_SECONDS, InMemory

@@ -59,7 +59,7 @@ it("switches a hook off, and shows what the server makes of it", async () => {
   fireEvent.click(await screen.findByRole("switch", { name: "Hook todos", checked: true }));
   await screen.findByRole("switch", { name: "Hook todos", checked: false });
   expect(asked.at(-1)!.body).toEqual({ hooks: { todos: false } });
-  fireEvent.click(screen.getByRole("button", { name: "Have todos as it was set up" }));
+  fireEvent.click(screen.getByRole("button", { name: "Reset todos" }));
   await waitFor(() => expect(asked.at(-1)!.body).toEqual({ hooks: { todos: null } }));
 });
 
@@ -86,7 +86,7 @@ it("adds a rule to those that are there, and takes a grant back", async () => {
   expect(asked.find((one) => one.method === "PATCH")!.body).toEqual({ hooks: { permissions: { mode: "default", deny: ["Bash(rm *)"], ask: [], allow: ["Read"] } } });
   expect(screen.getByLabelText("Command").textContent).toContain("<b>ls</b>");
   await waitFor(() => expect(screen.getByRole<HTMLInputElement>("textbox", { name: "Rule" }).value).toBe(""));
-  fireEvent.click(screen.getByRole("button", { name: "Take back execute" }));
+  fireEvent.click(screen.getByRole("button", { name: "Revoke execute" }));
   await waitFor(() => expect(asked.some((one) => one.method === "DELETE" && one.path === "/agents/a/permissions/grants/g1")).toBe(true));
 });
 
@@ -112,6 +112,6 @@ it("puts tools together by where they are from, and says of a ring what it did",
   const tool = (name: string, source: string) => ({ name, source, description: "", kind: "", read_only: false, parameters: {} });
   expect(bySource([tool("a", "x"), tool("b", "y"), tool("c", "x")]).map(([source, tools]) => [source, tools.length])).toEqual([["x", 2], ["y", 1]]);
   const ring = { hook: "permissions.check", capability: "permissions", source: "permissions", position: "guard", point: "guard_tool_use", match: ["execute"], priority: 0, timeout: 1, inherit: true, shadow: false, fail: "closed" as const };
-  expect(drawn(ring, "tool_use", () => ({ text: "blocked it once", acted: true }))).toEqual({ name: "permissions.check", position: "guard", source: "permissions", fail: "closed", match: "execute", did: "blocked it once", acted: true });
+  expect(drawn(ring, "tool_use", () => ({ text: "blocked once", acted: true }))).toEqual({ name: "permissions.check", position: "guard", source: "permissions", fail: "closed", match: "execute", did: "blocked once", acted: true });
   expect(drawn({ ...ring, match: null, fail: "open" }, "tool_use", () => undefined)).toEqual({ name: "permissions.check", position: "guard", source: "permissions", fail: "open" });
 });

@@ -28,7 +28,7 @@ export function Backend({ agent, backend }: { agent: string; backend: api.Backen
   };
   const go = (mode: "local" | "remote", url: string | null) => act("Switching…", async () => {
     const now = await api.agents.switchBackend(agent, { mode, sandbox_url: url });
-    notify("It works there from the next run on.");
+    notify("The backend is used from the next run.");
     return now;
   });
   const control = (action: "stop" | "restart") => act(action === "stop" ? "Stopping…" : "Starting…", async () => {
@@ -36,10 +36,10 @@ export function Backend({ agent, backend }: { agent: string; backend: api.Backen
     return api.agents.backend(agent);
   });
   return (
-    <section aria-label="Where it works">
-      <h3>Where it works</h3>
+    <section aria-label="Backend">
+      <h3>Backend</h3>
       <Places place={placeOf(shown)} busy={Boolean(busy)} go={go} />
-      {shown ? <Facts backend={shown} busy={busy} control={control} /> : <p className="note">This agent has no workspace: no files and no commands. Choose a place to give it one.</p>}
+      {shown ? <Facts backend={shown} busy={busy} control={control} /> : <p className="note">This agent has no workspace for files and commands. Choose a backend to add one.</p>}
     </section>
   );
 }
@@ -53,9 +53,9 @@ function Places({ place, busy, go }: { place: Place | null; busy: boolean; go: (
   };
   return (
     <>
-      <div className="segments" role="group" aria-label="Place">
+      <div className="segments" role="group" aria-label="Backend type">
         {PLACES.map(([id, title]) => (
-          <button key={id} aria-pressed={asking ? id === "remote" : id === place} disabled={busy || (id === "remote" && !operator)} title={id === "remote" && !operator ? "An operator chooses an engine elsewhere." : undefined} onClick={() => choose(id)}>{title}</button>
+          <button key={id} aria-pressed={asking ? id === "remote" : id === place} disabled={busy || (id === "remote" && !operator)} title={id === "remote" && !operator ? "Only operators can choose a remote engine." : undefined} onClick={() => choose(id)}>{title}</button>
         ))}
       </div>
       {asking && <Engine done={(url) => { setAsking(false); if (url) void go("remote", url); }} />}
@@ -71,9 +71,9 @@ function Engine({ done }: { done: (url: string) => void }) {
   };
   return (
     <form className="bar-of-tools engine" onSubmit={submit}>
-      <label className="field">Address of the engine <input autoFocus value={url} placeholder="tcp://host:2376" onChange={(event) => setUrl(event.target.value)} /></label>
-      <button className="main" disabled={!url.trim()}>Use it</button>
-      <button type="button" onClick={() => done("")}>Leave it</button>
+      <label className="field">Engine address <input autoFocus value={url} placeholder="tcp://host:2376" onChange={(event) => setUrl(event.target.value)} /></label>
+      <button className="main" disabled={!url.trim()}>Connect</button>
+      <button type="button" onClick={() => done("")}>Cancel</button>
     </form>
   );
 }
@@ -88,12 +88,12 @@ function Facts({ backend, busy, control }: { backend: api.BackendInfo; busy: str
         <dt>Folder</dt><dd><code>{backend.workdir}</code></dd>
         {backend.sandbox_url && <><dt>Engine</dt><dd><code>{backend.sandbox_url}</code></dd></>}
         <dt>Protection</dt>
-        <dd><span className={`chip ${LEVELS[protection.level]}`}>{protection.level}</span> {protection.says}{protection.asks ? " Every command needs your yes." : ""}</dd>
+        <dd><span className={`chip ${LEVELS[protection.level]}`}>{protection.level}</span> {protection.says}{protection.asks ? " Each command needs your approval." : ""}</dd>
       </dl>
       <p className="bar-of-tools">
         <button disabled={Boolean(busy) || status === "idle"} onClick={() => void control("stop")}>Stop</button>
         <button disabled={Boolean(busy)} onClick={() => void control("restart")}>{status === "idle" ? "Start" : "Restart"}</button>
-        <small className="note">Commands that run there end; files stay.</small>
+        <small className="note">Running commands are stopped; files are kept.</small>
       </p>
     </>
   );

@@ -10,11 +10,11 @@ export function Hooks({ agent, changes }: { agent: string; changes: number }) {
   const hooks = useLoad(async () => (await api.agents.hooks(agent)).hooks, [agent], changes);
   return (
     <div className="panel">
-      <p className="note">The first one stands outermost: it sees everything first, and has the last word. What you switch is for you alone, and counts from the next run on.</p>
+      <p className="note">Hooks are listed outermost first. Changes affect only you, from the next run.</p>
       <Show of={hooks} what="its hooks">
         {(found) => (
           <>
-            {found.some((hook) => hook.refused) && <p className="note">What is pale protects the agent: an operator switches it.</p>}
+            {found.some((hook) => hook.refused) && <p className="note">Dimmed hooks protect the agent; only operators can change them.</p>}
             <ul className="rows">{found.map((hook) => <OneHook key={hook.name} agent={agent} hook={hook} hooks={hooks} />)}</ul>
           </>
         )}
@@ -30,7 +30,7 @@ function OneHook({ agent, hook, hooks }: { agent: string; hook: api.HookInfo; ho
       <div className="line">
         <Switch label={`Hook ${hook.name}`} on={hook.on} change={(on) => void say(on)} refused={hook.refused} />
         <span><b>{hook.name}</b> <small>{hook.points.join(", ")}</small></span>
-        {hook.changed && <button className="plain" onClick={() => void say(null)} aria-label={`Have ${hook.name} as it was set up`}>as it was</button>}
+        {hook.changed && <button className="plain" onClick={() => void say(null)} aria-label={`Reset ${hook.name}`}>reset</button>}
       </div>
       {hook.on && <More hook={hook} />}
     </li>
@@ -42,7 +42,7 @@ function More({ hook }: { hook: api.HookInfo }) {
   if (!options && !hook.tools.length) return null;
   return (
     <details>
-      <summary>{[options && "options", hook.tools.length && `brings ${hook.tools.join(", ")}`].filter(Boolean).join("; ")}</summary>
+      <summary>{[options && "options", hook.tools.length && `tools: ${hook.tools.join(", ")}`].filter(Boolean).join("; ")}</summary>
       {options && <pre tabIndex={0} aria-label={`Options of ${hook.name}`}>{JSON.stringify(hook.options, null, 2)}</pre>}
     </details>
   );

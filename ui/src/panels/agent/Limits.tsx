@@ -44,21 +44,21 @@ async function lastRun(thread: string): Promise<Taken> {
 
 function OfRun({ limits, run }: { limits: RunLimits | null; run: Taken | undefined }) {
   const rows = ROWS.filter(({ key }) => limits?.[key] != null);
-  if (!limits || !rows.length) return <p className="note">Nothing limits a run. Switch the hook “limits” on to change that.</p>;
+  if (!limits || !rows.length) return <p className="note">No run limits. Enable the hook “limits” to set them.</p>;
   return (
     <>
-      <h4>One run may take</h4>
+      <h4>Per run</h4>
       {rows.map(({ key, label, show }) => <Gauge key={key} label={label} used={run?.[key] ?? 0} most={limits[key]!} show={show} />)}
-      <p className="note">{run && run !== NOTHING ? "Shown is what the last run of this thread took." : "Once this thread has had a run, what it took is shown here."}</p>
+      <p className="note">{run && run !== NOTHING ? "Usage of the last run of this thread." : "The usage of the last run is shown after a run of this thread."}</p>
     </>
   );
 }
 
 function Budgets({ budgets }: { budgets: api.Budget[] }) {
-  if (!budgets.length) return <p className="note">It has no budget.</p>;
+  if (!budgets.length) return <p className="note">No budget.</p>;
   return (
     <>
-      <h4>All runs of everyone together may take</h4>
+      <h4>All runs of all users</h4>
       {budgets.map((one) => (
         <div key={one.name}>
           {one.tokens != null && <Gauge label={named(one, "tokens")} used={one.spent_tokens} reserved={one.reserved_tokens} most={one.tokens} show={count} />}

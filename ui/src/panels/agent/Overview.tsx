@@ -4,7 +4,7 @@ import type { AgentDetail } from "../../api";
 import { Backend } from "./Backend";
 import { Limits } from "./Limits";
 
-const ORIGINS = { file: "agents.yaml", code: "the program that runs the server", created: "somebody who made it here" };
+const ORIGINS = { file: "agents.yaml", code: "application code", created: "API" };
 
 export function Overview({ agent, changes }: { agent: AgentDetail; changes: number }) {
   return (
@@ -13,8 +13,8 @@ export function Overview({ agent, changes }: { agent: AgentDetail; changes: numb
         <h3>{agent.name}</h3>
         <dl className="facts">
           <dt>Id</dt><dd><code>{agent.agent_id}</code></dd>
-          <dt>Model</dt><dd><code>{agent.model || "chosen by the program"}</code></dd>
-          <dt>Set up by</dt><dd>{ORIGINS[agent.origin]}{agent.shared ? ", for everyone" : ", for you"}</dd>
+          <dt>Model</dt><dd><code>{agent.model || "set in code"}</code></dd>
+          <dt>Defined in</dt><dd>{ORIGINS[agent.origin]}{agent.shared ? ", shared" : ", private"}</dd>
           {agent.context_window && <><dt>Context</dt><dd>{agent.context_window.toLocaleString("en")} tokens</dd></>}
         </dl>
         {agent.system_prompt && <details className="prompt"><summary>System prompt</summary><pre tabIndex={0}>{agent.system_prompt}</pre></details>}

@@ -44,8 +44,8 @@ function Found({ agent, found, permissions }: { agent: api.AgentDetail; found: a
     <>
       <section aria-label="Mode">
         <h3>Mode</h3>
-        {!may && <p className="note">An operator changes the mode and the rules of this agent. What you have granted is yours to take back.</p>}
-        {found.mode ? <ModeChoice mode={found.mode} off={busy || !may} choose={(mode) => void say({ ...kept(found), mode })} /> : <p className="note">It has no permissions: only the guards of its other hooks decide. {may && <button disabled={busy} onClick={() => void say(true)}>Give it permissions</button>}</p>}
+        {!may && <p className="note">Only operators can change the mode and rules of this agent. You can revoke your own grants.</p>}
+        {found.mode ? <ModeChoice mode={found.mode} off={busy || !may} choose={(mode) => void say({ ...kept(found), mode })} /> : <p className="note">Permissions are off; only the guards of other hooks apply. {may && <button disabled={busy} onClick={() => void say(true)}>Enable permissions</button>}</p>}
       </section>
       {found.mode && <Rules found={found} say={may ? say : null} busy={busy} />}
       <Grants grants={found.grants} busy={busy} revoke={(grant) => void revoke(grant)} />
@@ -73,8 +73,8 @@ function Rules({ found, say, busy }: { found: api.Permissions; say: Say | null; 
   return (
     <section aria-label="Rules">
       <h3>Rules</h3>
-      <p className="note">Deny beats ask, ask beats allow, whatever their order.</p>
-      {!own.length && <p className="empty">There are none of its own.</p>}
+      <p className="note">Deny overrides ask, ask overrides allow, in any order.</p>
+      {!own.length && <p className="empty">No rules.</p>}
       <ul className="rows">
         {own.map((rule) => (
           <li key={`${rule.type} ${rule.rule}`} className="line rule-row">
@@ -104,7 +104,7 @@ function NewRule({ busy, add }: { busy: boolean; add: (type: Kind, rule: string)
   };
   return (
     <form className="new-rule" onSubmit={(event) => void submit(event)}>
-      <select aria-label="Kind of rule" value={type} onChange={(event) => setType(event.target.value as Kind)}>{KINDS.map((kind) => <option key={kind}>{kind}</option>)}</select>
+      <select aria-label="Rule type" value={type} onChange={(event) => setType(event.target.value as Kind)}>{KINDS.map((kind) => <option key={kind}>{kind}</option>)}</select>
       <input aria-label="Rule" value={rule} placeholder="Bash(git push *)" onChange={(event) => setRule(event.target.value)} />
       <button disabled={busy || !rule.trim()}>Add</button>
     </form>
@@ -113,13 +113,13 @@ function NewRule({ busy, add }: { busy: boolean; add: (type: Kind, rule: string)
 
 function Grants({ grants, busy, revoke }: { grants: api.Permissions["grants"]; busy: boolean; revoke: (id: string) => void }) {
   return (
-    <section aria-label="Granted">
-      <h3>Granted by you</h3>
-      {!grants.length && <p className="empty">Nothing. What you answer with “always” stands here.</p>}
+    <section aria-label="Grants">
+      <h3>Your grants</h3>
+      {!grants.length && <p className="empty">No grants. “Always allow” adds one.</p>}
       <ul className="rows">
         {grants.map((grant) => (
           <li key={grant.id}>
-            <div className="line"><b>{grant.tool}</b><span /><button className="plain" disabled={busy} aria-label={`Take back ${grant.tool}`} onClick={() => revoke(grant.id)}>Take back</button></div>
+            <div className="line"><b>{grant.tool}</b><span /><button className="plain" disabled={busy} aria-label={`Revoke ${grant.tool}`} onClick={() => revoke(grant.id)}>Revoke</button></div>
             <AboutCall tool={grant.tool} args={grant.args} />
           </li>
         ))}

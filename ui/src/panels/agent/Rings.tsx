@@ -24,7 +24,7 @@ export function Rings({ agent, changes }: { agent: string; changes: number }) {
   return (
     <div className="panel">
       <Show of={onion} what="its onion">{(found) => <Operations operations={found.operations} did={did} />}</Show>
-      <p className="note">{trace.data ? "Stronger rings did more than let something pass in the run that is shown. Look at a ring to see what." : "After a run of this thread, each ring says what it did in it."}</p>
+      <p className="note">{trace.data ? "Highlighted rings acted in the selected run. Select a ring for details." : "After a run, each ring shows its verdicts."}</p>
     </div>
   );
 }
@@ -66,7 +66,7 @@ function List({ rings }: { rings: Ring[] }) {
     <details className="wide">
       <summary>As a list</summary>
       <table>
-        <thead><tr><th>hook</th><th>position</th><th>from</th><th>fails</th><th>in this run</th></tr></thead>
+        <thead><tr><th>hook</th><th>position</th><th>source</th><th>on failure</th><th>in this run</th></tr></thead>
         <tbody>{rings.map((ring) => <tr key={ring.name}><td><code>{ring.name}</code></td><td>{ring.position}{ring.match ? `, for ${ring.match}` : ""}</td><td>{ring.source}</td><td>{ring.fail}</td><td>{ring.did}</td></tr>)}</tbody>
       </table>
     </details>

@@ -22,14 +22,14 @@ export function Tools({ agent, changes }: { agent: api.AgentDetail; changes: num
       <Skills agent={agent.agent_id} changes={changes} />
       <section aria-label="Tools">
         <h3>Tools <small className="chip">{agent.tools.length}</small></h3>
-        {!agent.tools.length && <p className="empty">It has none. Hooks bring tools: switch one on.</p>}
+        {!agent.tools.length && <p className="empty">No tools. Enable a hook that adds tools.</p>}
         {bySource(agent.tools).map(([source, tools]) => (
           <div key={source}>
             <h4>{SOURCES[source] ?? source}</h4>
             <ul className="rows">{tools.map((tool) => <OneTool key={tool.name} tool={tool} />)}</ul>
           </div>
         ))}
-        {agent.missing_tools.length > 0 && <p className="note">Named, and registered by nobody: {agent.missing_tools.join(", ")}. It runs without them.</p>}
+        {agent.missing_tools.length > 0 && <p className="note">Not registered, and skipped: {agent.missing_tools.join(", ")}.</p>}
       </section>
     </div>
   );
@@ -40,7 +40,7 @@ function OneTool({ tool }: { tool: Tool }) {
   return (
     <li>
       <details>
-        <summary><code>{tool.name}</code> {tool.read_only && <span className="chip">only reads</span>} {tool.kind && <span className="chip">{tool.kind}</span>} <small>{first}</small></summary>
+        <summary><code>{tool.name}</code> {tool.read_only && <span className="chip">read-only</span>} {tool.kind && <span className="chip">{tool.kind}</span>} <small>{first}</small></summary>
         {more.join("").trim() && <p className="note">{more.join("\n").trim()}</p>}
         <pre tabIndex={0} aria-label={`Arguments of ${tool.name}`}>{JSON.stringify(tool.parameters, null, 2)}</pre>
       </details>
@@ -53,7 +53,7 @@ function Skills({ agent, changes }: { agent: string; changes: number }) {
   return (
     <section aria-label="Skills">
       <h3>Skills</h3>
-      <Show of={skills} what="its skills">{(found) => found ? <SkillList agent={agent} found={found} skills={skills} /> : <p className="note">It has no skills. Switch its hook “skills” on.</p>}</Show>
+      <Show of={skills} what="its skills">{(found) => found ? <SkillList agent={agent} found={found} skills={skills} /> : <p className="note">Skills are off. Enable the hook “skills”.</p>}</Show>
     </section>
   );
 }
@@ -67,7 +67,7 @@ function none(error: unknown): null {
 function SkillList({ agent, found, skills }: { agent: string; found: api.SkillList; skills: Loaded<api.SkillList | null> }) {
   const change = (name: string, on: boolean) =>
     attempt(() => api.agents.switchSkill(agent, on ? { enable: [name] } : { disable: [name] })).then((now) => now && skills.put(now));
-  if (!found.skills.length) return <p className="note">There are none yet. A folder with a SKILL.md in its workspace is one.</p>;
+  if (!found.skills.length) return <p className="note">No skills. Add a folder with a SKILL.md to the workspace.</p>;
   return (
     <ul className="rows">
       {found.skills.map((skill) => (

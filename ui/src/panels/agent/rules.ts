@@ -10,11 +10,11 @@ type Spelled = string | { rule: string; message: string };
 export type RuleSet = Record<Kind, Spelled[]> & { mode: Mode };
 
 export const MODES: { id: Mode; title: string; says: string }[] = [
-  { id: "default", title: "Ask", says: "What no rule allows is asked about." },
-  { id: "acceptEdits", title: "Accept edits", says: "Files of the workspace are read and written; all else is asked about." },
-  { id: "plan", title: "Plan", says: "Nothing is changed: only what reads may be used." },
-  { id: "dontAsk", title: "Do not ask", says: "What would be asked about is denied." },
-  { id: "bypassPermissions", title: "Allow", says: "What no rule denies or asks about is allowed. An operator chooses this." },
+  { id: "default", title: "Ask", says: "Tool uses without an allow rule need approval." },
+  { id: "acceptEdits", title: "Accept edits", says: "Workspace files can be read and written; other tool uses need approval." },
+  { id: "plan", title: "Plan", says: "Only read-only tools are allowed." },
+  { id: "dontAsk", title: "Do not ask", says: "Tool uses that need approval are denied." },
+  { id: "bypassPermissions", title: "Allow", says: "Everything is allowed, except by deny and ask rules. Only operators can choose this." },
 ];
 
 /** What stands there now, without the rules of ready sets: those come with the set. */

@@ -27,11 +27,11 @@ export async function upload(agent: string, folder: string, all: Upload[], tell:
 
 function fits({ file }: Upload): boolean {
   if (file.size <= MOST_BYTES) return true;
-  notify(`${file.name} is larger than 40 MB, which is the most that can be uploaded.`, "error");
+  notify(`${file.name} is larger than the upload limit of 40 MB.`, "error");
   return false;
 }
 
-const overwriting = (paths: string[]): string => (paths.length === 1 ? `There is already something called ${paths[0]!}. Write over it?` : `${paths.length} of these files are there already. Write over them?`);
+const overwriting = (paths: string[]): string => (paths.length === 1 ? `${paths[0]!} already exists. Overwrite it?` : `${paths.length} of these files already exist. Overwrite them?`);
 
 export async function rename(agent: string, row: Row, name: string): Promise<boolean> {
   const wrong = badName(name);
@@ -48,7 +48,7 @@ export async function rename(agent: string, row: Row, name: string): Promise<boo
 
 export async function remove(agent: string, row: Row): Promise<boolean> {
   const what = row.type === "dir" ? `the folder ${row.name} and everything in it` : row.name;
-  if (!confirm(`Delete ${what} for good?`)) return false;
+  if (!confirm(`Delete ${what} permanently?`)) return false;
   const done = await attempt(async () => {
     await api.files.remove(agent, row.path, row.type === "dir");
     return true;
@@ -73,7 +73,7 @@ export async function begin(agent: string, path: string): Promise<boolean> {
     return false;
   }
   const done = await attempt(async () => {
-    if ((await taken(agent, [path])).length) throw new Error(`There is already something called ${path}; choose another name.`);
+    if ((await taken(agent, [path])).length) throw new Error(`${path} already exists; choose another name.`);
     return api.files.write(agent, { path, content: "", encoding: "utf-8" });
   });
   return done !== undefined;

@@ -5,7 +5,7 @@ import type { FormEvent } from "react";
 import { useApp } from "../../state/app";
 import { type Asked, GUARDS, type Guards } from "./request";
 
-const RULES = [["deny", "Deny", "Bash(git push *)"], ["ask", "Ask about", "Write(docs/**)"], ["allow", "Allow", "Bash(ls *)"]] as const;
+const RULES = [["deny", "Deny", "Bash(git push *)"], ["ask", "Ask", "Write(docs/**)"], ["allow", "Allow", "Bash(ls *)"]] as const;
 
 interface Props {
   asked: Asked;
@@ -27,12 +27,12 @@ export function Form({ asked, change, busy, run }: Props) {
       </label>
       <p className="note">{GUARDS.find((one) => one.id === asked.guards)!.says}</p>
       <fieldset>
-        <legend>With these rules beside its own, one a line</legend>
+        <legend>Additional rules, one per line</legend>
         {RULES.map(([kind, title, example]) => (
           <label key={kind} className="field">{title}<textarea rows={Math.max(1, asked[kind].split("\n").length)} value={asked[kind]} placeholder={example} spellCheck={false} onChange={(event) => change({ ...asked, [kind]: event.target.value })} /></label>
         ))}
       </fieldset>
-      <button className="main" disabled={busy}>{busy ? "Looking…" : "See what would have been different"}</button>
+      <button className="main" disabled={busy}>{busy ? "Replaying…" : "Replay"}</button>
     </form>
   );
 }
@@ -45,8 +45,8 @@ function Scope({ asked, change }: { asked: Asked; change: (asked: Asked) => void
   return (
     <label className="field">Threads
       <select value={asked.thread ? "this" : "all"} onChange={(event) => change({ ...asked, thread: event.target.value === "this" ? thread : "" })}>
-        <option value="all">All of mine with {name}</option>
-        {thread && <option value="this">The one that is open</option>}
+        <option value="all">All my threads with {name}</option>
+        {thread && <option value="this">The open thread</option>}
       </select>
     </label>
   );

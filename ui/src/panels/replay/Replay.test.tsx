@@ -26,26 +26,26 @@ afterEach(() => {
 
 async function look(deny: string): Promise<void> {
   fireEvent.change(screen.getByLabelText("Deny"), { target: { value: deny } });
-  fireEvent.click(screen.getByRole("button", { name: /See what would/ }));
-  await screen.findByRole("region", { name: "What came of it" });
+  fireEvent.click(screen.getByRole("button", { name: "Replay" }));
+  await screen.findByRole("region", { name: "Replay result" });
 }
 
 it("shows which uses a rule would have stopped, and why", async () => {
   render(<Replay />);
   await look("Bash(rm *)");
   expect(asked[0]).toEqual({ method: "POST", path: "/replay", body: { agent_id: "coder", thread_ids: null, hooks: {}, rules: { deny: ["Bash(rm *)"], ask: [], allow: [] } } });
-  const found = screen.getByRole("region", { name: "What came of it" }).textContent;
-  expect(found).toContain("Something else in 1 thread");
+  const found = screen.getByRole("region", { name: "Replay result" }).textContent;
+  expect(found).toContain("Changed verdicts in 1 thread");
   expect(found).toContain("would be blocked");
   expect(found).toContain("“<i>Clean up</i>”, entry 4");
-  expect(found).toContain("There are more threads");
-  expect(found).toContain("Of 1 use nothing can be said");
+  expect(found).toContain("Only the latest threads were replayed");
+  expect(found).toContain("1 tool use skipped");
 });
 
 it("gives the agent the rules that were tried, beside those it has", async () => {
   render(<Replay />);
   await look("Bash(rm *)");
-  fireEvent.click(screen.getByRole("button", { name: "Give the agent these rules" }));
+  fireEvent.click(screen.getByRole("button", { name: "Apply these rules to the agent" }));
   await waitFor(() => expect(asked.at(-1)!.method).toBe("PATCH"));
   expect(asked.at(-1)!.body).toEqual({ hooks: { permissions: { mode: "plan", deny: ["Write", "Bash(rm *)"], ask: [], allow: [] } } });
 });
@@ -54,7 +54,7 @@ it("says that nothing would have been different, and what to do without threads"
   report = { threads: 0, uses: 0, changes: [], skipped: [], more: false };
   render(<Replay />);
   await look("");
-  expect(screen.getByText("Nothing would have been different")).toBeTruthy();
-  expect(screen.getByText(/Talk to this agent first/)).toBeTruthy();
-  expect(screen.queryByRole("button", { name: "Give the agent these rules" })).toBeNull();
+  expect(screen.getByText("No changes")).toBeTruthy();
+  expect(screen.getByText(/No threads to replay/)).toBeTruthy();
+  expect(screen.queryByRole("button", { name: "Apply these rules to the agent" })).toBeNull();
 });

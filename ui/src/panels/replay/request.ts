@@ -3,12 +3,12 @@
 import type { ReplayRequest } from "../../api";
 
 export const GUARDS = [
-  { id: "now", title: "The agent as it is now", says: "Finds out what has changed since: other rules, other guards, other tools.", hooks: {} },
-  { id: "ask", title: "Ask about everything", says: "Only what a rule or a grant allows is not asked about.", hooks: { permissions: { mode: "default" } } },
-  { id: "edits", title: "Accept edits only", says: "Files are read and written; all else is asked about.", hooks: { permissions: { mode: "acceptEdits" } } },
-  { id: "plan", title: "Plan", says: "Only what reads is allowed.", hooks: { permissions: { mode: "plan" } } },
-  { id: "shell", title: "The ready set “shell”", says: "Denies commands that would destroy a machine.", hooks: { permissions: { policy: "shell" } } },
-  { id: "none", title: "Without permissions", says: "Shows what only the permissions have held back.", hooks: { permissions: false } },
+  { id: "now", title: "Current configuration", says: "Shows the effect of changes to rules, guards and tools since the runs.", hooks: {} },
+  { id: "ask", title: "Ask about everything", says: "Tool uses need approval unless a rule or grant allows them.", hooks: { permissions: { mode: "default" } } },
+  { id: "edits", title: "Accept edits only", says: "Workspace files can be read and written; other tool uses need approval.", hooks: { permissions: { mode: "acceptEdits" } } },
+  { id: "plan", title: "Plan", says: "Only read-only tools are allowed.", hooks: { permissions: { mode: "plan" } } },
+  { id: "shell", title: "Policy “shell”", says: "Denies destructive shell commands.", hooks: { permissions: { policy: "shell" } } },
+  { id: "none", title: "Without permissions", says: "Shows tool uses that only the permissions restricted.", hooks: { permissions: false } },
 ] as const satisfies { id: string; title: string; says: string; hooks: ReplayRequest["hooks"] }[];
 
 export type Guards = (typeof GUARDS)[number]["id"];

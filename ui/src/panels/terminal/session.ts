@@ -108,7 +108,7 @@ export class Session {
     socket.onopen = () => {
       if (this.socket !== socket) return;
       opened = true;
-      if (this.tries) this.screen.write("\r\n\x1b[2m— connected again, with a new shell —\x1b[0m\r\n");
+      if (this.tries) this.screen.write("\r\n\x1b[2m— reconnected, with a new shell —\x1b[0m\r\n");
       [this.tries, this.refusals] = [0, 0];
       this.say("open");
       this.refit();
@@ -127,13 +127,13 @@ export class Session {
   }
 
   private ended(reason: string): void {
-    this.screen.write(`\r\n\x1b[2m— the shell has ended${reason ? `: ${reason}` : ""}; press Enter for a new one —\x1b[0m\r\n`);
+    this.screen.write(`\r\n\x1b[2m— shell exited${reason ? `: ${reason}` : ""}; press Enter for a new one —\x1b[0m\r\n`);
     this.say("ended");
   }
 
   /** The socket was refused, and a browser does not say why. */
   private denied(): void {
-    if (++this.refusals > MOST_REFUSALS) this.say("refused", "The server opens no terminal. Perhaps too many are open already: close some, or wait a little, and connect again.");
+    if (++this.refusals > MOST_REFUSALS) this.say("refused", "The server refused the terminal. There may be too many open terminals: close some, then connect again.");
     else this.retry();
   }
 
@@ -164,10 +164,10 @@ export class Session {
 
 /** Why a backend has no terminal for who is signed in; nothing if it should have one. */
 function refusal(backend: api.BackendInfo | null): string {
-  if (backend === null || backend.type === "state") return "This agent has no workspace with commands. Switch its backend in the Agent panel.";
-  if (backend.status === "error") return `Its container cannot be reached: ${backend.reason}. Look at it in the Agent panel.`;
+  if (backend === null || backend.type === "state") return "The backend of this agent does not run commands. Change it in the Agent panel.";
+  if (backend.status === "error") return `The container cannot be reached: ${backend.reason}. See the Agent panel.`;
   const confined = backend.protection.level !== "none" && !backend.protection.asks;
-  return !confined && app.get().me?.role === "user" ? "Nothing confines commands here, so a terminal takes an operator. Ask one, or switch the backend to Docker." : "";
+  return !confined && app.get().me?.role === "user" ? "Commands are not sandboxed here, so only operators can open a terminal. Ask one, or switch the backend to Docker." : "";
 }
 
 /** What tells one backend from another. */

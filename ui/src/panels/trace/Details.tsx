@@ -18,7 +18,7 @@ export function Details({ row, close, zoom }: { row: Row; close: () => void; zoo
       {span.error && <p className="failed">{span.error}</p>}
       <dl className="facts">
         {row.tokens > 0 && <><dt>tokens</dt><dd>{count(row.tokens)}</dd></>}
-        {row.kind === "model" && <><dt>cost</dt><dd>{row.cost === null ? "not known" : dollars(row.cost)}</dd></>}
+        {row.kind === "model" && <><dt>cost</dt><dd>{row.cost === null ? "unknown" : dollars(row.cost)}</dd></>}
         {facts.map(([name, value]) => <Fact key={name} name={name} value={value} />)}
       </dl>
       {(span.events ?? []).length > 0 && <Events events={span.events!} />}
@@ -33,14 +33,14 @@ function Fact({ name, value }: { name: string; value: unknown }) {
 }
 
 function Events({ events }: { events: NonNullable<Row["span"]["events"]> }) {
-  return <><h4>Recorded</h4><ul className="rows">{events.map((event, at) => <li key={at}><b>{event.name}</b> <code>{JSON.stringify(event.attributes ?? {})}</code></li>)}</ul></>;
+  return <><h4>Events</h4><ul className="rows">{events.map((event, at) => <li key={at}><b>{event.name}</b> <code>{JSON.stringify(event.attributes ?? {})}</code></li>)}</ul></>;
 }
 
 function Why({ rows }: { rows: NonNullable<Row["span"]["why"]> }) {
   return (
     <div className="wide" tabIndex={0} role="group" aria-label="Verdicts">
-      <table aria-label="What hooks said">
-        <thead><tr><th>hook</th><th>position</th><th>verdict</th><th>why</th><th className="number">ms</th></tr></thead>
+      <table aria-label="Verdicts of hooks">
+        <thead><tr><th>hook</th><th>position</th><th>verdict</th><th>reason</th><th className="number">ms</th></tr></thead>
         <tbody>
           {rows.map((why, at) => (
             <tr key={at} className={why.verdict}><td>{why.hook}</td><td>{why.position}</td><td>{why.verdict}{why.shadow ? " (shadow)" : ""}</td><td>{why.reason}{why.changed ? ` changed ${Object.keys(why.changed).join(", ")}` : ""}</td><td className="number">{(why.ms ?? 0).toFixed(2)}</td></tr>

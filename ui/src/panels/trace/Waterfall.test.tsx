@@ -37,7 +37,7 @@ it("is walked through with arrows, and says all that is known of a span", () => 
   expect(details.getByText("$0.25")).toBeTruthy();
   fireEvent.keyDown(tree, { key: "End" });
   expect(screen.getByText("it broke")).toBeTruthy();
-  expect(screen.getByRole("table", { name: "What hooks said" }).textContent).toContain("no");
+  expect(screen.getByRole("table", { name: "Verdicts of hooks" }).textContent).toContain("no");
   expect(tree.getAttribute("aria-activedescendant")).toBe(screen.getAllByRole("treeitem").at(-1)!.id);
 });
 
@@ -48,7 +48,7 @@ it("shows hooks when they are wanted, and only what is looked for", () => {
   fireEvent.change(screen.getByLabelText("Filter spans"), { target: { value: "notes.txt" } });
   expect(names()).toEqual(["coder", "step 1", "<img src=x>"]);
   fireEvent.change(screen.getByLabelText("Filter spans"), { target: { value: "nowhere" } });
-  expect(screen.getByText(/No span is like that/)).toBeTruthy();
+  expect(screen.getByText(/No matching spans/)).toBeTruthy();
 });
 
 it("goes closer to a span and back", () => {
@@ -61,7 +61,7 @@ it("goes closer to a span and back", () => {
   expect(end()).toBe("816 ms");
   fireEvent.keyDown(tree, { key: "0" });
   expect(end()).toBe("1.0 s");
-  fireEvent.click(screen.getByRole("button", { name: "Closer" }));
+  fireEvent.click(screen.getByRole("button", { name: "Zoom in" }));
   expect(end()).toBe("750 ms");
 });
 

@@ -27,14 +27,14 @@ export function Waterfall({ rows }: { rows: Row[] }) {
         <input type="search" aria-label="Filter spans" placeholder="Filter" value={words} onChange={(event) => setWords(event.target.value)} />
         <div className="segments" role="group" aria-label="Show">{KINDS.map(([kind, title]) => <button key={kind} aria-pressed={kinds.has(kind)} onClick={() => toggle(kind)}>{title}</button>)}</div>
         <div className="segments" role="group" aria-label="Zoom">
-          <button aria-label="Closer" onClick={() => look(zoomed(view, 0.5, end))}>+</button>
-          <button aria-label="Further away" onClick={() => look(zoomed(view, 2, end))}>−</button>
+          <button aria-label="Zoom in" onClick={() => look(zoomed(view, 0.5, end))}>+</button>
+          <button aria-label="Zoom out" onClick={() => look(zoomed(view, 2, end))}>−</button>
           <button onClick={() => look(whole(end))}>All</button>
         </div>
       </div>
       <Axis view={view} />
-      {shown.length ? <Rows rows={shown} view={view} look={look} end={end} chosen={chosen} choose={choose} /> : <p className="empty">No span is like that. Clear the filter, or show more kinds.</p>}
-      {selected ? <Details row={selected} close={() => choose("")} zoom={() => look(around(selected.from, selected.ms, end))} /> : <p className="note">Arrows walk through the spans; Enter goes closer to one.</p>}
+      {shown.length ? <Rows rows={shown} view={view} look={look} end={end} chosen={chosen} choose={choose} /> : <p className="empty">No matching spans. Clear the filter, or show more kinds.</p>}
+      {selected ? <Details row={selected} close={() => choose("")} zoom={() => look(around(selected.from, selected.ms, end))} /> : <p className="note">Use the arrow keys to select a span, Enter to zoom in.</p>}
     </div>
   );
 }

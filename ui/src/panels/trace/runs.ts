@@ -29,5 +29,5 @@ const NONE: api.ThreadRun[] = [];
 
 export function title(run: api.ThreadRun): string {
   const at = new Date(run.started * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-  return `${at} · ${run.outcome || "goes on"}${run.traced ? "" : " (no trace)"}`;
+  return `${at} · ${run.outcome || "running"}${run.traced ? "" : " (no trace)"}`;
 }

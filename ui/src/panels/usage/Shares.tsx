@@ -8,7 +8,7 @@ export function Shares({ title, rows, show }: { title: string; rows: [string, nu
       <h3>{title}</h3>
       <ul className="shares">
         {rows.map(([name, amount]) => (
-          <li key={name}><span>{name || "without a name"}</span><b>{show(amount)}</b><i style={{ width: `${(amount / most) * 100}%` }} aria-hidden="true" /></li>
+          <li key={name}><span>{name || "unnamed"}</span><b>{show(amount)}</b><i style={{ width: `${(amount / most) * 100}%` }} aria-hidden="true" /></li>
         ))}
       </ul>
     </section>

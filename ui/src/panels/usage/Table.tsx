@@ -7,7 +7,7 @@ export function Table({ report, users }: { report: UsageReport; users: boolean }
   const rows = report.rows.toReversed();
   return (
     <details className="wide">
-      <summary>As a table</summary>
+      <summary>Show as table</summary>
       <table aria-label="Usage by day, agent and model">
         <thead><tr><th>day</th>{users && <th>user</th>}<th>agent</th><th>model</th><th className="number">runs</th><th className="number">in</th><th className="number">cached</th><th className="number">out</th><th className="number">cost</th></tr></thead>
         <tbody>
@@ -15,7 +15,7 @@ export function Table({ report, users }: { report: UsageReport; users: boolean }
             <tr key={`${row.day} ${row.user_id} ${row.agent} ${row.model}`}>
               <td>{row.day}</td>{users && <td>{row.user}</td>}<td>{row.agent}</td><td>{row.model}</td>
               <td className="number">{count(row.runs)}</td><td className="number">{count(row.input_tokens)}</td><td className="number">{count(row.cached_tokens)}</td><td className="number">{count(row.output_tokens)}</td>
-              <td className="number">{row.unpriced && !row.cost ? "not known" : dollars(row.cost)}</td>
+              <td className="number">{row.unpriced && !row.cost ? "unknown" : dollars(row.cost)}</td>
             </tr>
           ))}
         </tbody>

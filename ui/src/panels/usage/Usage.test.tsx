@@ -39,7 +39,7 @@ it("draws what was used by day, and says who used how much", async () => {
 it("asks for the period, and for everyone's when an admin wants to see it", async () => {
   render(<Usage />);
   await screen.findByText("Tokens in");
-  fireEvent.change(screen.getByLabelText("Whose"), { target: { value: "all" } });
+  fireEvent.change(screen.getByLabelText("User"), { target: { value: "all" } });
   fireEvent.change(screen.getByLabelText("Period"), { target: { value: "7" } });
   expect(await screen.findByRole("button", { name: "by user" })).toBeTruthy();
   const { since, until } = period(7);
@@ -49,5 +49,5 @@ it("asks for the period, and for everyone's when an admin wants to see it", asyn
 it("says what to do when nothing was used", async () => {
   report = { rows: [], total: { ...AMOUNTS, questions: 0, runs: 0, input_tokens: 0, output_tokens: 0, cost: 0 } };
   render(<Usage />);
-  expect(await screen.findByText(/Nothing was used in this time/)).toBeTruthy();
+  expect(await screen.findByText(/No usage in this period/)).toBeTruthy();
 });

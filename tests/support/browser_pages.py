@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from chromium import find_chromium
-from serving import TOKENS, Served, serving
+from server_process import TOKENS, Served, serving
 from wick.server.static_files import BUILT_PAGES
 
 try:
@@ -203,7 +203,7 @@ def _is_expected(message: ConsoleMessage) -> bool:
 
 def sign_in(page: Page, user: str) -> None:
     page.goto("/")
-    page.get_by_label("Your token").fill(TOKENS.get(user, user))
+    page.get_by_label("Access token").fill(TOKENS.get(user, user))
     page.keyboard.press("Enter")
     arrived(page)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from playwright.sync_api import Page
 
-from browsing import Asking, show, until
+from browser_pages import Asking, show, until
 
 
 def opened(page: Page, path: str) -> Any:
@@ -26,7 +26,7 @@ def opened(page: Page, path: str) -> Any:
 
 
 def seen_as(page: Page, view: str) -> None:
-    page.get_by_role("group", name="Look at it as").get_by_role("button", name=view).click()
+    page.get_by_role("group", name="View as").get_by_role("button", name=view).click()
 
 
 def saved(page: Page) -> None:

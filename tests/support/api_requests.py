@@ -1,4 +1,4 @@
-"""Shorter ways to ask a server in tests: an answer's status and its JSON, in one go."""
+"""Requests to a server in tests: return the status and the JSON of a response."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import aiohttp
 
-from serving import Hosted, Served
+from server_process import Hosted, Served
 
 
 async def ask(served: Served | Hosted, user: str, method: str, path: str, **options: Any) -> tuple[int, Any]:
