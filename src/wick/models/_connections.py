@@ -14,7 +14,6 @@ import asyncio
 import os
 import re
 import socket
-import ssl
 from collections.abc import AsyncGenerator, Mapping
 from contextvars import ContextVar
 from errno import EPIPE
@@ -119,24 +118,35 @@ _ALERT = re.compile(r"alert|certificate required|handshake failure", re.IGNORECA
 
 def _describe_failure(endpoint: Endpoint, error: Exception) -> OSError:
     """Return the error of a request that was not answered."""
-    advice = ""
+    scheme, advice = endpoint.url.partition(":")[0], ""
     if endpoint.proxy:
-        name = f"{endpoint.url.partition(':')[0].upper()}_PROXY"
-        advice = f"check the proxy {shown_address(endpoint.proxy)} in {name}, or add the server to NO_PROXY"
+        proxy = f"the proxy {shown_address(endpoint.proxy)} in {scheme.upper()}_PROXY"
+        advice = f"check {proxy}, or add the server to NO_PROXY"
+    elif scheme == "https" and isinstance(
+        error, ConnectionError | aiohttp.ClientOSError | aiohttp.ServerDisconnectedError
+    ):
+        advice = _advise_certificate(endpoint.network)
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return Unreachable(f"there is no connection within {endpoint.connect:.3g} s", advice)
     if isinstance(error, aiohttp.ClientHttpProxyError):
-        retryable = error.status >= 500
-        return Unreachable(
-            f"the proxy answered {error.status} {error.message}", advice, status=error.status, retryable=retryable
-        )
+        reason, status = f"the proxy answered {error.status} {error.message}", error.status
+        return Unreachable(reason, advice, status=status, retryable=status >= 500)
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return _describe_certificate(endpoint.network, error.certificate_error)
-    if isinstance(error, aiohttp.ClientOSError | ssl.SSLError) and _ALERT.search(text := str(error)):
-        return _describe_alert(endpoint.network, text)
+    if isinstance(error, aiohttp.ClientOSError) and _ALERT.search(text := str(error)):
+        advice = _advise_certificate(endpoint.network)
+        return Unreachable(f"the TLS handshake failed: {text}", advice, retryable=False)
     if isinstance(error, aiohttp.ClientConnectorError):
-        return Unreachable(error.strerror or str(error.os_error) or type(error.os_error).__name__, advice)
+        is_reset = isinstance(error.os_error, ConnectionResetError) or endpoint.proxy
+        reason = error.strerror or str(error.os_error) or type(error.os_error).__name__
+        return Unreachable(reason, advice if is_reset else "")
     return Broken("; ".join(filter(None, (_describe_break(error), advice))))
+
+
+def _advise_certificate(network: NetworkSettings) -> str:
+    if network.cert:
+        return "if the server refuses the client certificate, check cert"
+    return "if the server demands a client certificate, give one as cert"
 
 
 def _describe_certificate(network: NetworkSettings, error: Exception) -> Unreachable:
@@ -151,13 +161,6 @@ def _describe_certificate(network: NetworkSettings, error: Exception) -> Unreach
             if (path := os.getenv(name)) and not all(map(exists, path.split(os.pathsep))):
                 advice = f"correct {name}: there is no {path}"
     return Unreachable(f"its certificate cannot be verified: {reason}", advice, retryable=False)
-
-
-def _describe_alert(network: NetworkSettings, text: str) -> Unreachable:
-    if network.cert:
-        return Unreachable(f"it refuses the client certificate: {text}", "check cert", retryable=False)
-    advice = "if the server demands a client certificate, give one as cert"
-    return Unreachable(f"the TLS handshake failed: {text}", advice, retryable=False)
 
 
 def _describe_break(error: Exception) -> str:

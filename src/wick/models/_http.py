@@ -163,7 +163,7 @@ async def stream(server: ModelServer, body: bytes, reply: ReplyParser) -> AsyncG
                     yield delta
         finally:
             response.close()
-    except (ModelError, OSError) as error:
+    except (ModelError, ConfigError, OSError) as error:
         if not (reply.finish or reply.done):  # else only the usage or the last line was lost
             problem = _describe_error(server, error, began, deadline)
     if problem is not None:  # raised outside of `except`, as its context may contain the key
@@ -189,6 +189,8 @@ def _describe_error(server: ModelServer, error: Exception, began: bool, deadline
         error.args = (server.redact(str(error)),)
         error.__cause__ = error.__context__ = None
         return error
+    if isinstance(error, ConfigError):  # a certificate file was changed since the model was created
+        return ModelError(str(error))
     if isinstance(error, TimeoutError):
         return _describe_timeout(server, began, deadline)
     said = " ".join(server.redact(str(error)).split())[:300] or type(error).__name__  # may contain the whole response

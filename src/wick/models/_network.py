@@ -39,8 +39,8 @@ class NetworkSettings:
             raise ConfigError(f"the 'trust_env' of a model's spec must be true or false, not {self.trust_env!r}")
         if not isinstance(self.verify, bool):
             object.__setattr__(self, "verify", _read_path(self.verify, _VERIFY))
-        parts = [self.cert] if isinstance(self.cert, str | os.PathLike) else [*(self.cert or ())]
-        if len(parts) > 3:
+        parts = [self.cert] if isinstance(self.cert, str | os.PathLike) else self.cert or ()
+        if not isinstance(parts, list | tuple) or len(parts) > 3:
             raise ConfigError(_CERT)
         texts = [_read_path(part, _CERT) for part in parts[:2]]
         if parts[2:] and not isinstance(parts[2], str):
