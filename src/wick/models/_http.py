@@ -189,8 +189,8 @@ def _describe_error(server: ModelServer, error: Exception, began: bool, deadline
         error.args = (server.redact(str(error)),)
         error.__cause__ = error.__context__ = None
         return error
-    if isinstance(error, ConfigError):  # a certificate file was changed since the model was created
-        return ModelError(str(error))
+    if isinstance(error, ConfigError):  # a certificate file was changed after the model was created
+        return ModelError(server.redact(str(error)))
     if isinstance(error, TimeoutError):
         return _describe_timeout(server, began, deadline)
     said = " ".join(server.redact(str(error)).split())[:300] or type(error).__name__  # may contain the whole response
