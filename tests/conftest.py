@@ -45,6 +45,9 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.basetemp = mkdtemp(prefix="w")
         atexit.register(rmtree, config.option.basetemp, ignore_errors=True)
     config.pluginmanager.register(leaking, "leaking")
+    for name in ("http_proxy", "https_proxy", "no_proxy"):  # tests ask servers of this machine
+        for spelling in (name, name.upper()):
+            os.environ.pop(spelling, None)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background; what tests start would ignore it, too
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

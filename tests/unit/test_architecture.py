@@ -81,7 +81,8 @@ LAZY = {
     "wick.capabilities.mcp.transports": {"anyio", "httpx2", "mcp", "mcp_types"},
     "wick.models": {"wick"},  # a model's client, when its name is resolved
     "wick.models.registry": {"wick"},
-    "wick.models._http": {"email"},  # for a date, where a server names one
+    "wick.models._http": {"email", "wick"},  # for a date, where a server names one; aiohttp, when a request is sent
+    "wick.models._network": {"urllib"},  # looks for proxies
     "wick.models.local": {"wick", "xllamacpp"},
     "wick.prices": {"genai_prices"},
     "wick.capabilities.sessions": {"wick"},  # the store of a folder

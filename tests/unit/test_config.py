@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import wick.capabilities
+from certificates import Authority
 from kit import call, calls
 from wick import Agent, Capability, Scripted
 from wick.backends.containers.spec import ContainerLimits
@@ -486,6 +487,34 @@ mcp: {servers: {files: {command: mcp-files}}, pins: pins.json}
     mounted = str(ring(docker.agent(), "filesystem").backend._spec.binds)
     assert str(tmp_path / "a") in mounted and str(Path("~/b").expanduser()) in mounted
     assert "cache" in mounted and str(tmp_path / "cache") not in mounted
+
+
+def test_certificates_of_models_begin_where_the_file_is(
+    write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir("/")
+    ca = Authority(tmp_path)
+    ca.issue("client", "correct-horse")
+    spec = "{provider: openai, model: m, base_url: 'https://h/v1', %s}"
+    given = spec % "verify: ca.pem, cert: [client.pem, ./client.key, correct-horse]"
+    agent = load(
+        write(
+            f"model: {given}\nfallback: [{given}]\nsubagents: {{agents: {{a: {{description: x, model: {given}}}}}}}\n"
+        )
+    ).agent()
+    expected = (str(tmp_path / "ca.pem"), (str(tmp_path / "client.pem"), str(tmp_path / "client.key"), "correct-horse"))
+    for model in (agent.model, *ring(agent, "fallback").models):
+        assert (model.server.network.verify, model.server.network.cert) == expected
+    for flaw, sentence in {
+        "verify: gone.pem": f"there is no file {tmp_path / 'gone.pem'}; the 'verify' of a model's spec must be",
+        "verify: client.key": "client.key has no CA certificates",
+        "verify: 7": "the 'verify' of a model's spec must be true, false, or the path",
+        "cert: [client.pem, client.key, wrong-horse]": "the client certificate .* cannot be used",
+        "cert: {a: b}": "the 'cert' of a model's spec must be a path, or a list",
+    }.items():
+        with pytest.raises(ConfigError, match=sentence) as caught:
+            _ = load(write(f"model: {spec % flaw}\n")).agent().model
+        assert "horse" not in str(caught.value)
 
 
 @pytest.mark.parametrize("store, kind", [

@@ -112,7 +112,7 @@ class _AgentBuilder:
         hooks = [part for ring in self.config.file.rings for part in self._build_parts(ring)]
         with self._locate_errors():
             return Agent(
-                self.options.get("model", "auto") if model is None else model,
+                self._locate_certificates(self.options.get("model", "auto")) if model is None else model,
                 name=self.config.name,
                 system=self.options.get("system_prompt", ""),
                 tools=tools,
@@ -203,7 +203,7 @@ class _AgentBuilder:
     def _resolve_argument(self, value: Any, hint: Any) -> Any:
         kinds = get_args(hint) or (hint,)
         if Model in kinds and isinstance(value, str | Mapping):
-            return resolve(value)
+            return resolve(self._locate_certificates(value))
         named = any(kind is Callable or get_origin(kind) in (type, Callable) for kind in (hint, *kinds))
         return self._load_python(value) if named and isinstance(value, str) and str not in kinds else value
 
@@ -266,6 +266,8 @@ class _AgentBuilder:
         if isinstance(given, str):
             return self._resolve_path(given)
         found = dict(given)
+        if "model" in given:
+            found["model"] = self._locate_certificates(given["model"])
         if isinstance(given.get("tools"), list):
             found["tools"] = [self._load_python(name) if ":" in name else name for name in given["tools"]]
         if "hooks" in given:
@@ -411,6 +413,19 @@ class _AgentBuilder:
         for workspace in self._workspaces:
             check_loaded(workspace)
         return found
+
+    def _locate_certificates(self, model: Any) -> Any:
+        """Return a model with absolute paths of certificates; relative ones start at the folder of the file."""
+        if not isinstance(model, Mapping):
+            return model
+        spec = dict(model)
+        for key in {"verify", "cert"} & spec.keys():
+            if isinstance(given := spec[key], str):
+                spec[key] = self._resolve_path(given)
+            elif isinstance(given, list):  # certificate, key, password
+                paths = [self._resolve_path(path) if isinstance(path, str) else path for path in given[:2]]
+                spec[key] = [*paths, *given[2:]]
+        return spec
 
     def _resolve_path(self, path: str) -> str:
         """Return an absolute path; relative ones start at the folder of the file."""

@@ -22,8 +22,9 @@ def find_secrets(options: Any, name: str = "") -> Iterator[str]:
         for key, value in options.items():
             yield from find_secrets(value, str(key))
     elif isinstance(options, list | tuple):
-        for value in options:
-            yield from find_secrets(value, name)
+        for number, value in enumerate(options):
+            is_password = name == "cert" and number == 2  # of a client certificate: certificate, key, password
+            yield from find_secrets(value, "password" if is_password else name)
     elif isinstance(options, str) and _OPTIONS.search(name):
         yield from {options.strip(), *options.split()[-1:]}  # also the token of `Bearer …`
     elif isinstance(options, str) and "://" in options:

@@ -1,10 +1,8 @@
-"""HTTP requests to model servers: a connection pool per event loop, time limits, and plain errors."""
+"""HTTP requests to model servers: time limits, redacted credentials, and plain errors."""
 
 from __future__ import annotations
 
-import asyncio
 import re
-import zlib
 from base64 import b64decode
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,12 +10,11 @@ from datetime import UTC, datetime
 from json import dumps, loads
 from time import monotonic
 from typing import Protocol
-from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
-from weakref import WeakKeyDictionary
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit, urlunsplit
 
 from wick import constants
 from wick.errors import ConfigError, ModelError
-from wick.models._connections import QUOTED_BYTES, Broken, Connection, Place, Pool, Unreachable
+from wick.models._network import Endpoint, NetworkSettings, Unreachable, find_proxy, shown_address
 from wick.models._sse import SSEDecoder, WholeBody
 from wick.protocols import Delta, Finish
 
@@ -47,18 +44,22 @@ class ModelServer:
     limits: TimeLimits = field(default_factory=TimeLimits)
     unreachable: str = ""
     unauthorized: str = ""
-    place: Place = field(init=False, repr=False)
-    head: bytes = field(init=False, repr=False)  # of every request, without its length
+    network: NetworkSettings = field(default_factory=NetworkSettings)
+    endpoint: Endpoint = field(init=False, repr=False)
     where: str = field(init=False)  # the address for error messages
     _keys: tuple[str, ...] = field(init=False, repr=False)  # credentials, which are removed from error messages
 
     def __post_init__(self) -> None:
         parts, host, port = _parse_url(self.name, self.url)
-        tls = parts.scheme == "https"
-        object.__setattr__(self, "place", Place(host, port or (443 if tls else 80), tls))
-        object.__setattr__(self, "head", _build_head(self.name, _format_host(host, port), parts, self.headers))
+        proxy = ""
+        if host and self.network.trust_env:
+            proxy = find_proxy(parts.scheme, host, port or (443 if parts.scheme == "https" else 80))
+        url, headers = _build_url(parts, host, port), _build_headers(self.name, self.headers)
+        endpoint = Endpoint(url, headers, self.network, proxy, self.limits.connect, self.limits.first_byte)
+        keys = _find_credentials(parts, self.headers, proxy)
+        object.__setattr__(self, "endpoint", endpoint)
         object.__setattr__(self, "where", parts._replace(query="", fragment="").geturl())
-        object.__setattr__(self, "_keys", tuple(sorted(_find_credentials(parts, self.headers), key=len, reverse=True)))
+        object.__setattr__(self, "_keys", tuple(sorted(keys, key=len, reverse=True)))
 
     def redact(self, text: str, shortest: int = constants.KEY_CHARS) -> str:
         """Return a text of this server without the credentials of the request."""
@@ -66,9 +67,10 @@ class ModelServer:
         return re.sub("|".join(keys), "[key]", text, flags=re.IGNORECASE) if keys else text
 
 
-def _find_credentials(parts: SplitResult, headers: Mapping[str, str]) -> set[str]:
-    """Return the credentials of headers and of an address, in every spelling that an error may repeat."""
+def _find_credentials(parts: SplitResult, headers: Mapping[str, str], proxy: str) -> set[str]:
+    """Return the credentials of headers, an address and a proxy, in every spelling that an error may repeat."""
     given = [value for name, value in (*headers.items(), *parse_qsl(parts.query)) if _SECRET_NAME.search(name)]
+    given += [urlsplit(proxy).password or ""]
     found = {word for value in given for word in (value.strip(), *value.split()[-1:]) if word}
     for value in given:
         if value.lower().startswith("basic "):
@@ -93,25 +95,29 @@ def _parse_url(name: str, url: str) -> tuple[SplitResult, str, int | None]:
         raise ConfigError(f"the address of {name} must be like http://host:port/path, not {shown!r}") from None
 
 
-def shown_address(url: str) -> str:
-    """Return an address for error messages: without user, password and query. It may be malformed."""
-    return re.sub(r"^([^/?#]*//)?[^/?#]*@", r"\1", url.partition("?")[0])
-
-
-def _format_host(host: str, port: int | None) -> str:
+def _build_url(parts: SplitResult, host: str, port: int | None) -> str:
+    """Return the percent-encoded URL."""
     named = f"[{host}]" if ":" in host else host
-    return f"{named}:{port}" if port else named
+    place = f"{named}:{port}" if port else named
+    return urlunsplit((parts.scheme, place, quote(parts.path or "/", safe=_SAFE), quote(parts.query, safe=_SAFE), ""))
 
 
-def _build_head(name: str, host: str, parts: SplitResult, headers: Mapping[str, str]) -> bytes:
-    target = quote(parts.path or "/", safe=_SAFE) + (f"?{quote(parts.query, safe=_SAFE)}" if parts.query else "")
-    told = {"host": host, "user-agent": "wick", "accept-encoding": "identity"}
-    told |= {key.lower(): value for key, value in headers.items()}
-    for key, value in told.items():
+def _build_headers(name: str, headers: Mapping[str, str]) -> dict[str, str]:
+    sent = {"user-agent": "wick", "accept-encoding": "identity"}
+    sent |= {key.lower(): value for key, value in headers.items()}
+    for key, value in sent.items():
         if any(sign in key + value for sign in "\r\n\0"):
             raise ConfigError(f"there is a line break in what {name} is sent as {key!r}; check its key and headers")
-    lines = [f"{key}: {value}" for key, value in told.items()]
-    return "\r\n".join([f"POST {target} HTTP/1.1", *lines, ""]).encode()
+    return sent
+
+
+class Response(Protocol):
+    """An open response, as `_connections.post` returns it."""
+
+    status: int
+    headers: Mapping[str, str]
+
+    async def read(self, seconds: float) -> bytes: ...
 
 
 class ReplyParser(Protocol):
@@ -134,29 +140,30 @@ async def stream(server: ModelServer, body: bytes, reply: ReplyParser) -> AsyncG
 
     Some servers return one JSON document instead of a stream; it counts as one event.
     """
-    limits, began, pool = server.limits, False, await _pool()
+    from wick.models import _connections  # imported late, as aiohttp is large
+
+    limits, began = server.limits, False
     problem: ModelError | None = None
     deadline, patience = monotonic() + limits.whole, limits.first_byte
     try:
-        connection = await _send_request(pool, server, body)
+        response = await _connections.post(server.endpoint, body)
         try:
-            if connection.status != 200:
-                raise await _build_refusal(server, connection)
-            answer, headers = _plain(connection), connection.headers
-            events = WholeBody() if _is_json(headers.get("content-type", "")) else SSEDecoder()
-            while chunk := await answer.read(min(patience, deadline - monotonic())):
+            if response.status != 200:
+                raise await _build_refusal(server, response)
+            events = WholeBody() if _is_json(response.headers.get("content-type", "")) else SSEDecoder()
+            while chunk := await response.read(min(patience, deadline - monotonic())):
                 began, patience = True, limits.between
                 for delta in reply.deltas(events.feed(chunk)):
                     yield delta
                 if reply.done:
-                    await _drain(connection)
+                    await _drain(response)
                     break
             else:
                 for delta in reply.deltas(events.close()):
                     yield delta
         finally:
-            pool.give_back(connection)
-    except (ModelError, OSError) as error:
+            response.close()
+    except (ModelError, ConfigError, OSError) as error:
         if not (reply.finish or reply.done):  # else only the usage or the last line was lost
             problem = _describe_error(server, error, began, deadline)
     if problem is not None:  # raised outside of `except`, as its context may contain the key
@@ -169,56 +176,11 @@ def _is_json(kind: str) -> bool:
     return kind.partition(";")[0].strip().lower() == "application/json"
 
 
-async def _send_request(pool: Pool, server: ModelServer, body: bytes) -> Connection:
-    """Send a request and return the connection. Retry if a server has closed a pooled connection."""
-    limits = server.limits
-    until = monotonic() + limits.first_byte
-    while True:
-        connection = await pool.take(server.place, min(limits.connect, until - monotonic()))
-        try:
-            await connection.ask(server.head, body, until - monotonic())
-            return connection
-        except BaseException as error:
-            pool.give_back(connection)
-            if not (isinstance(error, Broken) and connection.unanswered and connection.asked > 1):
-                raise
-
-
-async def _drain(connection: Connection) -> None:
+async def _drain(response: Response) -> None:
     """Read the end of the response, so that its connection can be reused."""
     until = monotonic() + constants.LAST_BYTE_SECONDS
-    while not connection.whole:
-        await connection.read(until - monotonic())
-
-
-class _InflatingReader:
-    """A reader that decompresses an unrequested content encoding, one chunk at a time."""
-
-    __slots__ = ("_answer", "_inflate")
-
-    def __init__(self, answer: Connection) -> None:
-        self._answer, self._inflate = answer, zlib.decompressobj(wbits=32 + zlib.MAX_WBITS)
-
-    async def read(self, seconds: float) -> bytes:
-        while True:
-            data = self._inflate.unconsumed_tail or await self._answer.read(seconds)
-            try:
-                plain = self._inflate.decompress(data, constants.INFLATED_BYTES)
-            except zlib.error:
-                raise Broken("its compression is broken") from None
-            if not data and not self._inflate.eof:
-                raise Broken("it was compressed, and cut short")
-            if plain or not data:
-                return plain
-
-
-def _plain(connection: Connection) -> Connection | _InflatingReader:
-    coding = connection.headers.get("content-encoding", "").strip().lower()
-    if coding in ("", "identity"):
-        return connection
-    if coding not in ("gzip", "x-gzip", "deflate"):
-        raise Broken(f"it is compressed as {coding[:QUOTED_BYTES]!r}, which was not requested")
-    return _InflatingReader(connection)
+    while await response.read(until - monotonic()):
+        pass
 
 
 def _describe_error(server: ModelServer, error: Exception, began: bool, deadline: float) -> ModelError:
@@ -227,14 +189,15 @@ def _describe_error(server: ModelServer, error: Exception, began: bool, deadline
         error.args = (server.redact(str(error)),)
         error.__cause__ = error.__context__ = None
         return error
+    if isinstance(error, ConfigError):  # a certificate file was changed after the model was created
+        return ModelError(server.redact(str(error)))
     if isinstance(error, TimeoutError):
         return _describe_timeout(server, began, deadline)
+    said = " ".join(server.redact(str(error)).split())[:300] or type(error).__name__  # may contain the whole response
     if isinstance(error, Unreachable):
-        where = f"{server.name} cannot be reached at {server.where}: {server.redact(str(error))}"
-        return ModelError(f"{where}; {server.unreachable or 'check the address'}", retryable=True)
-    said = (
-        " ".join(server.redact(str(error)).split())[:300] or type(error).__name__
-    )  # it may contain the whole response
+        advice = error.advice or server.unreachable or "check the address"
+        text = f"{server.name} cannot be reached at {server.where}: {said}; {advice}"
+        return ModelError(text, status=error.status, retryable=error.retryable)
     return ModelError(f"the connection to {server.name} broke off: {said}", retryable=True)
 
 
@@ -249,22 +212,24 @@ def _describe_timeout(server: ModelServer, began: bool, deadline: float) -> Mode
     return ModelError(f"{server.name} did not begin to answer within {limits.first_byte:g} s", retryable=True)
 
 
-async def _build_refusal(server: ModelServer, connection: Connection) -> ModelError:
-    status, headers = connection.status, connection.headers
+async def _build_refusal(server: ModelServer, response: Response) -> ModelError:
+    status, headers = response.status, response.headers
     shortest = constants.KEY_CHARS if status != 401 else constants.REFUSED_KEY_CHARS  # a 401 concerns the key
-    said = _extract_reason(await _read_explanation(connection, server.limits.between))
+    said = _extract_reason(await _read_explanation(response, server.limits.between))
     text = f"{server.name} answered {status}: {server.redact(said, shortest)[:500]}"
-    if status in (401, 403) and server.unauthorized:
+    if status == 407 and server.endpoint.proxy:
+        proxy = shown_address(server.endpoint.proxy)
+        text = f"{text}; check the user and the password of the proxy {proxy} in HTTP_PROXY"
+    elif status in (401, 403) and server.unauthorized:
         text = f"{text}; {server.unauthorized}"
     return ModelError(text, status=status, retryable=status in RETRYABLE, retry_after=_retry_after(headers))
 
 
-async def _read_explanation(connection: Connection, seconds: float) -> bytes:
+async def _read_explanation(response: Response, seconds: float) -> bytes:
     """Read the body of an error response, as far as it arrives."""
     said, until = b"", monotonic() + seconds
     try:
-        answer = _plain(connection)
-        while len(said) < constants.ERROR_BODY_BYTES and (piece := await answer.read(until - monotonic())):
+        while len(said) < constants.ERROR_BODY_BYTES and (piece := await response.read(until - monotonic())):
             said += piece
     except OSError:
         pass
@@ -298,31 +263,8 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         return None
 
 
-_pools: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[Pool, AsyncGenerator[Pool, None]]] = WeakKeyDictionary()
-
-
-async def _pool() -> Pool:
-    """Return the connection pool of this event loop, which is closed with the loop."""
-    loop = asyncio.get_running_loop()
-    found = _pools.get(loop)
-    if found is None:
-        keeper = _hold_pool()
-        found = _pools[loop] = (await anext(keeper), keeper)
-    return found[0]
-
-
-async def _hold_pool() -> AsyncGenerator[Pool, None]:
-    """Close the pool when the event loop shuts down: a closing loop closes its async generators."""
-    pool = Pool()
-    try:
-        yield pool
-    finally:
-        _pools.pop(asyncio.get_running_loop(), None)  # the pool refers to the loop, which would leak
-        await pool.close()
-
-
 async def close() -> None:
-    """Close the connection pool of this event loop now."""
-    found = _pools.pop(asyncio.get_running_loop(), None)
-    if found is not None:
-        await found[1].aclose()
+    """Close the connections of this event loop now."""
+    from wick.models import _connections  # imported late, as aiohttp is large
+
+    await _connections.close()

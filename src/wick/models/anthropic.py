@@ -18,6 +18,7 @@ from wick.errors import ConfigError, ModelError
 from wick.messages import FilePart, ImagePart, Message, Part, Reasoning, TextPart, ToolCall
 from wick.models import _http, openai_common
 from wick.models._http import ModelServer, TimeLimits
+from wick.models._network import NetworkSettings, PathText
 from wick.protocols import CallArgs, CallStart, Delta, Finish, HoldsSchema, ReasoningDelta, Request, TextDelta, Usage
 from wick.tools import Tool
 
@@ -47,6 +48,9 @@ class Anthropic:
         thinking: int | Mapping[str, Any] | None = None,
         cache: bool = True,
         version: str = "2023-06-01",
+        verify: bool | PathText = True,
+        cert: PathText | Sequence[PathText] = (),
+        trust_env: bool = True,
     ) -> None:
         if not model:
             raise ConfigError("name the model of anthropic, as in 'anthropic:claude-sonnet-4-5'")
@@ -61,6 +65,7 @@ class Anthropic:
             limits,
             unreachable="check the network, or the address in ANTHROPIC_BASE_URL",
             unauthorized=f"check the key in {KEY}",
+            network=NetworkSettings(verify, cert, trust_env),
         )
 
     @property

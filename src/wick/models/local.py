@@ -204,7 +204,12 @@ class _Llama:
             logger.info("loading %s (%d MB)…", name, _file_size(path) / 1e6)
             url = self._start(name, key, progress)
             logger.info("loaded %s in %.1f s", name, time.monotonic() - began)
-            client = self._client = OpenAI(path.stem, base_url=f"{url}/v1", api_key=key, name="local", limits=LIMITS)
+            options: dict[str, Any] = {
+                "name": "local",
+                "limits": LIMITS,
+                "trust_env": False,
+            }  # no proxy to this machine
+            client = self._client = OpenAI(path.stem, base_url=f"{url}/v1", api_key=key, **options)
             return client
 
     def _start(self, name: str, key: str, progress: Progress | None) -> str:

@@ -7,7 +7,7 @@ that ends without a finish reason or an end marker is an error.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -17,6 +17,7 @@ from wick.errors import ConfigError
 from wick.messages import FilePart, ImagePart, Message, Part, TextPart, ToolCall
 from wick.models import _http, openai_common
 from wick.models._http import ModelServer, TimeLimits
+from wick.models._network import NetworkSettings, PathText
 from wick.models.openai_calls import ToolCallAssembler
 from wick.protocols import Delta, Finish, HoldsSchema, ReasoningDelta, Request, TextDelta, Usage
 from wick.tools import Tool
@@ -45,12 +46,16 @@ class OpenAI:
         limits: TimeLimits = openai_common.DEFAULT_LIMITS,
         stream_usage: bool = True,
         replay_reasoning: bool = False,
+        verify: bool | PathText = True,
+        cert: PathText | Sequence[PathText] = (),
+        trust_env: bool = True,
     ) -> None:
         if not model:
             known = "llama3.1:8b" if name == "ollama" else "gpt-4o"
             raise ConfigError(f"name the model of {name}, as in '{name}:{known}'")
         self.model = model
-        self.server = openai_common.build_server(name, base_url, "/chat/completions", api_key, headers, limits)
+        network = NetworkSettings(verify, cert, trust_env)
+        self.server = openai_common.build_server(name, base_url, "/chat/completions", api_key, headers, limits, network)
         self._at_openai = self.server.url.startswith(openai_common.OPENAI_URL)
         self.stream_usage = stream_usage
         self.replay_reasoning = replay_reasoning

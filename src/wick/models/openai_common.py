@@ -17,7 +17,8 @@ import orjson
 
 from wick.errors import ConfigError, ModelError
 from wick.messages import FilePart, ImagePart, Message, Part, ToolCall
-from wick.models._http import RETRYABLE, ModelServer, TimeLimits, shown_address
+from wick.models._http import RETRYABLE, ModelServer, TimeLimits
+from wick.models._network import NetworkSettings, shown_address
 from wick.protocols import Request
 from wick.tools import Tool, unknown_tool_error
 
@@ -28,7 +29,13 @@ _T = TypeVar("_T")
 
 
 def build_server(
-    name: str, base_url: str, path: str, api_key: str | None, headers: Mapping[str, str] | None, limits: TimeLimits
+    name: str,
+    base_url: str,
+    path: str,
+    api_key: str | None,
+    headers: Mapping[str, str] | None,
+    limits: TimeLimits,
+    network: NetworkSettings,
 ) -> ModelServer:
     """Return the server with credentials. The key of the environment is sent to OpenAI's address only."""
     address = _build_url(name, base_url)
@@ -46,6 +53,7 @@ def build_server(
         limits,
         unreachable="start it with: ollama serve" if name == "ollama" else "check its base_url, and that it runs",
         unauthorized="check OPENAI_API_KEY" if own else f"check the api_key of {name}",
+        network=network,
     )
 
 

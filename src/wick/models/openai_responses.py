@@ -7,7 +7,7 @@ the items of the reply, and sent back unchanged.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -16,6 +16,7 @@ from wick.errors import ConfigError, ModelError
 from wick.messages import ImagePart, Message, Part, Reasoning, TextPart, ToolCall
 from wick.models import _http, openai_common
 from wick.models._http import ModelServer, TimeLimits
+from wick.models._network import NetworkSettings, PathText
 from wick.protocols import CallArgs, CallStart, Delta, Finish, HoldsSchema, ReasoningDelta, Request, TextDelta, Usage
 from wick.tools import Tool
 
@@ -43,11 +44,15 @@ class OpenAIResponses:
         name: str = _WIRE,
         headers: Mapping[str, str] | None = None,
         limits: TimeLimits = openai_common.DEFAULT_LIMITS,
+        verify: bool | PathText = True,
+        cert: PathText | Sequence[PathText] = (),
+        trust_env: bool = True,
     ) -> None:
         if not model:
             raise ConfigError(f"name the model of {name}, as in '{name}:gpt-5'")
         self.model = model
-        self.server = openai_common.build_server(name, base_url, "/responses", api_key, headers, limits)
+        network = NetworkSettings(verify, cert, trust_env)
+        self.server = openai_common.build_server(name, base_url, "/responses", api_key, headers, limits, network)
 
     @property
     def name(self) -> str:

@@ -269,11 +269,11 @@ def test_secrets_are_not_shown() -> None:
     options = {
         "api_key": "sk-1", "headers": {"X": "1"}, "url": "https://me:secret@example.com/x", "env": {"A": "b"},
         "list": [{"token": "t"}, ExpandedText("from the environment")],
-        "number": 5, "token_count": 3, "object": object(),
+        "number": 5, "token_count": 3, "object": object(), "cert": ["a.pem", "a.key", "correct-horse"],
     }  # fmt: skip
     assert redact_options(options) == {
         "api_key": HIDDEN, "headers": HIDDEN, "url": f"https://{HIDDEN}@example.com/x", "env": HIDDEN,
-        "list": [{"token": HIDDEN}, HIDDEN], "number": 5, "token_count": 3, "object": HIDDEN,
+        "list": [{"token": HIDDEN}, HIDDEN], "number": 5, "token_count": 3, "object": HIDDEN, "cert": HIDDEN,
     }  # fmt: skip
     assert model_name({"provider": "openai", "model": "m", "api_key": "sk"}) == "openai:m"
     assert model_name("sonnet") == "sonnet" and model_name({}) == "auto"

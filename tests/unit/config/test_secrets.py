@@ -22,6 +22,7 @@ HELD = (
     f"model: {{provider: openai, model: m, base_url: 'http://127.0.0.1:1/v1', api_key: {KEY}}}",
     f"model: {{provider: openai, model: m, base_url: 'http://h/v1', headers: {{Authorization: Bearer {KEY}}}}}",
     f'model: {{provider: openai, model: m, base_url: "http://127.0.0.1:1/v1", api_key: "${{UNSET:-{KEY}}}"}}',
+    f"model: {{provider: openai, model: m, base_url: 'https://h/v1', cert: [a.pem, a.key, {KEY}]}}",
 )
 
 

@@ -166,9 +166,11 @@ def _check_model(value: Any, user: User) -> None:
 
 
 def _check_spec(value: Mapping[str, Any]) -> None:
-    """Raise a 403 if an admin's model specification names a model file of the host."""
+    """Raise a 403 if an admin's model specification names a file of the host."""
     if "local" in (value.get("provider"), str(value.get("model", "")).partition(":")[0]):
         raise _not_allowed("a model in a file of this machine is named in agents.yaml")
+    if value.get("cert") or not isinstance(value.get("verify", True), bool):
+        raise _not_allowed("the certificate files of a model are named in agents.yaml")
 
 
 def _check_models(value: Any, user: User) -> None:

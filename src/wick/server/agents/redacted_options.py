@@ -11,7 +11,7 @@ from wick.config import RINGS
 
 HIDDEN = "•••"
 _SECRET = re.compile(
-    r"(^|_)(api_?key|key|token|password|passwd|secret|authorization|headers|env|dsn|credentials?)$", re.I
+    r"(^|_)(api_?key|key|token|password|passwd|secret|authorization|headers|env|dsn|credentials?|cert)$", re.I
 )
 
 
