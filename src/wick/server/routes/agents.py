@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from fastapi import Query
+from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field, JsonValue, create_model
 
 from wick._internal.worker_threads import run_in_thread
@@ -24,7 +24,7 @@ from wick.server.agents.templates import EVERYONE, AgentTemplate
 from wick.server.auth.identity import User
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.http.json_body import Router
+from wick.server.http.json_body import JsonRoute
 from wick.server.ops.redaction import Redaction
 from wick.server.routes.backend import BackendInfo, backend_info
 from wick.server.service import Service
@@ -32,7 +32,7 @@ from wick.server.strict_models import StrictModel
 from wick.tools import Tool
 
 logger = logging.getLogger("wick.server")
-router = Router(tags=["agents"])
+router = APIRouter(tags=["agents"], route_class=JsonRoute)
 
 Option = bool | str | list[JsonValue] | dict[str, JsonValue] | None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Any, Literal
 
-from fastapi import Query
+from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field, JsonValue
 
 from wick._internal.frozen import thaw
@@ -15,11 +15,11 @@ from wick.protocols import Summary
 from wick.server.auth.identity import User
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import not_found
-from wick.server.http.json_body import Router
+from wick.server.http.json_body import JsonRoute
 from wick.server.service import Service
 from wick.server.strict_models import StrictModel
 
-router = Router(prefix="/approvals", tags=["approvals"])
+router = APIRouter(prefix="/approvals", tags=["approvals"], route_class=JsonRoute)
 
 QUESTION_KEYS = ("id", "question", "run", "operation", "tool", "call_id", "args", "hash", "expires")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Request, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
 from wick.server.auth.browser_sessions import SESSION_SECONDS
@@ -14,10 +14,10 @@ from wick.server.auth.middleware import session_cookie_name
 from wick.server.auth.tickets import TICKET_SECONDS
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.http.json_body import Router
+from wick.server.http.json_body import JsonRoute
 from wick.server.strict_models import StrictModel
 
-router = Router(prefix="/auth", tags=["sign-in"])
+router = APIRouter(prefix="/auth", tags=["sign-in"], route_class=JsonRoute)
 
 
 class SignIn(StrictModel):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
+from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from wick._internal.worker_threads import run_in_thread
@@ -14,10 +15,10 @@ from wick.server.agents.redacted_options import redact_options
 from wick.server.auth.identity import User
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.http.json_body import Router
+from wick.server.http.json_body import JsonRoute
 from wick.server.strict_models import StrictModel
 
-router = Router(tags=["backend"])
+router = APIRouter(tags=["backend"], route_class=JsonRoute)
 
 LEVELS = ("none", "weak", "strong")
 

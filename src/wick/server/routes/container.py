@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Literal
 
+from fastapi import APIRouter
 from pydantic import BaseModel
 
 from wick.protocols import Backend
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.http.json_body import Router
+from wick.server.http.json_body import JsonRoute
 from wick.server.strict_models import StrictModel
 
-router = Router(tags=["container"])
+router = APIRouter(tags=["container"], route_class=JsonRoute)
 
 
 class ContainerAction(StrictModel):

@@ -8,15 +8,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import orjson
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from wick.server.auth.identity import User
 from wick.server.dependencies import Caller, Wick
-from wick.server.http.json_body import Router
 from wick.server.ops.event_bus import BusEvent, EventBus
 from wick.server.runs.sse import EventStream
 
-router = Router(tags=["events"])
+router = APIRouter(tags=["events"])
 
 HEARTBEAT_SECONDS = 15.0
 

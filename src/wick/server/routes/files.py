@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 import orjson
-from fastapi import Query
+from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -24,14 +24,14 @@ from wick.server.agents.builder import AgentInstance
 from wick.server.auth.identity import User
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.http.json_body import Router
+from wick.server.http.json_body import JsonRoute
 from wick.server.http.spooling import spool_response
 from wick.server.http.uploads import UPLOAD, open_upload
 from wick.server.service import Service
 from wick.server.strict_models import StrictModel
 from wick.workspace.results import ReadResult
 
-router = Router(tags=["files"])
+router = APIRouter(tags=["files"], route_class=JsonRoute)
 
 PIECE_BYTES = 128_000  # of a download: some are in memory for everybody who does not read theirs
 SMALL_BYTES = 250_000  # of a file that is read with others at the same time

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
+from fastapi import APIRouter
 from pydantic import BaseModel
 
 from wick.server.dependencies import Wick
-from wick.server.http.json_body import Router
 
-router = Router(tags=["server"])
+router = APIRouter(tags=["server"])
 
 
 class Health(BaseModel):

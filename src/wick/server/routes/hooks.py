@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any
 
-from fastapi import Query
+from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field, JsonValue
 
 from wick.config import BY_KEY
@@ -18,10 +18,10 @@ from wick.server.agents.templates import sort_rings
 from wick.server.auth.identity import User
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.http.json_body import Router
+from wick.server.http.json_body import JsonRoute
 from wick.server.strict_models import StrictModel
 
-router = Router(tags=["hooks"])
+router = APIRouter(tags=["hooks"], route_class=JsonRoute)
 
 Option = bool | str | list[JsonValue] | dict[str, JsonValue] | None
 

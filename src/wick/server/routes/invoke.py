@@ -5,19 +5,19 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Annotated
 
-from fastapi import Header
+from fastapi import APIRouter, Header
 from starlette.responses import Response
 
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.http.json_body import Router
+from wick.server.http.json_body import JsonRoute
 from wick.server.runs import Turn
 from wick.server.runs.sse import EventStream
 from wick.server.schemas import Asked, ThreadContent, UsageOut, parse_messages, thread_response
 from wick.server.stream_responses import STREAM
 from wick.stores.held_thread import load
 
-router = Router(prefix="/agents", tags=["runs"])
+router = APIRouter(prefix="/agents", tags=["runs"], route_class=JsonRoute)
 
 IdempotencyKey = Annotated[
     str,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from wick.capabilities.budget import Budget
 from wick.capabilities.limits import Limits
 from wick.server.dependencies import Caller, Wick
-from wick.server.http.json_body import Router
 
-router = Router(tags=["limits"])
+router = APIRouter(tags=["limits"])
 
 
 class RunLimits(BaseModel):

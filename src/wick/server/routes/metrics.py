@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from fastapi import APIRouter
 from starlette.responses import PlainTextResponse
 
 from wick.server.dependencies import Wick
-from wick.server.http.json_body import Router
 
-router = Router(tags=["server"])
+router = APIRouter(tags=["server"])
 FORMAT = "text/plain; version=0.0.4; charset=utf-8"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from math import isfinite
 from typing import Literal
 
+from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from wick.agent import Agent
@@ -13,9 +14,8 @@ from wick.capabilities.executables import Executables
 from wick.hooks import Hook, order_rings, parse_patterns
 from wick.operations import OPERATIONS
 from wick.server.dependencies import Caller, Wick
-from wick.server.http.json_body import Router
 
-router = Router(tags=["hooks"])
+router = APIRouter(tags=["hooks"])
 
 
 class RingInfo(BaseModel):

@@ -9,14 +9,14 @@ from time import time
 from typing import Annotated, Any
 
 import orjson
-from fastapi import Header, Request, Response
+from fastapi import APIRouter, Header, Request, Response
 from fastapi.exceptions import RequestValidationError
 
 from wick.errors import WickError
 from wick.events import Done, Event, Failed
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError, as_api_error, validation_message
-from wick.server.http.json_body import LazyRoute, Router
+from wick.server.http.json_body import JsonRoute
 from wick.server.openai_schemas import (
     ChatChoice,
     ChatCompletion,
@@ -39,7 +39,7 @@ from wick.server.runs.frames import Frame
 from wick.server.runs.sse import EventStream
 
 
-class OpenAIRoute(LazyRoute):
+class OpenAIRoute(JsonRoute):
     """A route whose refusals have the shape that OpenAI's clients read."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -63,7 +63,7 @@ def _to_openai_error(error: Exception) -> Exception:
     return OpenAIError(known.status, known.code, known.message, known.headers)
 
 
-router = Router(prefix="/v1", tags=["openai"], route_class=OpenAIRoute)
+router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAIRoute)
 
 
 @router.get("/models")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fastapi import APIRouter
 from starlette.responses import FileResponse
 
 from wick.server.dependencies import Wick
 from wick.server.errors import not_found
-from wick.server.http.json_body import Router
 from wick.server.static_files import SHIPPED_PAGES
 
-router = Router(include_in_schema=False)
+router = APIRouter(include_in_schema=False)
 
 
 @router.get("/")

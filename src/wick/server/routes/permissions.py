@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from fastapi import APIRouter
 from pydantic import BaseModel, Field, JsonValue
 
 from wick.capabilities.permissions import Mode, Permissions
@@ -11,9 +12,8 @@ from wick.permissions.rules import POLICIES, Rule
 from wick.server.agents.builder import AgentInstance
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import not_found
-from wick.server.http.json_body import Router
 
-router = Router(tags=["permissions"])
+router = APIRouter(tags=["permissions"])
 
 _POLICY_OF_RULE = {
     item["rule"]: name for name, items in POLICIES.items() for item in items if not isinstance(item, str)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from time import monotonic
 from typing import Any, Literal
 
+from fastapi import APIRouter
 from pydantic import BaseModel, Field, JsonValue
 
 from wick.agent import Agent
@@ -20,14 +21,14 @@ from wick.server.agents.overrides import Overrides
 from wick.server.agents.templates import AgentTemplate
 from wick.server.auth.identity import User
 from wick.server.dependencies import Caller, Wick
-from wick.server.http.json_body import Router
+from wick.server.http.json_body import JsonRoute
 from wick.server.routes.hooks import Option
 from wick.server.service import Service
 from wick.server.strict_models import StrictModel
 from wick.stores.held_thread import load
 from wick.threads import Thread
 
-router = Router(tags=["replay"])
+router = APIRouter(tags=["replay"], route_class=JsonRoute)
 
 MAX_THREADS = 500
 SECONDS = 20.0  # after which no other thread is begun

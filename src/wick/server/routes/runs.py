@@ -5,11 +5,10 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import Annotated
 
-from fastapi import Header, Query
+from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
 from wick.server.dependencies import Caller, Wick
-from wick.server.http.json_body import Router
 from wick.server.runs.frames import START, StreamPosition, parse_position
 from wick.server.runs.record import RunInfo
 from wick.server.runs.sse import EventStream
@@ -17,7 +16,7 @@ from wick.server.schemas import RunOut, run_out
 from wick.server.service import Service
 from wick.server.stream_responses import STREAM
 
-router = Router(prefix="/runs", tags=["runs"])
+router = APIRouter(prefix="/runs", tags=["runs"])
 
 LastSeen = Annotated[str, Header(alias="Last-Event-ID", max_length=40, description="the id of the last frame seen")]
 LastSeenQuery = Annotated[str, Query(max_length=40, description="the same, for clients that cannot send the header")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fastapi import APIRouter
 from pydantic import BaseModel, Field
 from starlette.requests import Request
 
@@ -14,11 +15,11 @@ from wick.constants import ARCHIVE_BYTES
 from wick.server.agents.builder import AgentInstance
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.http.json_body import Router
+from wick.server.http.json_body import JsonRoute
 from wick.server.http.uploads import UPLOAD, open_upload
 from wick.server.strict_models import StrictModel
 
-router = Router(tags=["skills"])
+router = APIRouter(tags=["skills"], route_class=JsonRoute)
 
 
 class SkillInfo(BaseModel):

@@ -7,18 +7,18 @@ import re
 from types import ModuleType
 from typing import Any
 
-from fastapi import Response
+from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field, model_validator
 
 from wick._internal.worker_threads import run_in_thread
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.http.json_body import Router
+from wick.server.http.json_body import JsonRoute
 
 MEDIA_TYPE = "application/vnd.openxmlformats-officedocument.presentationml.presentation"
 DECK_BYTES = 1_000_000  # of Markdown
 
-router = Router(tags=["slides"])
+router = APIRouter(tags=["slides"], route_class=JsonRoute)
 
 
 class SlidesExport(BaseModel):

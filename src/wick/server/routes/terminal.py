@@ -9,6 +9,7 @@ import asyncio
 from contextlib import suppress
 from typing import Literal
 
+from fastapi import APIRouter
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
@@ -17,10 +18,9 @@ from wick.protocols import Backend, Terminal
 from wick.server.auth.identity import User
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError, as_api_error
-from wick.server.http.json_body import Router
 from wick.server.service import Service
 
-router = Router(tags=["terminal"])
+router = APIRouter(tags=["terminal"])
 
 CONTROL = 0x01
 INPUT_BYTES = 1_000_000  # of one message

@@ -6,7 +6,7 @@ import json
 from typing import Annotated, Any, Literal
 
 import orjson
-from fastapi import Query
+from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -15,7 +15,7 @@ from wick._internal.frozen import canonical_json, thaw
 from wick._internal.worker_threads import run_in_thread
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.http.json_body import Router
+from wick.server.http.json_body import JsonRoute
 from wick.server.http.spooling import spool_response
 from wick.server.routes.invoke import IdempotencyKey
 from wick.server.schemas import (
@@ -34,7 +34,7 @@ from wick.server.strict_models import StrictModel
 from wick.stores.markdown_export import export_markdown
 from wick.threads import SCHEMA, Thread
 
-router = Router(prefix="/threads", tags=["threads"])
+router = APIRouter(prefix="/threads", tags=["threads"], route_class=JsonRoute)
 
 META_BYTES = 10_000
 

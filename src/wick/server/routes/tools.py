@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from fastapi import APIRouter
 from pydantic import BaseModel, Field, JsonValue
 
 from wick._internal.worker_threads import run_in_thread
@@ -15,10 +16,10 @@ from wick.server.agents.redacted_options import redact_options
 from wick.server.agents.templates import EVERYONE
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.http.json_body import Router
+from wick.server.http.json_body import JsonRoute
 from wick.server.strict_models import StrictModel
 
-router = Router(tags=["tools"])
+router = APIRouter(tags=["tools"], route_class=JsonRoute)
 
 
 class AvailableTool(BaseModel):

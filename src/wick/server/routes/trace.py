@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from fastapi import APIRouter
 from pydantic import BaseModel, Field, JsonValue
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,11 +16,10 @@ from wick.prices import price
 from wick.protocols import Usage
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import not_found
-from wick.server.http.json_body import Router
 from wick.server.runs.call_history import Verdict
 from wick.threads import Thread
 
-router = Router(tags=["runs"])
+router = APIRouter(tags=["runs"])
 
 COUNTED = ("input_tokens", "output_tokens", "cache_read.input_tokens")  # in the order of Usage
 

@@ -6,15 +6,14 @@ from dataclasses import asdict
 from datetime import date
 from typing import Annotated
 
-from fastapi import Query
+from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.http.json_body import Router
 from wick.server.runs.usage import UsageAmount, UsageLine, sum_usage
 
-router = Router(tags=["usage"])
+router = APIRouter(tags=["usage"])
 
 ALL_USERS = "*"
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Query
+from fastapi import APIRouter, Query
 from starlette.requests import Request
 
 from wick._internal.worker_threads import run_in_thread
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import not_found
-from wick.server.http.json_body import Router
 from wick.server.runs.call_history import Reasons, explain_call
 
-router = Router(tags=["threads"])
+router = APIRouter(tags=["threads"])
 
 
 @router.get("/threads/{id}/calls/{call_id}/why")
