@@ -77,9 +77,7 @@ class RequestIdMiddleware:
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
         door = scope.get("wick.route_access")
         path = door.path if door is not None else "(none)"
-        method = scope.get("method", "WS")
-        self._metrics.add("wick_requests_total", method=method, path=path, status=str(status))
-        self._metrics.observe("wick_request_seconds", seconds, method=method)
+        self._metrics.count_response(scope.get("method", "WS"), path, status, seconds)
 
 
 def _add_headers(message: Message, id: str) -> None:

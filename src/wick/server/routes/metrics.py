@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from fastapi import APIRouter
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import PlainTextResponse
 
 from wick.server.dependencies import Wick
 
 router = APIRouter(tags=["server"])
-FORMAT = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @router.get(
@@ -18,4 +18,4 @@ FORMAT = "text/plain; version=0.0.4; charset=utf-8"
 )
 async def metrics(wick: Wick) -> PlainTextResponse:
     """The server's numbers, as Prometheus reads them."""
-    return PlainTextResponse(wick.metrics.render(), media_type=FORMAT)
+    return PlainTextResponse(wick.metrics.render(), media_type=CONTENT_TYPE_LATEST)
