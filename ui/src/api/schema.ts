@@ -13,7 +13,7 @@ export interface paths {
         };
         /**
          * Waiting
-         * @description The questions that nobody has answered, of one thread or of all.
+         * @description List the pending questions of one thread or of all.
          */
         get: operations["waiting_approvals_get"];
         put?: never;
@@ -33,7 +33,7 @@ export interface paths {
         };
         /**
          * Health
-         * @description Whether the server is there; a 503 if its database is damaged or cannot be read.
+         * @description Check the server: a 503 if its database is damaged or cannot be read.
          */
         get: operations["health_health_get"];
         put?: never;
@@ -53,7 +53,7 @@ export interface paths {
         };
         /**
          * Metrics
-         * @description The server's numbers, as Prometheus reads them.
+         * @description Return the metrics of the server in the Prometheus text format.
          */
         get: operations["metrics_metrics_get"];
         put?: never;
@@ -75,7 +75,7 @@ export interface paths {
         put?: never;
         /**
          * Replay Threads
-         * @description Put what was done in your threads before other guards, and see about what they would have said something else.
+         * @description Evaluate the recorded tool uses of your threads with other guards, and return the verdicts that differ.
          */
         post: operations["replay_threads_replay_post"];
         delete?: never;
@@ -93,7 +93,7 @@ export interface paths {
         };
         /**
          * All Threads
-         * @description The caller's threads, the latest first; those of subagents are parts of others.
+         * @description List your threads, the latest first, without those of subagents.
          */
         get: operations["all_threads_threads_get"];
         put?: never;
@@ -113,7 +113,7 @@ export interface paths {
         };
         /**
          * Usage
-         * @description What you have used; an admin may ask about others.
+         * @description Return your usage; an admin may request that of other users.
          */
         get: operations["usage_usage_get"];
         put?: never;
@@ -133,13 +133,13 @@ export interface paths {
         };
         /**
          * List Agents
-         * @description The agents that you have: everyone's, and your own.
+         * @description List your agents: those of all users, and your own.
          */
         get: operations["list_agents_agents__get"];
         put?: never;
         /**
          * Create Agent
-         * @description Make an agent of your own.
+         * @description Create an agent of your own.
          */
         post: operations["create_agent_agents__post"];
         delete?: never;
@@ -159,12 +159,12 @@ export interface paths {
         put?: never;
         /**
          * Sign In
-         * @description Sign in a browser: the answer sets a cookie that scripts cannot read.
+         * @description Sign in a browser: the response sets a cookie that scripts cannot read.
          */
         post: operations["sign_in_auth_session_post"];
         /**
          * Sign Out
-         * @description Sign out the browser that asks.
+         * @description Sign out this browser.
          */
         delete: operations["sign_out_auth_session_delete"];
         options?: never;
@@ -181,7 +181,7 @@ export interface paths {
         };
         /**
          * Me
-         * @description Who one is.
+         * @description Return the current user.
          */
         get: operations["me_auth_me_get"];
         put?: never;
@@ -203,7 +203,7 @@ export interface paths {
         put?: never;
         /**
          * Ticket
-         * @description A one-use ticket for a WebSocket or an EventSource, which can send no header.
+         * @description Create a one-use ticket for a WebSocket or an EventSource, which cannot send a header.
          */
         post: operations["ticket_auth_tickets_post"];
         delete?: never;
@@ -221,7 +221,7 @@ export interface paths {
         };
         /**
          * Agent Events
-         * @description Agents made and deleted, hooks, tools, skills and backends changed, the config reloaded, containers started.
+         * @description Stream changes of agents, hooks, tools, skills, backends, containers and the config file.
          */
         get: operations["agent_events_agents_events_get"];
         put?: never;
@@ -241,7 +241,7 @@ export interface paths {
         };
         /**
          * Models
-         * @description Your agents, as models.
+         * @description List your agents as models.
          */
         get: operations["models_v1_models_get"];
         put?: never;
@@ -261,7 +261,7 @@ export interface paths {
         };
         /**
          * Search
-         * @description The messages that have every one of these words in them.
+         * @description Search for messages that contain all of these words.
          */
         get: operations["search_threads_search_get"];
         put?: never;
@@ -283,7 +283,7 @@ export interface paths {
         put?: never;
         /**
          * Complete
-         * @description Ask an agent, in a new thread. What an assistant is said to have said is taken as the client's word for it.
+         * @description Run an agent in a new thread. Assistant messages of the request are taken from the client without a check.
          */
         post: operations["complete_v1_chat_completions_post"];
         delete?: never;
@@ -301,7 +301,7 @@ export interface paths {
         };
         /**
          * Available Skills
-         * @description The skills that come with the server; an agent has them with `skills: {shipped: true}`.
+         * @description List the shipped skills, which an agent gets with `skills: {shipped: true}`.
          */
         get: operations["available_skills_agents_skills_available_get"];
         put?: never;
@@ -321,7 +321,7 @@ export interface paths {
         };
         /**
          * Available Tools
-         * @description The tools that your agents may have beside those that their capabilities bring.
+         * @description List the tools that your agents may use, besides those of their capabilities.
          */
         get: operations["available_tools_agents_tools_available_get"];
         put?: never;
@@ -343,7 +343,7 @@ export interface paths {
         put?: never;
         /**
          * Register Tool
-         * @description Register a tool behind HTTP, or change one; agents have it from their next run on.
+         * @description Register or replace a tool behind HTTP; agents get it from their next run on.
          */
         post: operations["register_tool_agents_tools__post"];
         delete?: never;
@@ -361,7 +361,7 @@ export interface paths {
         };
         /**
          * Model
-         * @description One of your agents, as a model.
+         * @description Return one of your agents as a model.
          */
         get: operations["model_v1_models__id__get"];
         put?: never;
@@ -384,7 +384,7 @@ export interface paths {
         post?: never;
         /**
          * Deregister Tool
-         * @description Take a tool behind HTTP away.
+         * @description Remove a tool behind HTTP.
          */
         delete: operations["deregister_tool_agents_tools__name__delete"];
         options?: never;
@@ -401,14 +401,14 @@ export interface paths {
         };
         /**
          * Get Agent
-         * @description One of your agents: its tools, its hooks and where it works.
+         * @description Return one of your agents, with its tools, hooks and backend.
          */
         get: operations["get_agent_agents__id__get"];
         put?: never;
         post?: never;
         /**
          * Delete Agent
-         * @description Delete an agent that was made here.
+         * @description Delete an agent that was created over HTTP.
          */
         delete: operations["delete_agent_agents__id__delete"];
         options?: never;
@@ -427,7 +427,7 @@ export interface paths {
         put?: never;
         /**
          * Answer
-         * @description Answer a question; the first answer counts, and the run goes on.
+         * @description Answer a question; the run continues. Only the first answer counts.
          */
         post: operations["answer_approvals__id__post"];
         delete?: never;
@@ -445,7 +445,7 @@ export interface paths {
         };
         /**
          * State
-         * @description How a run is.
+         * @description Return the state of a run.
          */
         get: operations["state_runs__id__get"];
         put?: never;
@@ -465,21 +465,21 @@ export interface paths {
         };
         /**
          * One
-         * @description A thread and what was said in it.
+         * @description Return a thread with its messages.
          */
         get: operations["one_threads__id__get"];
         put?: never;
         post?: never;
         /**
          * Delete
-         * @description Delete a thread, with those of its subagents; a run of it is cancelled.
+         * @description Delete a thread with the threads of its subagents. Its current run is cancelled.
          */
         delete: operations["delete_threads__id__delete"];
         options?: never;
         head?: never;
         /**
          * Change
-         * @description Give a thread another title, or note something about it.
+         * @description Change the title or the metadata of a thread.
          */
         patch: operations["change_threads__id__patch"];
         trace?: never;
@@ -493,7 +493,7 @@ export interface paths {
         };
         /**
          * Get Backend
-         * @description Where your agent works, and what confines its commands.
+         * @description Return the backend of your agent, with the protection of its commands.
          */
         get: operations["get_backend_agents__id__backend_get"];
         put?: never;
@@ -503,7 +503,7 @@ export interface paths {
         head?: never;
         /**
          * Switch Backend
-         * @description Let your agent work elsewhere, from its next run on.
+         * @description Switch the backend of your agent, from its next run on.
          */
         patch: operations["switch_backend_agents__id__backend_patch"];
         trace?: never;
@@ -519,7 +519,7 @@ export interface paths {
         put?: never;
         /**
          * Control Container
-         * @description Stop your agent's container, or start it anew. Commands that run in it end.
+         * @description Stop or restart the container of your agent. Commands that run in it are killed.
          */
         post: operations["control_container_agents__id__container_post"];
         delete?: never;
@@ -540,7 +540,7 @@ export interface paths {
         post?: never;
         /**
          * Delete File
-         * @description Delete a file of your workspace, or a folder.
+         * @description Delete a file or a folder of your workspace.
          */
         delete: operations["delete_file_agents__id__files_delete"];
         options?: never;
@@ -557,7 +557,7 @@ export interface paths {
         };
         /**
          * List Hooks
-         * @description What stands around your agent's runs.
+         * @description List the capabilities of your agent, outermost first.
          */
         get: operations["list_hooks_agents__id__hooks_get"];
         put?: never;
@@ -567,7 +567,7 @@ export interface paths {
         head?: never;
         /**
          * Change Hooks
-         * @description Switch capabilities on and off, configure them and put them in another order; from the next run on.
+         * @description Enable, disable, configure and reorder capabilities, from the next run on.
          */
         patch: operations["change_hooks_agents__id__hooks_patch"];
         trace?: never;
@@ -583,7 +583,7 @@ export interface paths {
         put?: never;
         /**
          * Invoke
-         * @description Ask an agent, and get its whole answer. The run goes on if the connection breaks.
+         * @description Run an agent, and return the complete result. The run continues if the client disconnects.
          */
         post: operations["invoke_agents__id__invoke_post"];
         delete?: never;
@@ -603,9 +603,9 @@ export interface paths {
         put?: never;
         /**
          * Stream
-         * @description Ask an agent, and see the run as it happens: server-sent events up to `done` or `error`.
+         * @description Run an agent, and stream its events up to `done` or `error`.
          *
-         *     The headers `X-Run-Id` and `X-Thread-Id` say which run it is; `/runs/{id}/events` goes on where a connection broke.
+         *     The headers `X-Run-Id` and `X-Thread-Id` identify the run. After a disconnect, `/runs/{id}/events` resumes it.
          */
         post: operations["stream_agents__id__stream_post"];
         delete?: never;
@@ -623,7 +623,7 @@ export interface paths {
         };
         /**
          * Get Limits
-         * @description What a run of your agent may take, and what is left of its budgets.
+         * @description Return the limits of your agent's runs, and the state of its budgets.
          */
         get: operations["get_limits_agents__id__limits_get"];
         put?: never;
@@ -643,7 +643,7 @@ export interface paths {
         };
         /**
          * Get Onion
-         * @description What stands around each operation of your agent.
+         * @description Return the rings and the guards of each operation of your agent.
          */
         get: operations["get_onion_agents__id__onion_get"];
         put?: never;
@@ -663,7 +663,7 @@ export interface paths {
         };
         /**
          * Get Permissions
-         * @description What your agent may do, must ask for, and may never do.
+         * @description Return the permission mode and rules of your agent, and your permanent grants.
          */
         get: operations["get_permissions_agents__id__permissions_get"];
         put?: never;
@@ -683,10 +683,10 @@ export interface paths {
         };
         /**
          * Events
-         * @description What a run says, from its beginning or after the last frame seen, up to `done` or `error`.
+         * @description Stream the events of a run, from its start or after the last frame received, up to `done` or `error`.
          *
-         *     A run that waits for an answer says `done` with the outcome `interrupted`; after that frame it can be followed
-         *     further. Who has seen all of a run gets a 204.
+         *     The stream of a run that waits for an answer ends with `done` and the outcome `interrupted`. It can be resumed after
+         *     that frame. A client that has received all frames of an ended run gets a 204.
          */
         get: operations["events_runs__id__events_get"];
         put?: never;
@@ -708,7 +708,7 @@ export interface paths {
         put?: never;
         /**
          * Cancel
-         * @description End a run: everything it has begun is ended within a second. One that is over stays as it is.
+         * @description Cancel a run, with its commands and child runs, within a second. An ended run is not changed.
          */
         post: operations["cancel_runs__id__cancel_post"];
         delete?: never;
@@ -726,13 +726,13 @@ export interface paths {
         };
         /**
          * List Skills
-         * @description The skills of your agent.
+         * @description List the skills of your agent.
          */
         get: operations["list_skills_agents__id__skills_get"];
         put?: never;
         /**
          * Upload Skill
-         * @description Give your agent another skill: a SKILL.md, or a zip archive that has one.
+         * @description Upload a skill for your agent: a SKILL.md, or a zip archive that contains one.
          */
         post: operations["upload_skill_agents__id__skills_post"];
         delete?: never;
@@ -740,7 +740,7 @@ export interface paths {
         head?: never;
         /**
          * Switch Skills
-         * @description Switch skills of your agent on and off, from its next run on.
+         * @description Enable and disable skills of your agent, from its next run on.
          */
         patch: operations["switch_skills_agents__id__skills_patch"];
         trace?: never;
@@ -756,7 +756,7 @@ export interface paths {
         put?: never;
         /**
          * Fork
-         * @description Make another thread that begins as this one was after an entry.
+         * @description Fork a thread: copy it up to an entry.
          */
         post: operations["fork_threads__id__fork_post"];
         delete?: never;
@@ -776,7 +776,7 @@ export interface paths {
         put?: never;
         /**
          * Rewind
-         * @description Go back to how a thread was after an entry; what came later stays in the log and counts no more.
+         * @description Rewind a thread to its state after an entry. Later entries stay in the log, but are not part of the thread.
          */
         post: operations["rewind_threads__id__rewind_post"];
         delete?: never;
@@ -796,7 +796,7 @@ export interface paths {
         put?: never;
         /**
          * Say
-         * @description Say something to a thread: a run that goes on hears it at its next step, else one begins.
+         * @description Send messages to a thread: its current run reads them before its next step; otherwise a run starts.
          */
         post: operations["say_threads__id__messages_post"];
         delete?: never;
@@ -814,7 +814,7 @@ export interface paths {
         };
         /**
          * Export
-         * @description All of a thread: its log as JSON, or what was said as Markdown.
+         * @description Export a thread: its log as JSON, or its messages as Markdown.
          */
         get: operations["export_threads__id__export_get"];
         put?: never;
@@ -834,7 +834,7 @@ export interface paths {
         };
         /**
          * Thread Runs
-         * @description The runs of a thread, so that the one which a message is of can be found.
+         * @description List the runs of a thread, with their first and last entries.
          */
         get: operations["thread_runs_threads__id__runs_get"];
         put?: never;
@@ -854,7 +854,7 @@ export interface paths {
         };
         /**
          * Trace
-         * @description The trace of a run, as long as it is kept: that of a thread's last runs.
+         * @description Return the trace of a run. Only the last runs of a thread have one.
          */
         get: operations["trace_runs__id__trace_get"];
         put?: never;
@@ -874,7 +874,7 @@ export interface paths {
         };
         /**
          * List Files
-         * @description What is in a folder of your workspace.
+         * @description List a folder of your workspace.
          */
         get: operations["list_files_agents__id__files_list_get"];
         put?: never;
@@ -894,7 +894,7 @@ export interface paths {
         };
         /**
          * Read File
-         * @description Bytes of a file of your workspace.
+         * @description Read bytes of a workspace file.
          */
         get: operations["read_file_agents__id__files_read_get"];
         put?: never;
@@ -915,7 +915,7 @@ export interface paths {
         get?: never;
         /**
          * Write File
-         * @description Write a file of your workspace, with the folders it needs.
+         * @description Write a workspace file, and create missing folders.
          */
         put: operations["write_file_agents__id__files_write_put"];
         post?: never;
@@ -936,7 +936,7 @@ export interface paths {
         put?: never;
         /**
          * Upload File
-         * @description Put a file into your workspace: in the field `file` of a form, or as the body itself.
+         * @description Upload a file to your workspace: in the field `file` of a form, or as the request body.
          */
         post: operations["upload_file_agents__id__files_upload_post"];
         delete?: never;
@@ -954,7 +954,7 @@ export interface paths {
         };
         /**
          * Download File
-         * @description A file of your workspace, as it is.
+         * @description Download a workspace file.
          */
         get: operations["download_file_agents__id__files_download_get"];
         put?: never;
@@ -976,7 +976,7 @@ export interface paths {
         put?: never;
         /**
          * Move File
-         * @description Give a file or a folder of your workspace another name, or another place.
+         * @description Move or rename a file or a folder of your workspace.
          */
         post: operations["move_file_agents__id__files_move_post"];
         delete?: never;
@@ -996,7 +996,7 @@ export interface paths {
         put?: never;
         /**
          * Export Slides
-         * @description A slides document as a PowerPoint file, with native tables and charts.
+         * @description Export a slides document to a PowerPoint file, with native tables and charts.
          */
         post: operations["export_slides_agents__id__slides_export_post"];
         delete?: never;
@@ -1017,7 +1017,7 @@ export interface paths {
         post?: never;
         /**
          * Revoke Grant
-         * @description Take back what you have granted; from the next run on the agent asks again.
+         * @description Revoke a permanent grant; the agent asks again from its next run on.
          */
         delete: operations["revoke_grant_agents__id__permissions_grants__grant__delete"];
         options?: never;
@@ -1034,7 +1034,7 @@ export interface paths {
         };
         /**
          * Why
-         * @description Everything that decided about one tool call. `seq` is the entry of its message, where ids occur twice.
+         * @description Return the verdicts, questions and attempts of a tool call. `seq` is the entry of its message, if ids repeat.
          */
         get: operations["why_threads__id__calls__call_id__why_get"];
         put?: never;
@@ -1367,7 +1367,7 @@ export interface components {
         };
         /**
          * BackendChange
-         * @description `local` is a folder of this machine, `remote` a container; without a `sandbox_url` on this machine's engine.
+         * @description `local` is a folder of this machine, `remote` a container. The default engine is that of this machine.
          */
         BackendChange: {
             /**
@@ -1377,7 +1377,7 @@ export interface components {
             mode: "local" | "remote";
             /**
              * Sandbox Url
-             * @description an engine, as in tcp://host:2376; for operators
+             * @description a container engine, as in tcp://host:2376; requires an operator
              */
             sandbox_url?: string | null;
         };
@@ -1450,14 +1450,14 @@ export interface components {
         };
         /**
          * Change
-         * @description What is to be different about a thread; what is not said stays.
+         * @description Changes of a thread. Omitted fields are not changed.
          */
         Change: {
             /** Title */
             title?: string | null;
             /**
              * Meta
-             * @description in place of what stands there
+             * @description replaces the current metadata
              */
             meta?: {
                 [key: string]: components["schemas"]["JsonValue"];
@@ -1657,7 +1657,7 @@ export interface components {
         };
         /**
          * ContainerAction
-         * @description `stop` ends and removes the container, `restart` starts a new one; what is in the workspace stays.
+         * @description `stop` stops and removes the container, `restart` starts a new one. The workspace is not changed.
          */
         ContainerAction: {
             /**
@@ -1695,7 +1695,7 @@ export interface components {
         };
         /**
          * Decision
-         * @description An answer. `allow` may change the arguments, `deny` says why in `words`; the others hold for the same again.
+         * @description An answer. `allow` may change the arguments, `words` explain `deny`; the others also allow repetitions.
          */
         Decision: {
             /**
@@ -1714,7 +1714,7 @@ export interface components {
             } | null;
             /**
              * Thread Id
-             * @description where it was asked; it is found without, too
+             * @description the thread of the question; optional
              * @default
              */
             thread_id?: string;
@@ -1820,7 +1820,7 @@ export interface components {
         };
         /**
          * FileMove
-         * @description A file or a folder that is to be called otherwise, or to be elsewhere; what is there already stays.
+         * @description A file or a folder to move or rename. An existing target is not replaced.
          */
         FileMove: {
             /** Source */
@@ -1847,7 +1847,7 @@ export interface components {
         };
         /**
          * FileWrite
-         * @description A file to be written, in place of what is there.
+         * @description A file to write. An existing file is replaced.
          */
         FileWrite: {
             /** Path */
@@ -1870,7 +1870,7 @@ export interface components {
         };
         /**
          * Fork
-         * @description Where a thread branches off: after that entry, at its end if nothing is said.
+         * @description The entry after which a thread is forked, by default the last.
          */
         Fork: {
             /** At */
@@ -1935,7 +1935,7 @@ export interface components {
         };
         /**
          * HookChange
-         * @description What is to be different: `hooks` by name, `true` or `false` or options; `null` is as the agent was set up.
+         * @description Changes by capability: `true`, `false` or options; `null` restores the agent's configuration.
          */
         HookChange: {
             /** Hooks */
@@ -1946,7 +1946,7 @@ export interface components {
             };
             /**
              * Order
-             * @description names, outermost first; the others stay
+             * @description outermost first; other names keep their order
              */
             order?: string[] | null;
         };
@@ -2133,14 +2133,14 @@ export interface components {
         };
         /**
          * NewAgent
-         * @description An agent to be made: the keys of agents.yaml, as far as they may be said over HTTP.
+         * @description A new agent: the keys of agents.yaml that are allowed over HTTP.
          */
         NewAgent: {
             /** Agent Id */
             agent_id: string;
             /**
              * Shared
-             * @description for everyone; an operator may say so
+             * @description for all users; requires an operator
              * @default false
              */
             shared?: boolean;
@@ -2276,7 +2276,7 @@ export interface components {
             description: string;
             /**
              * Parameters
-             * @description a JSON Schema of its arguments
+             * @description the JSON Schema of its arguments
              */
             parameters: {
                 [key: string]: components["schemas"]["JsonValue"];
@@ -2290,7 +2290,7 @@ export interface components {
             timeout?: number;
             /**
              * Headers
-             * @description sent with each use; never shown
+             * @description sent with each call; not returned
              */
             headers?: {
                 [key: string]: string;
@@ -2302,12 +2302,12 @@ export interface components {
             read_only?: boolean;
             /**
              * Agents
-             * @description who has it without naming it; * is all
+             * @description agents that get the tool without naming it; * is all
              */
             agents?: string[];
             /**
              * Shared
-             * @description for everyone's agents; else for yours alone
+             * @description for the agents of all users; otherwise only for yours
              * @default true
              */
             shared?: boolean;
@@ -2484,31 +2484,31 @@ export interface components {
         };
         /**
          * ReplayRequest
-         * @description The guards of an agent as they are, or with other hooks, or with more rules; and what is put before them.
+         * @description The threads to replay, and changes of the agent's guards: other hooks, additional rules.
          */
         ReplayRequest: {
             /** Agent Id */
             agent_id: string;
             /**
              * Thread Ids
-             * @description threads of yours; null is all of those with this agent
+             * @description ids of your threads; null is all threads of this agent
              */
             thread_ids?: string[] | null;
             /**
              * Hooks
-             * @description as `PATCH /agents/{id}/hooks` takes them; nothing is changed
+             * @description as in `PATCH /agents/{id}/hooks`; the agent is not changed
              */
             hooks?: {
                 [key: string]: boolean | string | components["schemas"]["JsonValue"][] | {
                     [key: string]: components["schemas"]["JsonValue"];
                 } | null;
             };
-            /** @description beside the rules that the agent has */
+            /** @description added to the rules of the agent */
             rules?: components["schemas"]["RuleSet"];
         };
         /**
          * Rewind
-         * @description The entry after which a thread goes back to how it was.
+         * @description The entry to which a thread is rewound.
          */
         Rewind: {
             /** To */
@@ -2663,7 +2663,7 @@ export interface components {
         };
         /**
          * SignIn
-         * @description What one signs in with: a token, or the ticket of a sign-in link.
+         * @description Credentials of a browser: a token, or the ticket of a sign-in link.
          */
         SignIn: {
             /**
@@ -2679,7 +2679,7 @@ export interface components {
         };
         /**
          * SkillChange
-         * @description Skills to switch on and off, by name.
+         * @description Skills to enable and disable, by name.
          */
         SkillChange: {
             /** Enable */
@@ -2720,9 +2720,9 @@ export interface components {
         };
         /**
          * SlidesExport
-         * @description A slides document: the path of one in the workspace, or its text; with both, the text counts.
+         * @description A slides document: its path in the workspace, or its text. If both are given, the text is used.
          *
-         *     Pictures are looked for in the folder of `path`.
+         *     Pictures are read from the folder of `path`.
          */
         SlidesExport: {
             /**
@@ -2797,7 +2797,7 @@ export interface components {
         };
         /**
          * StreamEvent
-         * @description One event of a stream: what stands in the `data:` of a frame.
+         * @description One event of a stream: the JSON in the `data:` of a frame.
          */
         StreamEvent: {
             /**
@@ -3297,7 +3297,7 @@ export interface operations {
                     "application/json": components["schemas"]["Approvals"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3306,7 +3306,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3335,7 +3335,7 @@ export interface operations {
                     "application/json": components["schemas"]["Health"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3344,7 +3344,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3373,7 +3373,7 @@ export interface operations {
                     "text/plain": string;
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3382,7 +3382,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3415,7 +3415,7 @@ export interface operations {
                     "application/json": components["schemas"]["ReplayReport"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3424,7 +3424,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3459,7 +3459,7 @@ export interface operations {
                     "application/json": components["schemas"]["Threads"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3468,7 +3468,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3505,7 +3505,7 @@ export interface operations {
                     "application/json": components["schemas"]["UsageReport"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3514,7 +3514,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3543,7 +3543,7 @@ export interface operations {
                     "application/json": components["schemas"]["AgentList"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3552,7 +3552,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3585,7 +3585,7 @@ export interface operations {
                     "application/json": components["schemas"]["AgentDetail"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3594,7 +3594,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3627,7 +3627,7 @@ export interface operations {
                     "application/json": components["schemas"]["Me"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3636,7 +3636,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3663,7 +3663,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3672,7 +3672,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3701,7 +3701,7 @@ export interface operations {
                     "application/json": components["schemas"]["Me"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3710,7 +3710,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3739,7 +3739,7 @@ export interface operations {
                     "application/json": components["schemas"]["Ticket"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3748,7 +3748,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3777,7 +3777,7 @@ export interface operations {
                     "text/event-stream": string;
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3786,7 +3786,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3815,7 +3815,7 @@ export interface operations {
                     "application/json": components["schemas"]["ChatModels"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3824,7 +3824,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3856,7 +3856,7 @@ export interface operations {
                     "application/json": components["schemas"]["Hits"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3865,7 +3865,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3891,7 +3891,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The answer; with `stream`, in pieces. */
+            /** @description The completion; with `stream`, in chunks. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3901,7 +3901,7 @@ export interface operations {
                     "text/event-stream": string;
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3910,7 +3910,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3939,7 +3939,7 @@ export interface operations {
                     "application/json": components["schemas"]["SkillList"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3948,7 +3948,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3977,7 +3977,7 @@ export interface operations {
                     "application/json": components["schemas"]["AvailableTools"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3986,7 +3986,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4019,7 +4019,7 @@ export interface operations {
                     "application/json": components["schemas"]["AvailableTool"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4028,7 +4028,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4059,7 +4059,7 @@ export interface operations {
                     "application/json": components["schemas"]["ChatModel"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4068,7 +4068,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4097,7 +4097,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4106,7 +4106,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4137,7 +4137,7 @@ export interface operations {
                     "application/json": components["schemas"]["AgentDetail"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4146,7 +4146,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4160,7 +4160,7 @@ export interface operations {
     delete_agent_agents__id__delete: {
         parameters: {
             query?: {
-                /** @description delete the files of your workspace, too */
+                /** @description also delete the files of your workspace */
                 files?: boolean;
             };
             header?: never;
@@ -4178,7 +4178,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4187,7 +4187,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4222,7 +4222,7 @@ export interface operations {
                     "application/json": components["schemas"]["Decided"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4231,7 +4231,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4262,7 +4262,7 @@ export interface operations {
                     "application/json": components["schemas"]["RunOut"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4271,7 +4271,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4302,7 +4302,7 @@ export interface operations {
                     "application/json": components["schemas"]["ThreadDetail"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4311,7 +4311,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4340,7 +4340,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4349,7 +4349,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4384,7 +4384,7 @@ export interface operations {
                     "application/json": components["schemas"]["ThreadOut"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4393,7 +4393,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4424,7 +4424,7 @@ export interface operations {
                     "application/json": components["schemas"]["BackendInfo"] | null;
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4433,7 +4433,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4468,7 +4468,7 @@ export interface operations {
                     "application/json": components["schemas"]["BackendInfo"] | null;
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4477,7 +4477,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4512,7 +4512,7 @@ export interface operations {
                     "application/json": components["schemas"]["ContainerState"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4521,7 +4521,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4554,7 +4554,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4563,7 +4563,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4594,7 +4594,7 @@ export interface operations {
                     "application/json": components["schemas"]["HookList"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4603,7 +4603,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4617,7 +4617,7 @@ export interface operations {
     change_hooks_agents__id__hooks_patch: {
         parameters: {
             query?: {
-                /** @description for all users; an operator may say so */
+                /** @description for all users; requires an operator */
                 everyone?: boolean;
             };
             header?: never;
@@ -4641,7 +4641,7 @@ export interface operations {
                     "application/json": components["schemas"]["HookList"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4650,7 +4650,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4665,7 +4665,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description the same request under the same key is answered by the same run; something else is a 409 */
+                /** @description a repeated request with the same key returns the same run; another request with this key is a 409 */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -4688,7 +4688,7 @@ export interface operations {
                     "application/json": components["schemas"]["Answer"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4697,7 +4697,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4712,7 +4712,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description the same request under the same key is answered by the same run; something else is a 409 */
+                /** @description a repeated request with the same key returns the same run; another request with this key is a 409 */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -4735,7 +4735,7 @@ export interface operations {
                     "text/event-stream": string;
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4744,7 +4744,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4775,7 +4775,7 @@ export interface operations {
                     "application/json": components["schemas"]["LimitsInfo"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4784,7 +4784,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4815,7 +4815,7 @@ export interface operations {
                     "application/json": components["schemas"]["Onion"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4824,7 +4824,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4855,7 +4855,7 @@ export interface operations {
                     "application/json": components["schemas"]["PermissionsInfo"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4864,7 +4864,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4882,7 +4882,7 @@ export interface operations {
                 last_event_id?: string;
             };
             header?: {
-                /** @description the id of the last frame seen */
+                /** @description the id of the last frame received */
                 "Last-Event-ID"?: string;
             };
             path: {
@@ -4901,14 +4901,14 @@ export interface operations {
                     "text/event-stream": string;
                 };
             };
-            /** @description The run is over, and all of it has been seen. */
+            /** @description The run has ended, and the client has received all frames. */
             204: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4917,7 +4917,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4948,7 +4948,7 @@ export interface operations {
                     "application/json": components["schemas"]["RunOut"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4957,7 +4957,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4988,7 +4988,7 @@ export interface operations {
                     "application/json": components["schemas"]["SkillList"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4997,7 +4997,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5019,7 +5019,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        /** @description The file: in the field `file` of a form, or as the body itself. */
+        /** @description The file: in the field `file` of a form, or as the request body. */
         requestBody: {
             content: {
                 "multipart/form-data": {
@@ -5040,7 +5040,7 @@ export interface operations {
                     "application/json": components["schemas"]["SkillInfo"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5049,7 +5049,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5084,7 +5084,7 @@ export interface operations {
                     "application/json": components["schemas"]["SkillList"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5093,7 +5093,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5128,7 +5128,7 @@ export interface operations {
                     "application/json": components["schemas"]["ThreadOut"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5137,7 +5137,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5172,7 +5172,7 @@ export interface operations {
                     "application/json": components["schemas"]["ThreadDetail"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5181,7 +5181,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5196,7 +5196,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description the same request under the same key is answered by the same run; something else is a 409 */
+                /** @description a repeated request with the same key returns the same run; another request with this key is a 409 */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -5219,7 +5219,7 @@ export interface operations {
                     "application/json": components["schemas"]["Queued"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5228,7 +5228,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5262,7 +5262,7 @@ export interface operations {
                     "text/markdown": string;
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5271,7 +5271,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5302,7 +5302,7 @@ export interface operations {
                     "application/json": components["schemas"]["ThreadRuns"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5311,7 +5311,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5342,7 +5342,7 @@ export interface operations {
                     "application/json": components["schemas"]["Trace"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5351,7 +5351,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5367,7 +5367,7 @@ export interface operations {
             query?: {
                 /** @description relative to the workspace */
                 path?: string;
-                /** @description the thread whose files are meant, where files are data of a conversation */
+                /** @description the thread of the files, if the backend stores files in threads */
                 thread_id?: string;
             };
             header?: never;
@@ -5387,7 +5387,7 @@ export interface operations {
                     "application/json": components["schemas"]["FileListing"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5396,7 +5396,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5412,7 +5412,7 @@ export interface operations {
             query: {
                 /** @description relative to the workspace */
                 path: string;
-                /** @description the thread whose files are meant, where files are data of a conversation */
+                /** @description the thread of the files, if the backend stores files in threads */
                 thread_id?: string;
                 offset?: number;
                 limit?: number | null;
@@ -5434,7 +5434,7 @@ export interface operations {
                     "application/json": components["schemas"]["FileContent"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5443,7 +5443,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5478,7 +5478,7 @@ export interface operations {
                     "application/json": components["schemas"]["FileWritten"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5487,7 +5487,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5501,7 +5501,7 @@ export interface operations {
     upload_file_agents__id__files_upload_post: {
         parameters: {
             query?: {
-                /** @description where to; the form's path, or its name, if left out */
+                /** @description the target; the default is the path of the form, or the file name */
                 path?: string;
             };
             header?: never;
@@ -5510,7 +5510,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        /** @description The file: in the field `file` of a form, or as the body itself. */
+        /** @description The file: in the field `file` of a form, or as the request body. */
         requestBody: {
             content: {
                 "multipart/form-data": {
@@ -5531,7 +5531,7 @@ export interface operations {
                     "application/json": components["schemas"]["FileWritten"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5540,7 +5540,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5556,7 +5556,7 @@ export interface operations {
             query: {
                 /** @description relative to the workspace */
                 path: string;
-                /** @description the thread whose files are meant, where files are data of a conversation */
+                /** @description the thread of the files, if the backend stores files in threads */
                 thread_id?: string;
             };
             header?: never;
@@ -5576,7 +5576,7 @@ export interface operations {
                     "application/octet-stream": string;
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5585,7 +5585,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5620,7 +5620,7 @@ export interface operations {
                     "application/json": components["schemas"]["FileMoved"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5629,7 +5629,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5664,7 +5664,7 @@ export interface operations {
                     "application/vnd.openxmlformats-officedocument.presentationml.presentation": string;
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5673,7 +5673,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5703,7 +5703,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5712,7 +5712,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5746,7 +5746,7 @@ export interface operations {
                     "application/json": components["schemas"]["Reasons"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5755,7 +5755,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;

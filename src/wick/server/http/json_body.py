@@ -50,7 +50,7 @@ class JsonRequest(Request):
 
 def _parse_json(body: bytes) -> Any:
     if exceeds_values(body):
-        raise HTTPException(413, f"the JSON of a request has at most {JSON_VALUES:,} values")
+        raise HTTPException(413, f"the JSON body of a request may have at most {JSON_VALUES:,} values")
     return orjson.loads(body)
 
 

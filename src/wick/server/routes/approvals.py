@@ -1,4 +1,4 @@
-"""Questions that wait for somebody's answer."""
+"""Approvals: list and answer the pending questions of runs."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ class Approvals(BaseModel):
 
 
 class Decision(StrictModel):
-    """An answer. `allow` may change the arguments, `deny` says why in `words`; the others hold for the same again."""
+    """An answer. `allow` may change the arguments, `words` explain `deny`; the others also allow repetitions."""
 
     choice: Literal["allow", "deny", "allow_session", "allow_always"]
     words: str = Field("", max_length=10_000)
     args: dict[str, JsonValue] | None = None
-    thread_id: str = Field("", max_length=200, description="where it was asked; it is found without, too")
+    thread_id: str = Field("", max_length=200, description="the thread of the question; optional")
 
 
 class Decided(BaseModel):
@@ -77,7 +77,7 @@ class Decided(BaseModel):
 
 @router.get("")
 async def waiting(caller: Caller, wick: Wick, thread_id: Annotated[str, Query(max_length=200)] = "") -> Approvals:
-    """The questions that nobody has answered, of one thread or of all."""
+    """List the pending questions of one thread or of all."""
     heads = [head async for head in _list_asking_threads(wick, caller, thread_id)]
     found = [approval for head in heads for approval in await _list_approvals(wick, caller, head)]
     return Approvals(approvals=found)
@@ -85,7 +85,7 @@ async def waiting(caller: Caller, wick: Wick, thread_id: Annotated[str, Query(ma
 
 @router.post("/{id}")
 async def answer(id: str, body: Decision, caller: Caller, wick: Wick) -> Decided:
-    """Answer a question; the first answer counts, and the run goes on."""
+    """Answer a question; the run continues. Only the first answer counts."""
     thread = await _find_thread(wick, caller, id, body.thread_id)
     await wick.runs.answer_question(caller, thread, id, body.choice, body.words, body.args)
     return Decided(id=id, thread_id=thread, choice=body.choice)

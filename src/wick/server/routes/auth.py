@@ -1,4 +1,4 @@
-"""Signing in and out, who one is, and tickets for what cannot send a header."""
+"""Authentication: browser sessions, the current user, and tickets for clients that cannot send a header."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ router = APIRouter(prefix="/auth", tags=["sign-in"], route_class=JsonRoute)
 
 
 class SignIn(StrictModel):
-    """What one signs in with: a token, or the ticket of a sign-in link."""
+    """Credentials of a browser: a token, or the ticket of a sign-in link."""
 
     token: Annotated[str, Field(max_length=16_000)] = ""
     ticket: Annotated[str, Field(max_length=200)] = ""
@@ -44,11 +44,11 @@ class Ticket(BaseModel):
 
 @router.post("/session")
 async def sign_in(body: SignIn, wick: Wick, request: Request, response: Response) -> Me:
-    """Sign in a browser: the answer sets a cookie that scripts cannot read."""
+    """Sign in a browser: the response sets a cookie that scripts cannot read."""
     bearer = body.token or (await wick.tickets.redeem_sign_in(body.ticket) if body.ticket else "") or ""
     user = await wick.authenticator.verifier.authenticate(bearer)
     if user is None:
-        message = "this does not sign anybody in: a link can be used once and for ten minutes, a token must be right"
+        message = "the credential is not valid; a sign-in link works once and for ten minutes"
         raise ApiError(401, "unauthorized", message, {"WWW-Authenticate": "Bearer"})
     cookie = await wick.authenticator.browsers.sign_in(bearer)
     response.set_cookie(
@@ -64,7 +64,7 @@ async def sign_in(body: SignIn, wick: Wick, request: Request, response: Response
 
 @router.delete("/session", status_code=204)
 async def sign_out(user: Caller, wick: Wick, request: Request, response: Response) -> None:
-    """Sign out the browser that asks."""
+    """Sign out this browser."""
     name = session_cookie_name(wick.settings)
     found = read_credential({"headers": [each for each in request.scope["headers"] if each[0] == b"cookie"]}, name)
     if found is not None:
@@ -74,13 +74,13 @@ async def sign_out(user: Caller, wick: Wick, request: Request, response: Respons
 
 @router.get("/me")
 async def me(user: Caller) -> Me:
-    """Who one is."""
+    """Return the current user."""
     return _describe_user(user)
 
 
 @router.post("/tickets")
 async def ticket(user: Caller, wick: Wick) -> Ticket:
-    """A one-use ticket for a WebSocket or an EventSource, which can send no header."""
+    """Create a one-use ticket for a WebSocket or an EventSource, which cannot send a header."""
     return Ticket(ticket=await wick.tickets.issue(user), expires_in=TICKET_SECONDS)
 
 

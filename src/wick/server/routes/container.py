@@ -1,4 +1,4 @@
-"""The container of an agent: stopped and removed, or made anew."""
+"""Containers of agents: stop and restart."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ router = APIRouter(tags=["container"], route_class=JsonRoute)
 
 
 class ContainerAction(StrictModel):
-    """`stop` ends and removes the container, `restart` starts a new one; what is in the workspace stays."""
+    """`stop` stops and removes the container, `restart` starts a new one. The workspace is not changed."""
 
     action: Literal["stop", "restart"]
 
@@ -32,7 +32,7 @@ class ContainerState(BaseModel):
 
 @router.post("/agents/{id}/container")
 async def control_container(id: str, body: ContainerAction, caller: Caller, wick: Wick) -> ContainerState:
-    """Stop your agent's container, or start it anew. Commands that run in it end."""
+    """Stop or restart the container of your agent. Commands that run in it are killed."""
     instance = await wick.registry.get_agent(caller, id)
     backend = instance.backend
     if instance.workspace is None or backend is None:

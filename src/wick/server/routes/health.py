@@ -1,4 +1,4 @@
-"""`GET /health`: whether the server is there, for everybody; and how many agents it has, and nothing else."""
+"""`GET /health`: the public health check."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ class Health(BaseModel):
 
 @router.get("/health")
 async def health(wick: Wick) -> Health:
-    """Whether the server is there; a 503 if its database is damaged or cannot be read."""
+    """Check the server: a 503 if its database is damaged or cannot be read."""
     wick.check_health()
     return Health(agents=wick.agent_count())

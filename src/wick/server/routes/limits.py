@@ -1,4 +1,4 @@
-"""What an agent's runs may take, and what was taken of it."""
+"""Limits of an agent's runs, and the state of its budgets."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class LimitsInfo(BaseModel):
 
 @router.get("/agents/{id}/limits")
 async def get_limits(id: str, caller: Caller, wick: Wick) -> LimitsInfo:
-    """What a run of your agent may take, and what is left of its budgets."""
+    """Return the limits of your agent's runs, and the state of its budgets."""
     hooks = (await wick.registry.get_agent(caller, id)).agent.hooks
     owners = [*dict.fromkeys(hook.owner for hook in hooks if isinstance(hook.owner, Budget | Limits))]
     limits = next((one for one in owners if isinstance(one, Limits)), None)

@@ -1,4 +1,4 @@
-"""`GET /metrics`: the server's numbers, for Prometheus."""
+"""`GET /metrics`: Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ router = APIRouter(tags=["server"])
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 async def metrics(wick: Wick) -> PlainTextResponse:
-    """The server's numbers, as Prometheus reads them."""
+    """Return the metrics of the server in the Prometheus text format."""
     return PlainTextResponse(wick.metrics.render(), media_type=CONTENT_TYPE_LATEST)

@@ -1,4 +1,4 @@
-"""The rings of an agent as data: what each operation goes through, outermost first."""
+"""The onion of an agent: the rings of each operation, outermost first, and its guards."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Onion(BaseModel):
 
 @router.get("/agents/{id}/onion")
 async def get_onion(id: str, caller: Caller, wick: Wick) -> Onion:
-    """What stands around each operation of your agent."""
+    """Return the rings and the guards of each operation of your agent."""
     agent = (await wick.registry.get_agent(caller, id)).agent
     found = []
     for operation in OPERATIONS:

@@ -1,4 +1,4 @@
-"""The pages: the one people talk to agents on, and the one that shows the API."""
+"""HTML pages: the web interface and the API reference."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def docs() -> FileResponse:
 
 
 def serve_page(folder: Path, name: str) -> FileResponse:
-    """A page of a folder; what is not there is not replaced by another."""
+    """Return a page of a folder; raise a 404 if it is missing."""
     if not (folder / name).is_file():
         raise not_found(f"page {name}")
     return FileResponse(folder / name, media_type="text/html; charset=utf-8", headers={"Cache-Control": "no-cache"})

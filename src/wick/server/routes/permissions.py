@@ -1,4 +1,4 @@
-"""What an agent may do by itself: its mode, its rules, and what its user has granted for good."""
+"""Permissions of an agent: its mode, its rules, and the permanent grants of the user."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class PermissionsInfo(BaseModel):
 
 @router.get("/agents/{id}/permissions")
 async def get_permissions(id: str, caller: Caller, wick: Wick) -> PermissionsInfo:
-    """What your agent may do, must ask for, and may never do."""
+    """Return the permission mode and rules of your agent, and your permanent grants."""
     found = _find_permissions(await wick.registry.get_agent(caller, id))
     grants = await wick.registry.list_grants(caller, id)
     return PermissionsInfo(
@@ -61,7 +61,7 @@ async def get_permissions(id: str, caller: Caller, wick: Wick) -> PermissionsInf
 
 @router.delete("/agents/{id}/permissions/grants/{grant}", status_code=204)
 async def revoke_grant(id: str, grant: str, caller: Caller, wick: Wick) -> None:
-    """Take back what you have granted; from the next run on the agent asks again."""
+    """Revoke a permanent grant; the agent asks again from its next run on."""
     await wick.registry.get_template(caller, id)
     if not await wick.registry.revoke(caller, id, grant):
         raise not_found(f"grant {grant[:100]!r}")

@@ -1,4 +1,4 @@
-"""Why a tool call came to what it came to."""
+"""The reasons of a tool call's outcome."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def why(
     request: Request,
     seq: Annotated[int | None, Query(ge=1)] = None,
 ) -> Reasons:
-    """Everything that decided about one tool call. `seq` is the entry of its message, where ids occur twice."""
+    """Return the verdicts, questions and attempts of a tool call. `seq` is the entry of its message, if ids repeat."""
     await wick.store.head(caller.id, id)
     async with wick.thread_loader.load(caller.id, id, request) as thread:
         found = await run_in_thread(lambda: explain_call(thread, call_id, seq), "the reasons of a call")
