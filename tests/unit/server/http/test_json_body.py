@@ -36,7 +36,9 @@ def test_every_route_with_a_json_body_bounds_it() -> None:
     ],
 )
 @pytest.mark.parametrize("piece", [1, 2, 3, 7, 32_768])
-def test_separators_inside_of_strings_are_not_values(body: bytes, many: bool, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_separators_in_strings_do_not_count(
+    body: bytes, many: bool, piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(json_body, "PIECE_BYTES", piece)
     assert exceeds_values(body, 5) is many
 
