@@ -122,7 +122,7 @@ def resolve_error(error: Exception, scope: Scope) -> ApiError:
     logger.error("request %s to %s failed", id, scope.get("path", ""), exc_info=error)
     if isinstance(error, StoreError) and error.code in DAMAGED:
         return ApiError(500, error.code, f"{error.public}; the server's log has more under {id}")
-    return ApiError(500, "internal", f"something went wrong inside the server; its log has more under {id}")
+    return ApiError(500, "internal", f"internal error; the server's log has more under {id}")
 
 
 async def handle_invalid(request: Request, error: Exception) -> Response:
@@ -136,10 +136,10 @@ async def handle_invalid(request: Request, error: Exception) -> Response:
 def validation_message(errors: Any) -> str:
     if errors and errors[0].get("type") == "json_invalid":
         why, place = errors[0].get("ctx", {}).get("error", "unreadable"), errors[0]["loc"][-1]
-        return f"the body is not JSON ({why}, at character {place}); /docs shows what it may be"[:2000]
+        return f"the body is not valid JSON ({why}, at character {place}); /docs has its schema"[:2000]
     parts = [f"{_format_location(each['loc'])}: {each['msg']}" for each in errors[:5]]
     more = f"; and {len(errors) - 5} more" if len(errors) > 5 else ""
-    return f"the request does not fit: {'; '.join(parts)}{more}"[:2000]
+    return f"the request is not valid: {'; '.join(parts)}{more}"[:2000]
 
 
 def _format_location(loc: Any) -> str:
@@ -152,6 +152,6 @@ async def handle_http(request: Request, error: Exception) -> Response:
     code = FRAMEWORK_CODES.get(error.status_code, "refused")
     message = {
         404: f"there is nothing at {request.url.path[:200]}",
-        405: f"{request.url.path[:200]} does not take {request.method}",
+        405: f"{request.url.path[:200]} does not allow {request.method}",
     }.get(error.status_code, str(error.detail))
     return ApiError(error.status_code, code, message, error.headers).response()

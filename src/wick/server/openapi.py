@@ -11,7 +11,7 @@ from wick.api.types import ErrorBody
 from wick.server.auth.access_table import ACCESS
 
 REF = "#/components/schemas/"
-REFUSALS = {"4XX": "It was refused: the error says why.", "5XX": "It could not be done: the error says why."}
+REFUSALS = {"4XX": "The request was refused; see the error.", "5XX": "The request failed; see the error."}
 UNUSED = ("HTTPValidationError", "ValidationError")  # FastAPI's own error schemas, which are not used
 SCHEMES = {
     "bearer": {"type": "http", "scheme": "bearer"},

@@ -23,10 +23,8 @@ from threading import current_thread, main_thread
 from typing import Any, TypedDict, Unpack
 
 import uvicorn
-from fastapi.routing import APIRoute
 from starlette.types import ASGIApp
 
-from wick._internal.worker_threads import run_in_thread
 from wick.agent import Agent
 from wick.constants import SECRET_CHARS
 from wick.errors import ConfigError
@@ -192,8 +190,6 @@ class _Uvicorn(uvicorn.Server):
             host, port = self.servers[0].sockets[0].getsockname()[:2]
             for line in await startup_lines(self._service, host, port, self._notes):
                 self._tell(line)
-        if self.started:
-            self._warming = asyncio.create_task(run_in_thread(_warm_up, "warming up"))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._service.drain()
@@ -206,11 +202,6 @@ def _warn_weak_secrets(settings: Settings) -> list[str]:
     if not names:
         return []
     return [f"weak secrets, shown if a tool prints them: {', '.join(names)}; use {SECRET_CHARS} characters or more"]
-
-
-def _warm_up() -> None:
-    """Import, in a worker thread, the modules that FastAPI would import for the first request."""
-    APIRoute("/", _warm_up, response_model=int)
 
 
 def bind_socket(host: str, port: int) -> socket.socket:

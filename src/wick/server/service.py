@@ -77,7 +77,9 @@ class Service:
         self._recovery = RunRecovery(self.runs)
         self._expiry = ThreadExpiry(self.runs.threads, settings.retention.threads)
         self.loop_monitor = LoopMonitor(self.metrics)
-        self.metrics.gauge("wick_agents", lambda: len(self.registry))
+        self.metrics.agents.set_function(self.agent_count)
+        self.metrics.instances.set_function(self.registry.count_instances)
+        self.metrics.terminals_open.set_function(lambda: self.limits.count_all("terminals"))
 
     @property
     def static(self) -> Path:

@@ -72,7 +72,7 @@ def _parse_seconds(given: Any) -> Any:
         return 0.0
     found = re.fullmatch(r"(\d{1,6})\s*([smhdw])", given.strip()) if isinstance(given, str) else None
     if found is None or not int(found[1]):
-        raise ValueError("say how long, as in 30d, 12h, 90m or 45s; 0 keeps everything")
+        raise ValueError("give a duration, as in 30d, 12h, 90m or 45s; 0 keeps everything")
     return float(int(found[1]) * UNITS[found[2]])
 
 
@@ -128,8 +128,8 @@ class Settings(_SettingsModel):
         """Return these settings; raise a ConfigError if a server cannot be started with them."""
         if not is_loopback(self.host) and not self.has_provider:
             raise ConfigError(
-                f"{self.host} can be reached from elsewhere, and nobody has said who may come in; say --token, "
-                "--gateway, or tokens: or jwt: in server.yaml, or stay on 127.0.0.1"
+                f"{self.host} can be reached from other machines, but no authentication is configured; set --token, "
+                "--gateway, or tokens: or jwt: in server.yaml, or listen on 127.0.0.1"
             )
         if self.store not in ("sqlite", MEMORY) and not self.on_postgres:
             raise ConfigError(f"store is `sqlite`, `memory` or an address postgresql://…, not {self.store!r}")

@@ -30,7 +30,7 @@ EventName = Literal[
 
 
 class StreamEvent(BaseModel):
-    """One event of a stream: what stands in the `data:` of a frame."""
+    """One event of a stream: the JSON in the `data:` of a frame."""
 
     event: EventName
     name: str = ""

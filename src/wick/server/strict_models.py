@@ -25,9 +25,9 @@ class StrictModel(BaseModel):
         except ValidationError as error:
             if (found := error.error_count()) <= MAX_FAULTS:
                 raise
-        raise _many_faults(f"it does not fit in {found:,} places")
+        raise _many_faults(f"it has {found:,} errors")
 
 
 def _many_faults(faults: str) -> PydanticCustomError:
     """Return an error that holds no reference to the input."""
-    return PydanticCustomError("many_faults", "{told}", {"told": f"{faults}; see /docs for what it may say"})
+    return PydanticCustomError("many_faults", "{told}", {"told": f"{faults}; /docs has the schema"})

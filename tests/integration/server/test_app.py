@@ -88,8 +88,8 @@ async def test_what_is_wrong_with_json_is_told_with_its_place(here: Hosted) -> N
     headers = {"Content-Type": "application/json"}
     async with here.client("ada") as ada, ada.post("/auth/session", data=b'{"token": }', headers=headers) as answer:
         told = (await answer.json())["error"]["message"]
-        assert (answer.status, told.startswith("the body is not JSON (")) == (422, True)
-        assert told.endswith("at character 10); /docs shows what it may be")
+        assert (answer.status, told.startswith("the body is not valid JSON (")) == (422, True)
+        assert told.endswith("at character 10); /docs has its schema")
 
 
 async def test_a_body_that_is_too_large_is_refused(here: Hosted) -> None:

@@ -74,7 +74,7 @@ def test_what_does_not_fit_in_many_ways_is_told_in_one(many: Any) -> None:
     with pytest.raises(ValidationError, match=r"has 5,00\d fields") as told:
         MessageRequest.model_validate({**many, **odd})
     assert told.value.error_count() == 1
-    with pytest.raises(ValidationError, match=r"does not fit in \d+ places") as told:
+    with pytest.raises(ValidationError, match=r"it has [\d,]+ errors") as told:
         MessageRequest.model_validate({**many, "messages": [{"a": 0, "b": 0}] * 60})
     assert told.value.error_count() == 1
     with pytest.raises(ValidationError) as told:

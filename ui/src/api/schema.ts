@@ -13,7 +13,7 @@ export interface paths {
         };
         /**
          * Waiting
-         * @description The questions that nobody has answered, of one thread or of all.
+         * @description List the pending questions of one thread or of all.
          */
         get: operations["waiting_approvals_get"];
         put?: never;
@@ -33,7 +33,7 @@ export interface paths {
         };
         /**
          * Health
-         * @description Whether the server is there; a 503 if its database is damaged or cannot be read.
+         * @description Check the server: a 503 if its database is damaged or cannot be read.
          */
         get: operations["health_health_get"];
         put?: never;
@@ -53,7 +53,7 @@ export interface paths {
         };
         /**
          * Metrics
-         * @description The server's numbers, as Prometheus reads them.
+         * @description Return the metrics of the server in the Prometheus text format.
          */
         get: operations["metrics_metrics_get"];
         put?: never;
@@ -75,7 +75,7 @@ export interface paths {
         put?: never;
         /**
          * Replay Threads
-         * @description Put what was done in your threads before other guards, and see about what they would have said something else.
+         * @description Evaluate the recorded tool uses of your threads with other guards, and return the verdicts that differ.
          */
         post: operations["replay_threads_replay_post"];
         delete?: never;
@@ -93,7 +93,7 @@ export interface paths {
         };
         /**
          * All Threads
-         * @description The caller's threads, the latest first; those of subagents are parts of others.
+         * @description List your threads, the latest first, without those of subagents.
          */
         get: operations["all_threads_threads_get"];
         put?: never;
@@ -113,7 +113,7 @@ export interface paths {
         };
         /**
          * Usage
-         * @description What you have used; an admin may ask about others.
+         * @description Return your usage; an admin may request that of other users.
          */
         get: operations["usage_usage_get"];
         put?: never;
@@ -133,13 +133,13 @@ export interface paths {
         };
         /**
          * List Agents
-         * @description The agents that you have: everyone's, and your own.
+         * @description List your agents: those of all users, and your own.
          */
         get: operations["list_agents_agents__get"];
         put?: never;
         /**
          * Create Agent
-         * @description Make an agent of your own.
+         * @description Create an agent of your own.
          */
         post: operations["create_agent_agents__post"];
         delete?: never;
@@ -159,12 +159,12 @@ export interface paths {
         put?: never;
         /**
          * Sign In
-         * @description Sign in a browser: the answer sets a cookie that scripts cannot read.
+         * @description Sign in a browser: the response sets a cookie that scripts cannot read.
          */
         post: operations["sign_in_auth_session_post"];
         /**
          * Sign Out
-         * @description Sign out the browser that asks.
+         * @description Sign out this browser.
          */
         delete: operations["sign_out_auth_session_delete"];
         options?: never;
@@ -181,7 +181,7 @@ export interface paths {
         };
         /**
          * Me
-         * @description Who one is.
+         * @description Return the current user.
          */
         get: operations["me_auth_me_get"];
         put?: never;
@@ -203,7 +203,7 @@ export interface paths {
         put?: never;
         /**
          * Ticket
-         * @description A one-use ticket for a WebSocket or an EventSource, which can send no header.
+         * @description Create a one-use ticket for a WebSocket or an EventSource, which cannot send a header.
          */
         post: operations["ticket_auth_tickets_post"];
         delete?: never;
@@ -221,7 +221,7 @@ export interface paths {
         };
         /**
          * Agent Events
-         * @description Agents made and deleted, hooks, tools, skills and backends changed, the config reloaded, containers started.
+         * @description Stream changes of agents, hooks, tools, skills, backends, containers and the config file.
          */
         get: operations["agent_events_agents_events_get"];
         put?: never;
@@ -241,7 +241,7 @@ export interface paths {
         };
         /**
          * Models
-         * @description Your agents, as models.
+         * @description List your agents as models.
          */
         get: operations["models_v1_models_get"];
         put?: never;
@@ -261,7 +261,7 @@ export interface paths {
         };
         /**
          * Search
-         * @description The messages that have every one of these words in them.
+         * @description Search for messages that contain all of these words.
          */
         get: operations["search_threads_search_get"];
         put?: never;
@@ -283,7 +283,7 @@ export interface paths {
         put?: never;
         /**
          * Complete
-         * @description Ask an agent, in a new thread. What an assistant is said to have said is taken as the client's word for it.
+         * @description Run an agent in a new thread. Assistant messages of the request are taken from the client without a check.
          */
         post: operations["complete_v1_chat_completions_post"];
         delete?: never;
@@ -301,7 +301,7 @@ export interface paths {
         };
         /**
          * Available Skills
-         * @description The skills that come with the server; an agent has them with `skills: {shipped: true}`.
+         * @description List the shipped skills, which an agent gets with `skills: {shipped: true}`.
          */
         get: operations["available_skills_agents_skills_available_get"];
         put?: never;
@@ -321,7 +321,7 @@ export interface paths {
         };
         /**
          * Available Tools
-         * @description The tools that your agents may have beside those that their capabilities bring.
+         * @description List the tools that your agents may use, besides those of their capabilities.
          */
         get: operations["available_tools_agents_tools_available_get"];
         put?: never;
@@ -343,7 +343,7 @@ export interface paths {
         put?: never;
         /**
          * Register Tool
-         * @description Register a tool behind HTTP, or change one; agents have it from their next run on.
+         * @description Register or replace a tool behind HTTP; agents get it from their next run on.
          */
         post: operations["register_tool_agents_tools__post"];
         delete?: never;
@@ -361,7 +361,7 @@ export interface paths {
         };
         /**
          * Model
-         * @description One of your agents, as a model.
+         * @description Return one of your agents as a model.
          */
         get: operations["model_v1_models__id__get"];
         put?: never;
@@ -384,7 +384,7 @@ export interface paths {
         post?: never;
         /**
          * Deregister Tool
-         * @description Take a tool behind HTTP away.
+         * @description Remove a tool behind HTTP.
          */
         delete: operations["deregister_tool_agents_tools__name__delete"];
         options?: never;
@@ -401,14 +401,14 @@ export interface paths {
         };
         /**
          * Get Agent
-         * @description One of your agents: its tools, its hooks and where it works.
+         * @description Return one of your agents, with its tools, hooks and backend.
          */
         get: operations["get_agent_agents__id__get"];
         put?: never;
         post?: never;
         /**
          * Delete Agent
-         * @description Delete an agent that was made here.
+         * @description Delete an agent that was created over HTTP.
          */
         delete: operations["delete_agent_agents__id__delete"];
         options?: never;
@@ -427,7 +427,7 @@ export interface paths {
         put?: never;
         /**
          * Answer
-         * @description Answer a question; the first answer counts, and the run goes on.
+         * @description Answer a question; the run continues. Only the first answer counts.
          */
         post: operations["answer_approvals__id__post"];
         delete?: never;
@@ -445,7 +445,7 @@ export interface paths {
         };
         /**
          * State
-         * @description How a run is.
+         * @description Return the state of a run.
          */
         get: operations["state_runs__id__get"];
         put?: never;
@@ -465,21 +465,21 @@ export interface paths {
         };
         /**
          * One
-         * @description A thread and what was said in it.
+         * @description Return a thread with its messages.
          */
         get: operations["one_threads__id__get"];
         put?: never;
         post?: never;
         /**
          * Delete
-         * @description Delete a thread, with those of its subagents; a run of it is cancelled.
+         * @description Delete a thread with the threads of its subagents. Its current run is cancelled.
          */
         delete: operations["delete_threads__id__delete"];
         options?: never;
         head?: never;
         /**
          * Change
-         * @description Give a thread another title, or note something about it.
+         * @description Change the title or the metadata of a thread.
          */
         patch: operations["change_threads__id__patch"];
         trace?: never;
@@ -493,7 +493,7 @@ export interface paths {
         };
         /**
          * Get Backend
-         * @description Where your agent works, and what confines its commands.
+         * @description Return the backend of your agent, with the protection of its commands.
          */
         get: operations["get_backend_agents__id__backend_get"];
         put?: never;
@@ -503,7 +503,7 @@ export interface paths {
         head?: never;
         /**
          * Switch Backend
-         * @description Let your agent work elsewhere, from its next run on.
+         * @description Switch the backend of your agent, from its next run on.
          */
         patch: operations["switch_backend_agents__id__backend_patch"];
         trace?: never;
@@ -519,7 +519,7 @@ export interface paths {
         put?: never;
         /**
          * Control Container
-         * @description Stop your agent's container, or start it anew. Commands that run in it end.
+         * @description Stop or restart the container of your agent. Commands that run in it are killed.
          */
         post: operations["control_container_agents__id__container_post"];
         delete?: never;
@@ -540,7 +540,7 @@ export interface paths {
         post?: never;
         /**
          * Delete File
-         * @description Delete a file of your workspace, or a folder.
+         * @description Delete a file or a folder of your workspace.
          */
         delete: operations["delete_file_agents__id__files_delete"];
         options?: never;
@@ -557,7 +557,7 @@ export interface paths {
         };
         /**
          * List Hooks
-         * @description What stands around your agent's runs.
+         * @description List the capabilities of your agent, outermost first.
          */
         get: operations["list_hooks_agents__id__hooks_get"];
         put?: never;
@@ -567,7 +567,7 @@ export interface paths {
         head?: never;
         /**
          * Change Hooks
-         * @description Switch capabilities on and off, configure them and put them in another order; from the next run on.
+         * @description Enable, disable, configure and reorder capabilities, from the next run on.
          */
         patch: operations["change_hooks_agents__id__hooks_patch"];
         trace?: never;
@@ -583,7 +583,7 @@ export interface paths {
         put?: never;
         /**
          * Invoke
-         * @description Ask an agent, and get its whole answer. The run goes on if the connection breaks.
+         * @description Run an agent, and return the complete result. The run continues if the client disconnects.
          */
         post: operations["invoke_agents__id__invoke_post"];
         delete?: never;
@@ -603,9 +603,9 @@ export interface paths {
         put?: never;
         /**
          * Stream
-         * @description Ask an agent, and see the run as it happens: server-sent events up to `done` or `error`.
+         * @description Run an agent, and stream its events up to `done` or `error`.
          *
-         *     The headers `X-Run-Id` and `X-Thread-Id` say which run it is; `/runs/{id}/events` goes on where a connection broke.
+         *     The headers `X-Run-Id` and `X-Thread-Id` identify the run. After a disconnect, `/runs/{id}/events` resumes it.
          */
         post: operations["stream_agents__id__stream_post"];
         delete?: never;
@@ -623,7 +623,7 @@ export interface paths {
         };
         /**
          * Get Limits
-         * @description What a run of your agent may take, and what is left of its budgets.
+         * @description Return the limits of your agent's runs, and the state of its budgets.
          */
         get: operations["get_limits_agents__id__limits_get"];
         put?: never;
@@ -643,7 +643,7 @@ export interface paths {
         };
         /**
          * Get Onion
-         * @description What stands around each operation of your agent.
+         * @description Return the rings and the guards of each operation of your agent.
          */
         get: operations["get_onion_agents__id__onion_get"];
         put?: never;
@@ -663,7 +663,7 @@ export interface paths {
         };
         /**
          * Get Permissions
-         * @description What your agent may do, must ask for, and may never do.
+         * @description Return the permission mode and rules of your agent, and your permanent grants.
          */
         get: operations["get_permissions_agents__id__permissions_get"];
         put?: never;
@@ -683,10 +683,10 @@ export interface paths {
         };
         /**
          * Events
-         * @description What a run says, from its beginning or after the last frame seen, up to `done` or `error`.
+         * @description Stream the events of a run, from its start or after the last frame received, up to `done` or `error`.
          *
-         *     A run that waits for an answer says `done` with the outcome `interrupted`; after that frame it can be followed
-         *     further. Who has seen all of a run gets a 204.
+         *     The stream of a run that waits for an answer ends with `done` and the outcome `interrupted`. It can be resumed after
+         *     that frame. A client that has received all frames of an ended run gets a 204.
          */
         get: operations["events_runs__id__events_get"];
         put?: never;
@@ -708,7 +708,7 @@ export interface paths {
         put?: never;
         /**
          * Cancel
-         * @description End a run: everything it has begun is ended within a second. One that is over stays as it is.
+         * @description Cancel a run, with its commands and child runs, within a second. An ended run is not changed.
          */
         post: operations["cancel_runs__id__cancel_post"];
         delete?: never;
@@ -726,13 +726,13 @@ export interface paths {
         };
         /**
          * List Skills
-         * @description The skills of your agent.
+         * @description List the skills of your agent.
          */
         get: operations["list_skills_agents__id__skills_get"];
         put?: never;
         /**
          * Upload Skill
-         * @description Give your agent another skill: a SKILL.md, or a zip archive that has one.
+         * @description Upload a skill for your agent: a SKILL.md, or a zip archive that contains one.
          */
         post: operations["upload_skill_agents__id__skills_post"];
         delete?: never;
@@ -740,7 +740,7 @@ export interface paths {
         head?: never;
         /**
          * Switch Skills
-         * @description Switch skills of your agent on and off, from its next run on.
+         * @description Enable and disable skills of your agent, from its next run on.
          */
         patch: operations["switch_skills_agents__id__skills_patch"];
         trace?: never;
@@ -756,7 +756,7 @@ export interface paths {
         put?: never;
         /**
          * Fork
-         * @description Make another thread that begins as this one was after an entry.
+         * @description Fork a thread: copy it up to an entry.
          */
         post: operations["fork_threads__id__fork_post"];
         delete?: never;
@@ -776,7 +776,7 @@ export interface paths {
         put?: never;
         /**
          * Rewind
-         * @description Go back to how a thread was after an entry; what came later stays in the log and counts no more.
+         * @description Rewind a thread to its state after an entry. Later entries stay in the log, but are not part of the thread.
          */
         post: operations["rewind_threads__id__rewind_post"];
         delete?: never;
@@ -796,7 +796,7 @@ export interface paths {
         put?: never;
         /**
          * Say
-         * @description Say something to a thread: a run that goes on hears it at its next step, else one begins.
+         * @description Send messages to a thread: its current run reads them before its next step; otherwise a run starts.
          */
         post: operations["say_threads__id__messages_post"];
         delete?: never;
@@ -814,7 +814,7 @@ export interface paths {
         };
         /**
          * Export
-         * @description All of a thread: its log as JSON, or what was said as Markdown.
+         * @description Export a thread: its log as JSON, or its messages as Markdown.
          */
         get: operations["export_threads__id__export_get"];
         put?: never;
@@ -834,7 +834,7 @@ export interface paths {
         };
         /**
          * Thread Runs
-         * @description The runs of a thread, so that the one which a message is of can be found.
+         * @description List the runs of a thread, with their first and last entries.
          */
         get: operations["thread_runs_threads__id__runs_get"];
         put?: never;
@@ -854,7 +854,7 @@ export interface paths {
         };
         /**
          * Trace
-         * @description The trace of a run, as long as it is kept: that of a thread's last runs.
+         * @description Return the trace of a run. Only the last runs of a thread have one.
          */
         get: operations["trace_runs__id__trace_get"];
         put?: never;
@@ -874,7 +874,7 @@ export interface paths {
         };
         /**
          * List Files
-         * @description What is in a folder of your workspace.
+         * @description List a folder of your workspace.
          */
         get: operations["list_files_agents__id__files_list_get"];
         put?: never;
@@ -894,7 +894,7 @@ export interface paths {
         };
         /**
          * Read File
-         * @description Bytes of a file of your workspace.
+         * @description Read bytes of a workspace file.
          */
         get: operations["read_file_agents__id__files_read_get"];
         put?: never;
@@ -915,7 +915,7 @@ export interface paths {
         get?: never;
         /**
          * Write File
-         * @description Write a file of your workspace, with the folders it needs.
+         * @description Write a workspace file, and create missing folders.
          */
         put: operations["write_file_agents__id__files_write_put"];
         post?: never;
@@ -936,7 +936,7 @@ export interface paths {
         put?: never;
         /**
          * Upload File
-         * @description Put a file into your workspace: in the field `file` of a form, or as the body itself.
+         * @description Upload a file to your workspace: in the field `file` of a form, or as the request body.
          */
         post: operations["upload_file_agents__id__files_upload_post"];
         delete?: never;
@@ -954,7 +954,7 @@ export interface paths {
         };
         /**
          * Download File
-         * @description A file of your workspace, as it is.
+         * @description Download a workspace file.
          */
         get: operations["download_file_agents__id__files_download_get"];
         put?: never;
@@ -976,7 +976,7 @@ export interface paths {
         put?: never;
         /**
          * Move File
-         * @description Give a file or a folder of your workspace another name, or another place.
+         * @description Move or rename a file or a folder of your workspace.
          */
         post: operations["move_file_agents__id__files_move_post"];
         delete?: never;
@@ -996,7 +996,7 @@ export interface paths {
         put?: never;
         /**
          * Export Slides
-         * @description A slides document as a PowerPoint file, with native tables and charts.
+         * @description Export a slides document to a PowerPoint file, with native tables and charts.
          */
         post: operations["export_slides_agents__id__slides_export_post"];
         delete?: never;
@@ -1017,7 +1017,7 @@ export interface paths {
         post?: never;
         /**
          * Revoke Grant
-         * @description Take back what you have granted; from the next run on the agent asks again.
+         * @description Revoke a permanent grant; the agent asks again from its next run on.
          */
         delete: operations["revoke_grant_agents__id__permissions_grants__grant__delete"];
         options?: never;
@@ -1034,7 +1034,7 @@ export interface paths {
         };
         /**
          * Why
-         * @description Everything that decided about one tool call. `seq` is the entry of its message, where ids occur twice.
+         * @description Return the verdicts, questions and attempts of a tool call. `seq` is the entry of its message, if ids repeat.
          */
         get: operations["why_threads__id__calls__call_id__why_get"];
         put?: never;
@@ -1259,7 +1259,7 @@ export interface components {
         };
         /**
          * BackendChange
-         * @description `local` is a folder of this machine, `remote` a container; without a `sandbox_url` on this machine's engine.
+         * @description `local` is a folder of this machine, `remote` a container. The default engine is that of this machine.
          */
         BackendChange: {
             /**
@@ -1269,7 +1269,7 @@ export interface components {
             mode: "local" | "remote";
             /**
              * Sandbox Url
-             * @description an engine, as in tcp://host:2376; for operators
+             * @description a container engine, as in tcp://host:2376; requires an operator
              */
             sandbox_url?: string | null;
         };
@@ -1341,7 +1341,7 @@ export interface components {
         };
         /**
          * CallQuestion
-         * @description A question to the user about a tool call, and the answer; `allowed` is null while it is pending.
+         * @description Changes of a thread. Omitted fields are not changed.
          */
         CallQuestion: {
             /** Id */
@@ -1354,7 +1354,7 @@ export interface components {
             allowed?: boolean | null;
             /**
              * Reason
-             * @default
+             * @description replaces the current metadata
              */
             reason?: string;
             /**
@@ -1610,7 +1610,7 @@ export interface components {
         };
         /**
          * ContainerAction
-         * @description `stop` ends and removes the container, `restart` starts a new one; what is in the workspace stays.
+         * @description `stop` stops and removes the container, `restart` starts a new one. The workspace is not changed.
          */
         ContainerAction: {
             /**
@@ -1651,7 +1651,7 @@ export interface components {
         };
         /**
          * Decision
-         * @description An answer. `allow` may change the arguments, `deny` says why in `words`; the others hold for the same again.
+         * @description An answer. `allow` may change the arguments, `words` explain `deny`; the others also allow repetitions.
          */
         Decision: {
             /**
@@ -1670,7 +1670,7 @@ export interface components {
             } | null;
             /**
              * Thread Id
-             * @description where it was asked; it is found without, too
+             * @description the thread of the question; optional
              * @default
              */
             thread_id?: string;
@@ -1737,7 +1737,7 @@ export interface components {
         };
         /**
          * FileMove
-         * @description A file or a folder that is to be called otherwise, or to be elsewhere; what is there already stays.
+         * @description A file or a folder to move or rename. An existing target is not replaced.
          */
         FileMove: {
             /** Source */
@@ -1755,7 +1755,7 @@ export interface components {
         };
         /**
          * FileWrite
-         * @description A file to be written, in place of what is there.
+         * @description A file to write. An existing file is replaced.
          */
         FileWrite: {
             /** Path */
@@ -1781,7 +1781,7 @@ export interface components {
         };
         /**
          * Fork
-         * @description Where a thread branches off: after that entry, at its end if nothing is said.
+         * @description The entry after which a thread is forked, by default the last.
          */
         Fork: {
             /** At */
@@ -1822,7 +1822,7 @@ export interface components {
         };
         /**
          * HookChange
-         * @description What is to be different: `hooks` by name, `true` or `false` or options; `null` is as the agent was set up.
+         * @description Changes by capability: `true`, `false` or options; `null` restores the agent's configuration.
          */
         HookChange: {
             /** Hooks */
@@ -1833,7 +1833,7 @@ export interface components {
             };
             /**
              * Order
-             * @description names, outermost first; the others stay
+             * @description outermost first; other names keep their order
              */
             order?: string[] | null;
         };
@@ -2170,14 +2170,14 @@ export interface components {
         };
         /**
          * NewAgent
-         * @description An agent to be made: the keys of agents.yaml, as far as they may be said over HTTP.
+         * @description A new agent: the keys of agents.yaml that are allowed over HTTP.
          */
         NewAgent: {
             /** Agent Id */
             agent_id: string;
             /**
              * Shared
-             * @description for everyone; an operator may say so
+             * @description for all users; requires an operator
              * @default false
              */
             shared?: boolean;
@@ -2313,7 +2313,7 @@ export interface components {
             description: string;
             /**
              * Parameters
-             * @description a JSON Schema of its arguments
+             * @description the JSON Schema of its arguments
              */
             parameters: {
                 [key: string]: components["schemas"]["JsonValue"];
@@ -2327,7 +2327,7 @@ export interface components {
             timeout?: number;
             /**
              * Headers
-             * @description sent with each use; never shown
+             * @description sent with each call; not returned
              */
             headers?: {
                 [key: string]: string;
@@ -2339,12 +2339,12 @@ export interface components {
             read_only?: boolean;
             /**
              * Agents
-             * @description who has it without naming it; * is all
+             * @description agents that get the tool without naming it; * is all
              */
             agents?: string[];
             /**
              * Shared
-             * @description for everyone's agents; else for yours alone
+             * @description for the agents of all users; otherwise only for yours
              * @default true
              */
             shared?: boolean;
@@ -2430,31 +2430,31 @@ export interface components {
         };
         /**
          * ReplayRequest
-         * @description The guards of an agent as they are, or with other hooks, or with more rules; and what is put before them.
+         * @description The threads to replay, and changes of the agent's guards: other hooks, additional rules.
          */
         ReplayRequest: {
             /** Agent Id */
             agent_id: string;
             /**
              * Thread Ids
-             * @description threads of yours; null is all of those with this agent
+             * @description ids of your threads; null is all threads of this agent
              */
             thread_ids?: string[] | null;
             /**
              * Hooks
-             * @description as `PATCH /agents/{id}/hooks` takes them; nothing is changed
+             * @description as in `PATCH /agents/{id}/hooks`; the agent is not changed
              */
             hooks?: {
                 [key: string]: boolean | string | components["schemas"]["JsonValue"][] | {
                     [key: string]: components["schemas"]["JsonValue"];
                 } | null;
             };
-            /** @description beside the rules that the agent has */
+            /** @description added to the rules of the agent */
             rules?: components["schemas"]["RuleSet"];
         };
         /**
          * Rewind
-         * @description The entry after which a thread goes back to how it was.
+         * @description The entry to which a thread is rewound.
          */
         Rewind: {
             /** To */
@@ -2643,7 +2643,7 @@ export interface components {
         };
         /**
          * SignIn
-         * @description What one signs in with: a token, or the ticket of a sign-in link.
+         * @description Credentials of a browser: a token, or the ticket of a sign-in link.
          */
         SignIn: {
             /**
@@ -2659,7 +2659,7 @@ export interface components {
         };
         /**
          * SkillChange
-         * @description Skills to switch on and off, by name.
+         * @description Skills to enable and disable, by name.
          */
         SkillChange: {
             /** Enable */
@@ -2693,9 +2693,9 @@ export interface components {
         };
         /**
          * SlidesExport
-         * @description A slides document: the path of one in the workspace, or its text; with both, the text counts.
+         * @description A slides document: its path in the workspace, or its text. If both are given, the text is used.
          *
-         *     Pictures are looked for in the folder of `path`.
+         *     Pictures are read from the folder of `path`.
          */
         SlidesExport: {
             /**
@@ -2726,7 +2726,7 @@ export interface components {
         };
         /**
          * StreamEvent
-         * @description One event of a stream: what stands in the `data:` of a frame.
+         * @description One event of a stream: the JSON in the `data:` of a frame.
          */
         StreamEvent: {
             /**
@@ -3319,7 +3319,7 @@ export interface operations {
                     "application/json": components["schemas"]["ApprovalList"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3328,7 +3328,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3357,7 +3357,7 @@ export interface operations {
                     "application/json": components["schemas"]["Health"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3366,7 +3366,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3395,7 +3395,7 @@ export interface operations {
                     "text/plain": string;
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3404,7 +3404,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3437,7 +3437,7 @@ export interface operations {
                     "application/json": components["schemas"]["ReplayReport"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3446,7 +3446,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3481,7 +3481,7 @@ export interface operations {
                     "application/json": components["schemas"]["ThreadPage"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3490,7 +3490,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3527,7 +3527,7 @@ export interface operations {
                     "application/json": components["schemas"]["UsageReport"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3536,7 +3536,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3565,7 +3565,7 @@ export interface operations {
                     "application/json": components["schemas"]["AgentList"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3574,7 +3574,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3607,7 +3607,7 @@ export interface operations {
                     "application/json": components["schemas"]["AgentDetail"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3616,7 +3616,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3649,7 +3649,7 @@ export interface operations {
                     "application/json": components["schemas"]["CurrentUser"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3658,7 +3658,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3685,7 +3685,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3694,7 +3694,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3723,7 +3723,7 @@ export interface operations {
                     "application/json": components["schemas"]["CurrentUser"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3732,7 +3732,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3761,7 +3761,7 @@ export interface operations {
                     "application/json": components["schemas"]["Ticket"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3770,7 +3770,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3799,7 +3799,7 @@ export interface operations {
                     "text/event-stream": string;
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3808,7 +3808,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3837,7 +3837,7 @@ export interface operations {
                     "application/json": components["schemas"]["ChatModels"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3846,7 +3846,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3878,7 +3878,7 @@ export interface operations {
                     "application/json": components["schemas"]["SearchHits"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3887,7 +3887,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3913,7 +3913,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The answer; with `stream`, in pieces. */
+            /** @description The completion; with `stream`, in chunks. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3923,7 +3923,7 @@ export interface operations {
                     "text/event-stream": string;
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3932,7 +3932,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3961,7 +3961,7 @@ export interface operations {
                     "application/json": components["schemas"]["SkillList"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3970,7 +3970,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3999,7 +3999,7 @@ export interface operations {
                     "application/json": components["schemas"]["AvailableTools"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4008,7 +4008,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4041,7 +4041,7 @@ export interface operations {
                     "application/json": components["schemas"]["AvailableTool"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4050,7 +4050,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4081,7 +4081,7 @@ export interface operations {
                     "application/json": components["schemas"]["ChatModel"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4090,7 +4090,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4119,7 +4119,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4128,7 +4128,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4159,7 +4159,7 @@ export interface operations {
                     "application/json": components["schemas"]["AgentDetail"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4168,7 +4168,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4182,7 +4182,7 @@ export interface operations {
     delete_agent_agents__id__delete: {
         parameters: {
             query?: {
-                /** @description delete the files of your workspace, too */
+                /** @description also delete the files of your workspace */
                 files?: boolean;
             };
             header?: never;
@@ -4200,7 +4200,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4209,7 +4209,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4244,7 +4244,7 @@ export interface operations {
                     "application/json": components["schemas"]["ApprovalReceipt"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4253,7 +4253,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4284,7 +4284,7 @@ export interface operations {
                     "application/json": components["schemas"]["RunState"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4293,7 +4293,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4324,7 +4324,7 @@ export interface operations {
                     "application/json": components["schemas"]["ThreadDetail"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4333,7 +4333,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4362,7 +4362,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4371,7 +4371,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4406,7 +4406,7 @@ export interface operations {
                     "application/json": components["schemas"]["ThreadInfo"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4415,7 +4415,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4446,7 +4446,7 @@ export interface operations {
                     "application/json": components["schemas"]["BackendInfo"] | null;
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4455,7 +4455,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4490,7 +4490,7 @@ export interface operations {
                     "application/json": components["schemas"]["BackendInfo"] | null;
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4499,7 +4499,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4534,7 +4534,7 @@ export interface operations {
                     "application/json": components["schemas"]["ContainerState"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4543,7 +4543,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4576,7 +4576,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4585,7 +4585,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4616,7 +4616,7 @@ export interface operations {
                     "application/json": components["schemas"]["HookList"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4625,7 +4625,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4639,7 +4639,7 @@ export interface operations {
     change_hooks_agents__id__hooks_patch: {
         parameters: {
             query?: {
-                /** @description for all users; an operator may say so */
+                /** @description for all users; requires an operator */
                 everyone?: boolean;
             };
             header?: never;
@@ -4663,7 +4663,7 @@ export interface operations {
                     "application/json": components["schemas"]["HookList"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4672,7 +4672,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4687,7 +4687,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description the same request under the same key is answered by the same run; something else is a 409 */
+                /** @description a repeated request with the same key returns the same run; another request with this key is a 409 */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -4710,7 +4710,7 @@ export interface operations {
                     "application/json": components["schemas"]["InvokeResult"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4719,7 +4719,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4734,7 +4734,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description the same request under the same key is answered by the same run; something else is a 409 */
+                /** @description a repeated request with the same key returns the same run; another request with this key is a 409 */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -4757,7 +4757,7 @@ export interface operations {
                     "text/event-stream": string;
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4766,7 +4766,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4797,7 +4797,7 @@ export interface operations {
                     "application/json": components["schemas"]["LimitsInfo"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4806,7 +4806,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4837,7 +4837,7 @@ export interface operations {
                     "application/json": components["schemas"]["AgentOnion"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4846,7 +4846,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4877,7 +4877,7 @@ export interface operations {
                     "application/json": components["schemas"]["PermissionsInfo"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4886,7 +4886,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4904,7 +4904,7 @@ export interface operations {
                 last_event_id?: string;
             };
             header?: {
-                /** @description the id of the last frame seen */
+                /** @description the id of the last frame received */
                 "Last-Event-ID"?: string;
             };
             path: {
@@ -4923,14 +4923,14 @@ export interface operations {
                     "text/event-stream": string;
                 };
             };
-            /** @description The run is over, and all of it has been seen. */
+            /** @description The run has ended, and the client has received all frames. */
             204: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4939,7 +4939,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4970,7 +4970,7 @@ export interface operations {
                     "application/json": components["schemas"]["RunState"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4979,7 +4979,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5010,7 +5010,7 @@ export interface operations {
                     "application/json": components["schemas"]["SkillList"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5019,7 +5019,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5041,7 +5041,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        /** @description The file: in the field `file` of a form, or as the body itself. */
+        /** @description The file: in the field `file` of a form, or as the request body. */
         requestBody: {
             content: {
                 "multipart/form-data": {
@@ -5062,7 +5062,7 @@ export interface operations {
                     "application/json": components["schemas"]["SkillInfo"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5071,7 +5071,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5106,7 +5106,7 @@ export interface operations {
                     "application/json": components["schemas"]["SkillList"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5115,7 +5115,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5150,7 +5150,7 @@ export interface operations {
                     "application/json": components["schemas"]["ThreadInfo"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5159,7 +5159,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5194,7 +5194,7 @@ export interface operations {
                     "application/json": components["schemas"]["ThreadDetail"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5203,7 +5203,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5218,7 +5218,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description the same request under the same key is answered by the same run; something else is a 409 */
+                /** @description a repeated request with the same key returns the same run; another request with this key is a 409 */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -5241,7 +5241,7 @@ export interface operations {
                     "application/json": components["schemas"]["QueuedMessage"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5250,7 +5250,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5284,7 +5284,7 @@ export interface operations {
                     "text/markdown": string;
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5293,7 +5293,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5324,7 +5324,7 @@ export interface operations {
                     "application/json": components["schemas"]["ThreadRuns"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5333,7 +5333,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5364,7 +5364,7 @@ export interface operations {
                     "application/json": components["schemas"]["RunTrace"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5373,7 +5373,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5389,7 +5389,7 @@ export interface operations {
             query?: {
                 /** @description relative to the workspace */
                 path?: string;
-                /** @description the thread whose files are meant, where files are data of a conversation */
+                /** @description the thread of the files, if the backend stores files in threads */
                 thread_id?: string;
             };
             header?: never;
@@ -5409,7 +5409,7 @@ export interface operations {
                     "application/json": components["schemas"]["FileListing"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5418,7 +5418,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5434,7 +5434,7 @@ export interface operations {
             query: {
                 /** @description relative to the workspace */
                 path: string;
-                /** @description the thread whose files are meant, where files are data of a conversation */
+                /** @description the thread of the files, if the backend stores files in threads */
                 thread_id?: string;
                 offset?: number;
                 limit?: number | null;
@@ -5456,7 +5456,7 @@ export interface operations {
                     "application/json": components["schemas"]["FileContent"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5465,7 +5465,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5500,7 +5500,7 @@ export interface operations {
                     "application/json": components["schemas"]["FileWritten"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5509,7 +5509,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5523,7 +5523,7 @@ export interface operations {
     upload_file_agents__id__files_upload_post: {
         parameters: {
             query?: {
-                /** @description where to; the form's path, or its name, if left out */
+                /** @description the target; the default is the path of the form, or the file name */
                 path?: string;
             };
             header?: never;
@@ -5532,7 +5532,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        /** @description The file: in the field `file` of a form, or as the body itself. */
+        /** @description The file: in the field `file` of a form, or as the request body. */
         requestBody: {
             content: {
                 "multipart/form-data": {
@@ -5553,7 +5553,7 @@ export interface operations {
                     "application/json": components["schemas"]["FileWritten"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5562,7 +5562,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5578,7 +5578,7 @@ export interface operations {
             query: {
                 /** @description relative to the workspace */
                 path: string;
-                /** @description the thread whose files are meant, where files are data of a conversation */
+                /** @description the thread of the files, if the backend stores files in threads */
                 thread_id?: string;
             };
             header?: never;
@@ -5598,7 +5598,7 @@ export interface operations {
                     "application/octet-stream": string;
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5607,7 +5607,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5642,7 +5642,7 @@ export interface operations {
                     "application/json": components["schemas"]["FileMoved"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5651,7 +5651,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5686,7 +5686,7 @@ export interface operations {
                     "application/vnd.openxmlformats-officedocument.presentationml.presentation": string;
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5695,7 +5695,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5725,7 +5725,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5734,7 +5734,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5768,7 +5768,7 @@ export interface operations {
                     "application/json": components["schemas"]["CallReasons"];
                 };
             };
-            /** @description It was refused: the error says why. */
+            /** @description The request was refused; see the error. */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5777,7 +5777,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
-            /** @description It could not be done: the error says why. */
+            /** @description The request failed; see the error. */
             "5XX": {
                 headers: {
                     [name: string]: unknown;

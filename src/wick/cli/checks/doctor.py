@@ -51,6 +51,7 @@ EXTRAS: dict[str, dict[str, str]] = {
         "websockets": "websockets",
         "python-multipart": "python_multipart",
         "pyjwt": "jwt",
+        "prometheus-client": "prometheus_client",
     },
     "files": {"google-re2": "re2"},
     "permissions": {"tree-sitter": "tree_sitter", "tree-sitter-bash": "tree_sitter_bash"},

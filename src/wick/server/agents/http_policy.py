@@ -109,7 +109,7 @@ def check_hook(key: str, value: Any, user: User, *, own: bool = False) -> None:
         return
     for name, option in _expand_short_form(key, value).items():
         if name not in options or (guest and name == "model"):
-            raise _not_allowed(f"{key}.{name} cannot be said over HTTP by {_with_article(user.role)}")
+            raise _not_allowed(f"{key}.{name} cannot be set over HTTP by {_with_article(user.role)}")
         check = _SPECIAL.get((key, name))
         if check is not None:
             check(option, user)
@@ -126,7 +126,7 @@ def _allowed_options(key: str, user: User) -> set[str]:
     )
     mine = [table[key] for role, table in tables if key in table and user.has_role(role)]
     if not mine:
-        raise _not_allowed(f"{key} cannot be said over HTTP by {_with_article(user.role)}")
+        raise _not_allowed(f"{key} cannot be set over HTTP by {_with_article(user.role)}")
     return {name for names in mine for name in names}
 
 
@@ -182,7 +182,7 @@ def _check_settings(value: Any, user: User) -> None:
     allowed = (*SETTINGS, "extra") if user.has_role("admin") else SETTINGS
     for name in value if isinstance(value, Mapping) else ():
         if name not in allowed:
-            raise _not_allowed(f"settings.{name} cannot be said over HTTP by {_with_article(user.role)}")
+            raise _not_allowed(f"settings.{name} cannot be set over HTTP by {_with_article(user.role)}")
 
 
 def _check_tools(value: Any, tools: Collection[str]) -> None:
@@ -208,7 +208,7 @@ def _check_backend(value: Any, user: User) -> None:
     allowed = {name for names in mine for name in names}
     for name in options:
         if name not in allowed:
-            raise _not_allowed(f"backend.{name} cannot be said over HTTP by {_with_article(user.role)}")
+            raise _not_allowed(f"backend.{name} cannot be set over HTTP by {_with_article(user.role)}")
     if options.get("sandbox") == "none":
         raise _not_allowed("a sandbox is switched off in agents.yaml only")
 

@@ -90,6 +90,10 @@ class AgentRegistry:
         """Return the number of agents that all users have."""
         return len(self._file_templates.keys() | self._code_templates.keys())
 
+    def count_instances(self) -> int:
+        """Return the number of agents that are built, one for each user."""
+        return len(self._instances)
+
     # -- registration by a program ------------------------------------------------------------------------------------
 
     def register_agent(self, id: str, given: Mapping[str, Any] | Agent | AgentFactory) -> None:

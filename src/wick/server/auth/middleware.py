@@ -93,7 +93,7 @@ class AuthMiddleware:
             await self._authorize(scope)
         except Exception as error:  # fail closed: any error refuses the request
             refusal = resolve_error(error, scope)
-            self._metrics.add("wick_refused_total", code=refusal.code)
+            self._metrics.refused.labels(refusal.code).inc()
             await send_error(refusal, scope, receive, send)
             return
         await self._app(scope, receive, send)

@@ -77,9 +77,7 @@ class RequestIdMiddleware:
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
         door = scope.get("wick.route_access")
         path = door.path if door is not None else "(none)"
-        method = scope.get("method", "WS")
-        self._metrics.add("wick_requests_total", method=method, path=path, status=str(status))
-        self._metrics.observe("wick_request_seconds", seconds, method=method)
+        self._metrics.count_response(scope.get("method", "WS"), path, status, seconds)
 
 
 def _add_headers(message: Message, id: str) -> None:
@@ -104,7 +102,7 @@ class ErrorMiddleware:
             if scope["type"] == "lifespan":
                 raise
             if scope["type"] == "websocket":  # the error of an HTTP request was logged by `handle_error`
-                logger.error("connection %s to %s broke down", scope["wick.request_id"], scope["path"], exc_info=error)
+                logger.error("connection %s to %s failed", scope["wick.request_id"], scope["path"], exc_info=error)
                 await _close_websocket(send)
 
 
@@ -153,7 +151,7 @@ def _limit_body(receive: Receive, most: int) -> Receive:
             async with asyncio.timeout(min(late, BODY_SECONDS)):
                 message = await receive()
         except TimeoutError:
-            raise HTTPException(408, "the body of the request arrived too slowly; send it again") from None
+            raise HTTPException(408, "the request body arrived too slowly; send it again") from None
         read, more = read + len(message.get("body", b"")), message.get("more_body", False)
         if read > most:
             raise HTTPException(413, _too_large(most).message)
@@ -163,4 +161,4 @@ def _limit_body(receive: Receive, most: int) -> Receive:
 
 
 def _too_large(most: int) -> ApiError:
-    return ApiError(413, "too_large", f"a request like this has at most {most:,} bytes")
+    return ApiError(413, "too_large", f"the body of this request may have at most {most:,} bytes")

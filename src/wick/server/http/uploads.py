@@ -22,7 +22,7 @@ _BINARY = {"type": "string", "format": "binary"}
 UPLOAD: dict[str, Any] = {
     "requestBody": {
         "required": True,
-        "description": "The file: in the field `file` of a form, or as the body itself.",
+        "description": "The file: in the field `file` of a form, or as the request body.",
         "content": {
             "multipart/form-data": {
                 "schema": {
@@ -76,7 +76,7 @@ async def open_upload(request: Request, most: int) -> AsyncIterator[Upload]:
 def _upload_from_form(form: FormData, most: int) -> Upload:
     file, path = form.get("file"), form.get("path", "")
     if not isinstance(file, UploadFile):
-        raise ApiError(422, "invalid", "the form has no file in its field `file`")
+        raise ApiError(422, "invalid", "the form has no file in its field `file`; add one")
     _check_size(file, most)
     return Upload(file, path if isinstance(path, str) else "")
 
@@ -87,4 +87,4 @@ def _check_size(file: UploadFile, most: int) -> None:
 
 
 def _too_large(most: int) -> ApiError:
-    return ApiError(413, "too_large", f"a file has at most {most:,} bytes here")
+    return ApiError(413, "too_large", f"an uploaded file may have at most {most:,} bytes")

@@ -51,7 +51,7 @@ def _build_pptx(slides: Sequence[Slide], pictures: Pictures, theme: str) -> byte
 
 
 async def _load_pictures(slides: Sequence[Slide], backend: Backend, folder: str) -> Pictures:
-    """Return the pictures that can be read. For the others, the slide shows their alternative text."""
+    """Return the pictures that can be read. For the others, the slide shows the alternative text."""
     blocks = [block for slide in slides for block in slide.all_blocks if block.kind == "picture"]
     names = [*dict.fromkeys(block.lines[1] for block in blocks)][:DECK_PICTURES]
     found, room = Pictures(), DECK_PICTURES_BYTES

@@ -20,8 +20,8 @@ class LoopMonitor:
         self._metrics = metrics
         self._due = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        metrics.gauge("wick_memory_bytes", memory_bytes)
-        metrics.gauge("wick_open_files", count_open_files)
+        metrics.memory.set_function(memory_bytes)
+        metrics.open_files.set_function(count_open_files)
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
@@ -35,7 +35,7 @@ class LoopMonitor:
 
     def _measure(self, loop: asyncio.AbstractEventLoop) -> None:
         for lag in lag_samples(loop.time() - self._due):
-            self._metrics.observe("wick_loop_lag_seconds", lag)
+            self._metrics.loop_lag.observe(lag)
         self.start()
 
 

@@ -60,6 +60,10 @@ class QuotaLimiter:
     def count_held(self, kind: QuotaKind, user: str) -> int:
         return self._held[kind, user]
 
+    def count_all(self, kind: QuotaKind) -> int:
+        """Return the number of resources of this kind that all users hold."""
+        return sum(count for (each, _), count in self._held.items() if each == kind)
+
     def limit_of(self, kind: QuotaKind) -> int:
         found: int = getattr(self._quotas, kind)
         return found

@@ -1,8 +1,9 @@
 """Redaction of the server's secrets in results, events, errors, traces and logs.
 
-A user can print a guess and watch what becomes of it. So a user may learn no more than whether a whole guess is a whole
-secret, and only of secrets that cannot be guessed (see `is_strong`). Live text is delayed by where its words end, never
-by a comparison with a secret. Commands cannot reach a secret in the first place; redaction is the second line.
+A user can print a guess and observe whether it is redacted. So redaction must reveal no more than whether a whole guess
+equals a whole secret, and only for secrets that cannot be guessed (see `is_strong`). Live text is delayed up to the end
+of a word, never by a comparison with a secret. Commands cannot reach a secret in the first place; redaction is the
+second line of defense.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _BANNER = re.compile(r"-----(BEGIN|END) [A-Z0-9 ]+-----")  # the lines of a PEM 
 
 
 def is_strong(secret: str) -> bool:
-    """Return True if a secret is too long to be guessed, so that redacting it helps no guesser."""
+    """Return True if a secret is too long to be guessed, so that redacting it does not help to guess it."""
     return len(secret) >= SECRET_CHARS and len({*secret}) >= SECRET_DISTINCT
 
 
@@ -81,9 +82,9 @@ class Secrets:
     def split_live(self, text: str) -> tuple[str, str]:
         """Return the part of a live text that can be sent, redacted, and the open end that must wait.
 
-        A secret never reaches over the end of a word, so closed words are sent at once; the last word waits, with the
-        blanks before it. Where the cut is depends on blanks and on a constant alone. It must not depend on a secret:
-        whatever is held back can be observed.
+        A secret never spans the end of a word, so complete words are sent at once. The last word is held back, with the
+        blanks before it. The cut depends on blanks and on a constant only. It must not depend on a secret, since a
+        client can observe what is held back.
         """
         if self._strong is None:
             return text, ""
@@ -91,7 +92,7 @@ class Secrets:
         at = len(closed) if len(closed) == len(text) else len(closed.rstrip())
         if len(text) - at <= SECRET_LIVE_CHARS:
             return self.redact_text(text[:at]), text[at:]
-        text = self.redact_text(text)  # no whole secret is left, so one that begins is shorter than what is held back
+        text = self.redact_text(text)  # no whole secret is left, so the start of one is shorter than the part held back
         return text[:-SECRET_LIVE_CHARS], text[-SECRET_LIVE_CHARS:]
 
     def redact_json(self, data: Any) -> Any:
@@ -105,7 +106,7 @@ class Secrets:
         return data
 
     def redact_entry(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a log entry, redacted if it holds a tool's result, a hook's words or a run's end."""
+        """Return a log entry, redacted if it holds a tool result, a hook decision or the end of a run."""
         kind, data = row["kind"], row["data"]
         told = kind in _REDACTED_KINDS or (kind == "message" and data["role"] == "tool")
         traced = kind == "value" and data["key"] == TRACES
@@ -130,7 +131,7 @@ NO_SECRETS = Secrets()
 
 
 def known_secrets(settings: Settings, local: str, environment: Mapping[str, str] | None = None) -> Iterator[str]:
-    """Yield the tokens and passwords of the settings, and variables of the environment whose names say so."""
+    """Yield the secrets of the settings, and the environment variables that are named like one (`…_TOKEN`)."""
     yield local
     for _, value in named_secrets(settings, environment):
         yield value
@@ -147,7 +148,7 @@ def named_secrets(settings: Settings, environment: Mapping[str, str] | None = No
 
 
 def weak_names(named: Iterable[tuple[str, str]]) -> list[str]:
-    """Return the names of secrets that are too weak to be redacted where users see it; a path is not a secret."""
+    """Return the names of secrets that are too weak to be redacted for users. A path is not a secret."""
     return sorted({name for name, value in named if value and not value.startswith("/") and not is_strong(value)})
 
 
@@ -223,7 +224,7 @@ class RedactingEmitter:
             self._pending.pop((event.run_id, event.call_id), None)
         if self._secrets and not isinstance(
             event, UserMessage | ChatModelEnd
-        ):  # words of the user and the model are not redacted
+        ):  # messages of the user and the model are not redacted
             self._redact_event(event)
         self._emit(event)
 

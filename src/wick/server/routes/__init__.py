@@ -1,4 +1,4 @@
-"""The routes: one file per resource, each with a `router`."""
+"""The routes of the HTTP API: one module per resource, each with a `router`."""
 
 from __future__ import annotations
 

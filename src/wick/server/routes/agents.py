@@ -1,4 +1,4 @@
-"""The agents: which there are, what one is, making and deleting them."""
+"""Agents: list, describe, create and delete them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from fastapi import Query
+from fastapi import APIRouter, Query
 from pydantic import Field, JsonValue, create_model
 
 from wick._internal.worker_threads import run_in_thread
@@ -23,21 +23,21 @@ from wick.server.agents.templates import EVERYONE, AgentTemplate
 from wick.server.auth.identity import User
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.http.json_body import Router
+from wick.server.http.json_body import JsonRoute
 from wick.server.ops.redaction import Redaction
 from wick.server.routes.backend import describe_backend
 from wick.server.service import Service
 from wick.server.strict_models import StrictModel
 
 logger = logging.getLogger("wick.server")
-router = Router(tags=["agents"])
+router = APIRouter(tags=["agents"], route_class=JsonRoute)
 
 Option = bool | str | list[JsonValue] | dict[str, JsonValue] | None
 
 
 class _NewAgent(StrictModel):
     agent_id: str = Field(max_length=64)
-    shared: bool = Field(default=False, description="for everyone; an operator may say so")
+    shared: bool = Field(default=False, description="for all users; requires an operator")
     name: str | None = Field(default=None, max_length=200)
     model: str | dict[str, JsonValue] | None = None
     system_prompt: str | None = Field(default=None, max_length=200_000)
@@ -49,32 +49,32 @@ class _NewAgent(StrictModel):
 
 _RINGS: dict[str, Any] = {ring.key: (Option, None) for ring in RINGS if ring.kind and ring.key != "sessions"}
 NewAgent = create_model("NewAgent", __base__=_NewAgent, **_RINGS)
-NewAgent.__doc__ = "An agent to be made: the keys of agents.yaml, as far as they may be said over HTTP."
+NewAgent.__doc__ = "A new agent: the keys of agents.yaml that are allowed over HTTP."
 
 
 @router.get("/agents", include_in_schema=False)
 @router.get("/agents/")
 async def list_agents(caller: Caller, wick: Wick) -> AgentList:
-    """The agents that you have: everyone's, and your own."""
+    """List your agents: those of all users, and your own."""
     found = sorted(await wick.registry.list_templates(caller), key=lambda template: template.id)
     told = [await _summarize(template, caller, wick) for template in found]
     return AgentList(agents=[AgentInfo(**one) for one in told])
 
 
 async def _summarize(template: AgentTemplate, caller: User, wick: Service) -> dict[str, Any]:
-    """Return the summary of an agent; one that a program makes has to be made to be known."""
+    """Return the summary of an agent. An agent of a factory is built first: its options are unknown."""
     told = _summary(template, template.options)
     if template.factory is None:
         return told
     try:
         return told | await _describe_built(await wick.registry.get_agent(caller, template.id))
-    except Exception:  # one that cannot be made does not hide the others
-        logger.warning("the agent %s cannot be made, so its model and hooks are not listed", template.id, exc_info=True)
+    except Exception:  # the other agents are still listed
+        logger.warning("the agent %s cannot be built; its model and hooks are not listed", template.id, exc_info=True)
         return told
 
 
 async def _describe_built(instance: AgentInstance) -> dict[str, Any]:
-    """Return the name, the model and the hooks of an agent that a program made."""
+    """Return the name, the model and the hooks of an agent that a factory built."""
     agent = instance.agent
     model = await run_in_thread(lambda: agent.model, "finding a model")
     hooks = [hook for hook in agent.hooks if not isinstance(hook.owner, (InUse, Registered, Sessions, Redaction))]
@@ -85,24 +85,24 @@ async def _describe_built(instance: AgentInstance) -> dict[str, Any]:
 @router.post("/agents", status_code=201, include_in_schema=False)
 @router.post("/agents/", status_code=201)
 async def create_agent(body: NewAgent, caller: Caller, wick: Wick) -> AgentDetail:  # type: ignore[valid-type]
-    """Make an agent of your own."""
+    """Create an agent of your own."""
     said: dict[str, Any] = body.model_dump(exclude_none=True)  # type: ignore[attr-defined]
     id, shared = said.pop("agent_id"), said.pop("shared")
     if shared and not caller.has_role("operator"):
-        raise ApiError(403, "not_allowed", "an agent for everyone is made by an operator; leave out shared")
+        raise ApiError(403, "not_allowed", "an agent for all users requires an operator; leave out shared")
     check_agent(said, caller, await wick.registry.toolbox.list_names(caller))
     wick.limits.check_room("agents", len(await wick.records.list(AGENT, EVERYONE if shared else caller.id)))
     await wick.registry.create(caller, id, said, shared=shared)
     try:
         return await _build_detail(await wick.registry.get_agent(caller, id))
-    except Exception:  # what cannot be built is not kept
+    except Exception:  # an agent that cannot be built is not stored
         await wick.registry.delete(caller, id, files=False)
         raise
 
 
 @router.get("/agents/{id}")
 async def get_agent(id: str, caller: Caller, wick: Wick) -> AgentDetail:
-    """One of your agents: its tools, its hooks and where it works."""
+    """Return one of your agents, with its tools, hooks and backend."""
     return await _build_detail(await wick.registry.get_agent(caller, id))
 
 
@@ -111,9 +111,9 @@ async def delete_agent(
     id: str,
     caller: Caller,
     wick: Wick,
-    files: Annotated[bool, Query(description="delete the files of your workspace, too")] = False,
+    files: Annotated[bool, Query(description="also delete the files of your workspace")] = False,
 ) -> None:
-    """Delete an agent that was made here."""
+    """Delete an agent that was created over HTTP."""
     await wick.registry.delete(caller, id, files=files)
 
 
@@ -144,4 +144,21 @@ async def _build_detail(instance: AgentInstance) -> AgentDetail:
         tools=list_tools(agent),
         missing_tools=[*instance.missing_tools],
         backend=describe_backend(instance),
+    )
+
+
+def _tool_sources(agent: Agent) -> dict[str, str]:
+    """Return the capability of each tool, by the name of the tool."""
+    owners = {id(hook.owner): hook.owner for hook in agent.hooks if isinstance(hook.owner, Capability)}
+    return {tool.name: owner.name for owner in owners.values() for tool in owner.tools()}
+
+
+def _tool_info(tool: Tool, sources: Mapping[str, str]) -> ToolInfo:
+    return ToolInfo(
+        name=tool.name,
+        description=tool.description,
+        kind=tool.kind,
+        read_only=tool.read_only,
+        source=sources.get(tool.name, "builtin" if tool.name in BUILTIN else "server"),
+        parameters=dict(tool.parameters),
     )

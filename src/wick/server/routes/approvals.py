@@ -1,11 +1,11 @@
-"""Questions that wait for somebody's answer."""
+"""Approvals: list and answer the pending questions of runs."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Any
 
-from fastapi import Query
+from fastapi import APIRouter, Query
 from pydantic import Field, JsonValue
 
 from wick._internal.frozen import thaw
@@ -17,25 +17,25 @@ from wick.protocols import Summary
 from wick.server.auth.identity import User
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import not_found
-from wick.server.http.json_body import Router
+from wick.server.http.json_body import JsonRoute
 from wick.server.service import Service
 from wick.server.strict_models import StrictModel
 
-router = Router(prefix="/approvals", tags=["approvals"])
+router = APIRouter(prefix="/approvals", tags=["approvals"], route_class=JsonRoute)
 
 
 class Decision(StrictModel):
-    """An answer. `allow` may change the arguments, `deny` says why in `words`; the others hold for the same again."""
+    """An answer. `allow` may change the arguments, `words` explain `deny`; the others also allow repetitions."""
 
     choice: Choice
     words: str = Field("", max_length=10_000)
     args: dict[str, JsonValue] | None = None
-    thread_id: str = Field("", max_length=200, description="where it was asked; it is found without, too")
+    thread_id: str = Field("", max_length=200, description="the thread of the question; optional")
 
 
 @router.get("")
 async def waiting(caller: Caller, wick: Wick, thread_id: Annotated[str, Query(max_length=200)] = "") -> ApprovalList:
-    """The questions that nobody has answered, of one thread or of all."""
+    """List the pending questions of one thread or of all."""
     heads = [head async for head in _list_asking_threads(wick, caller, thread_id)]
     found = [approval for head in heads for approval in await _list_approvals(wick, caller, head)]
     return ApprovalList(approvals=found)
@@ -43,7 +43,7 @@ async def waiting(caller: Caller, wick: Wick, thread_id: Annotated[str, Query(ma
 
 @router.post("/{id}")
 async def answer(id: str, body: Decision, caller: Caller, wick: Wick) -> ApprovalReceipt:
-    """Answer a question; the first answer counts, and the run goes on."""
+    """Answer a question; the run continues. Only the first answer counts."""
     thread = await _find_thread(wick, caller, id, body.thread_id)
     await wick.runs.answer_question(caller, thread, id, body.choice, body.words, body.args)
     return ApprovalReceipt(id=id, thread_id=thread, choice=body.choice)

@@ -1,10 +1,10 @@
-"""Signing in and out, who one is, and tickets for what cannot send a header."""
+"""Authentication: browser sessions, the current user, and tickets for clients that cannot send a header."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Request, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
 from wick.api.types import CurrentUser, Ticket
@@ -15,14 +15,14 @@ from wick.server.auth.middleware import session_cookie_name
 from wick.server.auth.tickets import TICKET_SECONDS
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.http.json_body import Router
+from wick.server.http.json_body import JsonRoute
 from wick.server.strict_models import StrictModel
 
-router = Router(prefix="/auth", tags=["sign-in"])
+router = APIRouter(prefix="/auth", tags=["sign-in"], route_class=JsonRoute)
 
 
 class SignIn(StrictModel):
-    """What one signs in with: a token, or the ticket of a sign-in link."""
+    """Credentials of a browser: a token, or the ticket of a sign-in link."""
 
     token: Annotated[str, Field(max_length=16_000)] = ""
     ticket: Annotated[str, Field(max_length=200)] = ""
@@ -30,11 +30,11 @@ class SignIn(StrictModel):
 
 @router.post("/session")
 async def sign_in(body: SignIn, wick: Wick, request: Request, response: Response) -> CurrentUser:
-    """Sign in a browser: the answer sets a cookie that scripts cannot read."""
+    """Sign in a browser: the response sets a cookie that scripts cannot read."""
     bearer = body.token or (await wick.tickets.redeem_sign_in(body.ticket) if body.ticket else "") or ""
     user = await wick.authenticator.verifier.authenticate(bearer)
     if user is None:
-        message = "this does not sign anybody in: a link can be used once and for ten minutes, a token must be right"
+        message = "the credential is not valid; a sign-in link works once and for ten minutes"
         raise ApiError(401, "unauthorized", message, {"WWW-Authenticate": "Bearer"})
     cookie = await wick.authenticator.browsers.sign_in(bearer)
     response.set_cookie(
@@ -50,7 +50,7 @@ async def sign_in(body: SignIn, wick: Wick, request: Request, response: Response
 
 @router.delete("/session", status_code=204)
 async def sign_out(user: Caller, wick: Wick, request: Request, response: Response) -> None:
-    """Sign out the browser that asks."""
+    """Sign out this browser."""
     name = session_cookie_name(wick.settings)
     found = read_credential({"headers": [each for each in request.scope["headers"] if each[0] == b"cookie"]}, name)
     if found is not None:
@@ -60,13 +60,13 @@ async def sign_out(user: Caller, wick: Wick, request: Request, response: Respons
 
 @router.get("/me")
 async def me(user: Caller) -> CurrentUser:
-    """Who one is."""
+    """Return the current user."""
     return _describe_user(user)
 
 
 @router.post("/tickets")
 async def ticket(user: Caller, wick: Wick) -> Ticket:
-    """A one-use ticket for a WebSocket or an EventSource, which can send no header."""
+    """Create a one-use ticket for a WebSocket or an EventSource, which cannot send a header."""
     return Ticket(ticket=await wick.tickets.issue(user), expires_in=TICKET_SECONDS)
 
 

@@ -1,10 +1,11 @@
-"""Where an agent works: on this machine, or in a container of an engine."""
+"""Backends of agents: a folder of this machine, or a container."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Literal
 
+from fastapi import APIRouter
 from pydantic import Field
 
 from wick._internal.worker_threads import run_in_thread
@@ -16,37 +17,37 @@ from wick.server.agents.redacted_options import redact_options
 from wick.server.auth.identity import User
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.http.json_body import Router
+from wick.server.http.json_body import JsonRoute
 from wick.server.strict_models import StrictModel
 
-router = Router(tags=["backend"])
+router = APIRouter(tags=["backend"], route_class=JsonRoute)
 
 LEVELS = ("none", "weak", "strong")
 
 
 class BackendChange(StrictModel):
-    """`local` is a folder of this machine, `remote` a container; without a `sandbox_url` on this machine's engine."""
+    """`local` is a folder of this machine, `remote` a container. The default engine is that of this machine."""
 
     mode: Literal["local", "remote"]
     sandbox_url: str | None = Field(
-        default=None, max_length=500, description="an engine, as in tcp://host:2376; for operators"
+        default=None, max_length=500, description="a container engine, as in tcp://host:2376; requires an operator"
     )
 
 
 @router.get("/agents/{id}/backend")
 async def get_backend(id: str, caller: Caller, wick: Wick) -> BackendInfo | None:
-    """Where your agent works, and what confines its commands."""
+    """Return the backend of your agent, with the protection of its commands."""
     return describe_backend(await wick.registry.get_agent(caller, id))
 
 
 @router.patch("/agents/{id}/backend")
 async def switch_backend(id: str, change: BackendChange, caller: Caller, wick: Wick) -> BackendInfo | None:
-    """Let your agent work elsewhere, from its next run on."""
+    """Switch the backend of your agent, from its next run on."""
     if change.sandbox_url is not None and not caller.has_role("operator"):
-        raise ApiError(403, "not_allowed", "an engine elsewhere is chosen by an operator; leave out sandbox_url")
+        raise ApiError(403, "not_allowed", "another container engine requires an operator; leave out sandbox_url")
     instance = await wick.registry.get_agent(caller, id)
     if not caller.has_role("operator") and (instance.backend is None or instance.backend.name == "state"):
-        raise ApiError(403, "not_allowed", f"the agent {id!r} was set up without commands; ask an operator for them")
+        raise ApiError(403, "not_allowed", f"the agent {id!r} has no commands; ask an operator to enable them")
     await _check_confined(wick, instance, caller, change)
     await wick.registry.change_overrides(caller, id, lambda own: _apply_change(own, change))
     info = describe_backend(await wick.registry.get_agent(caller, id))
@@ -55,7 +56,7 @@ async def switch_backend(id: str, change: BackendChange, caller: Caller, wick: W
 
 
 async def _check_confined(wick: Wick, instance: AgentInstance, user: User, change: BackendChange) -> None:
-    """A user does not get around what confines commands; and what cannot be made is refused before it is kept."""
+    """Try the new workspace before it is stored; raise a 403 if commands would be less protected."""
     places = wick.registry.workspaces
     said = _apply_change(instance.overrides, change)
     place = await places.open(
@@ -70,7 +71,7 @@ async def _check_confined(wick: Wick, instance: AgentInstance, user: User, chang
     now = instance.backend.protection.level if instance.backend is not None else "strong"
     if LEVELS.index(level) < LEVELS.index(now) and not user.has_role("operator"):
         raise ApiError(
-            403, "not_allowed", f"commands would be confined less there ({level}); ask an operator to switch"
+            403, "not_allowed", f"commands would be less protected there ({level}); ask an operator to switch"
         )
 
 

@@ -1,28 +1,29 @@
-"""The container of an agent: stopped and removed, or made anew."""
+"""Containers of agents: stop and restart."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from wick.api.types import ContainerState
+from fastapi import APIRouter
+from pydantic import ContainerState
 from wick.protocols import Backend
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.http.json_body import Router
+from wick.server.http.json_body import JsonRoute
 from wick.server.strict_models import StrictModel
 
-router = Router(tags=["container"])
+router = APIRouter(tags=["container"], route_class=JsonRoute)
 
 
 class ContainerAction(StrictModel):
-    """`stop` ends and removes the container, `restart` starts a new one; what is in the workspace stays."""
+    """`stop` stops and removes the container, `restart` starts a new one. The workspace is not changed."""
 
     action: Literal["stop", "restart"]
 
 
 @router.post("/agents/{id}/container")
 async def control_container(id: str, body: ContainerAction, caller: Caller, wick: Wick) -> ContainerState:
-    """Stop your agent's container, or start it anew. Commands that run in it end."""
+    """Stop or restart the container of your agent. Commands that run in it are killed."""
     instance = await wick.registry.get_agent(caller, id)
     backend = instance.backend
     if instance.workspace is None or backend is None:

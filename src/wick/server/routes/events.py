@@ -1,4 +1,4 @@
-"""What changes about agents and containers, as it happens (server-sent events)."""
+"""Events about agents and containers, as server-sent events."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import orjson
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from wick.server.auth.identity import User
 from wick.server.dependencies import Caller, Wick
-from wick.server.http.json_body import Router
 from wick.server.ops.event_bus import BusEvent, EventBus
 from wick.server.runs.sse import EventStream
 
-router = Router(tags=["events"])
+router = APIRouter(tags=["events"])
 
 HEARTBEAT_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class EventFrame:
-    """News as they go over the wire."""
+    """An encoded event."""
 
     text: bytes
 
@@ -34,12 +34,12 @@ class EventFrame:
     responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
 )
 async def agent_events(caller: Caller, wick: Wick) -> Response:
-    """Agents made and deleted, hooks, tools, skills and backends changed, the config reloaded, containers started."""
+    """Stream changes of agents, hooks, tools, skills, backends, containers and the config file."""
     return EventStream(lambda: _stream_batches(wick.bus, caller), holding=wick.limits.hold("streams", caller.id))
 
 
 async def _stream_batches(bus: EventBus, user: User) -> AsyncIterator[list[EventFrame]]:
-    """What is new, and an empty batch as a sign of life: at once, and when there was nothing for a while."""
+    """Yield batches of events, and an empty batch as a heartbeat: at the start, and after each quiet interval."""
     with bus.subscribe(user.id, operator=user.has_role("operator")) as reader:
         yield []
         while True:

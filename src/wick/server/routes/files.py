@@ -1,4 +1,4 @@
-"""The files of an agent's workspace. Everything goes through its backend, which keeps it inside."""
+"""Files of an agent's workspace. Its backend confines all paths to the workspace."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 import orjson
-from fastapi import Query
+from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -25,25 +25,25 @@ from wick.server.agents.builder import AgentInstance
 from wick.server.auth.identity import User
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.http.json_body import Router
+from wick.server.http.json_body import JsonRoute
 from wick.server.http.spooling import spool_response
 from wick.server.http.uploads import UPLOAD, open_upload
 from wick.server.service import Service
 from wick.server.strict_models import StrictModel
 from wick.workspace.results import ReadResult
 
-router = Router(tags=["files"])
+router = APIRouter(tags=["files"], route_class=JsonRoute)
 
-PIECE_BYTES = 128_000  # of a download: some are in memory for everybody who does not read theirs
-SMALL_BYTES = 250_000  # of a file that is read with others at the same time
+PIECE_BYTES = 128_000  # read at once for a download; each slow client holds a few in memory
+SMALL_BYTES = 250_000  # a larger read takes the lock of large files
 DOWNLOAD_HEADERS = {"Content-Security-Policy": "default-src 'none'; sandbox", "X-Content-Type-Options": "nosniff"}
 
 FilePath = Annotated[str, Query(max_length=4_096, description="relative to the workspace")]
-Thread = Annotated[str, Query(description="the thread whose files are meant, where files are data of a conversation")]
+Thread = Annotated[str, Query(description="the thread of the files, if the backend stores files in threads")]
 
 
 class FileWrite(StrictModel):
-    """A file to be written, in place of what is there."""
+    """A file to write. An existing file is replaced."""
 
     path: str = Field(min_length=1, max_length=4_096)
     content: str
@@ -51,25 +51,25 @@ class FileWrite(StrictModel):
 
 
 class FileMove(StrictModel):
-    """A file or a folder that is to be called otherwise, or to be elsewhere; what is there already stays."""
+    """A file or a folder to move or rename. An existing target is not replaced."""
 
     source: str = Field(min_length=1, max_length=4_096)
     target: str = Field(min_length=1, max_length=4_096)
 
 
 class FileJSONResponse(JSONResponse):
-    """JSON, also of a file's name that is no text."""
+    """JSON that may contain file names which are not valid UTF-8."""
 
     def render(self, content: Any) -> bytes:
         try:
-            return orjson.dumps(content)  # quick, as a file may be large
+            return orjson.dumps(content)  # faster, since a file may be large
         except TypeError:
             return json.dumps(content, separators=(",", ":")).encode("ascii")
 
 
 @router.get("/agents/{id}/files/list", response_model=FileListing)
 async def list_files(id: str, caller: Caller, wick: Wick, path: FilePath = ".", thread_id: Thread = "") -> Response:
-    """What is in a folder of your workspace."""
+    """List a folder of your workspace."""
     async with _open_for_reading(wick, caller, id, thread_id) as backend:
         return FileJSONResponse(await backend.ls(path or "."))
 
@@ -84,7 +84,7 @@ async def read_file(
     offset: Annotated[int, Query(ge=0, le=2**53)] = 0,
     limit: Annotated[int | None, Query(ge=0, le=FILE_READ_BYTES)] = None,
 ) -> Response:
-    """Bytes of a file of your workspace."""
+    """Read bytes of a workspace file."""
     async with _open_for_reading(wick, caller, id, thread_id) as backend:
         wanted = FILE_READ_BYTES if limit is None else limit
         found = await backend.read(path, offset=offset, limit=min(wanted, SMALL_BYTES))
@@ -97,7 +97,7 @@ async def read_file(
 
 @router.put("/agents/{id}/files/write", response_model=FileWritten)
 async def write_file(id: str, body: FileWrite, caller: Caller, wick: Wick) -> Response:
-    """Write a file of your workspace, with the folders it needs."""
+    """Write a workspace file, and create missing folders."""
     async with _open_for_writing(wick, caller, id) as backend:
         return FileJSONResponse(await backend.write(body.path, _decode_content(body)))
 
@@ -109,14 +109,14 @@ async def upload_file(
     caller: Caller,
     wick: Wick,
     path: Annotated[
-        str, Query(max_length=4_096, description="where to; the form's path, or its name, if left out")
+        str, Query(max_length=4_096, description="the target; the default is the path of the form, or the file name")
     ] = "",
 ) -> Response:
-    """Put a file into your workspace: in the field `file` of a form, or as the body itself."""
+    """Upload a file to your workspace: in the field `file` of a form, or as the request body."""
     async with _open_for_writing(wick, caller, id) as backend, open_upload(request, FILE_WRITE_BYTES) as file:
         target = path or file.path or posixpath.basename(file.name.replace("\\", "/"))
         if not target:
-            raise ApiError(422, "invalid", "say where the file goes, with ?path=")
+            raise ApiError(422, "invalid", "the file has no target; add ?path=")
         async with wick.files if file.is_large else nullcontext():
             return FileJSONResponse(await backend.write(target, await file.read()), 201)
 
@@ -127,7 +127,7 @@ async def upload_file(
     responses={200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}},
 )
 async def download_file(id: str, caller: Caller, wick: Wick, path: FilePath, thread_id: Thread = "") -> Response:
-    """A file of your workspace, as it is."""
+    """Download a workspace file."""
     instance = await wick.registry.get_agent(caller, id)
     backend = await _readable_backend(instance, thread_id)
     with instance.hold():
@@ -141,7 +141,7 @@ async def download_file(id: str, caller: Caller, wick: Wick, path: FilePath, thr
 
 @router.post("/agents/{id}/files/move", response_model=FileMoved)
 async def move_file(id: str, body: FileMove, caller: Caller, wick: Wick) -> Response:
-    """Give a file or a folder of your workspace another name, or another place."""
+    """Move or rename a file or a folder of your workspace."""
     async with _open_for_writing(wick, caller, id) as backend:
         await backend.move(body.source, body.target)
         return FileJSONResponse({"path": body.target})
@@ -149,7 +149,7 @@ async def move_file(id: str, body: FileMove, caller: Caller, wick: Wick) -> Resp
 
 @router.delete("/agents/{id}/files", status_code=204)
 async def delete_file(id: str, caller: Caller, wick: Wick, path: FilePath, recursive: bool = False) -> None:
-    """Delete a file of your workspace, or a folder."""
+    """Delete a file or a folder of your workspace."""
     async with _open_for_writing(wick, caller, id) as backend:
         await backend.delete(path, recursive=recursive)
 
@@ -162,7 +162,7 @@ async def _open_for_reading(wick: Service, user: User, id: str, thread_id: str) 
 
 
 async def _readable_backend(instance: AgentInstance, thread_id: str) -> Backend:
-    """The workspace; where files are data of a conversation, that one's."""
+    """Return the backend of an agent. If it stores files in threads, return that of the thread."""
     backend = _require_backend(instance)
     if not isinstance(backend, State) or not thread_id:
         return backend
@@ -174,7 +174,7 @@ async def _open_for_writing(wick: Service, user: User, id: str) -> AsyncIterator
     instance = await wick.registry.get_agent(user, id)
     backend = _require_backend(instance)
     if isinstance(backend, State):
-        raise ApiError(409, "conflict", f"the files of {id!r} are data of conversations; ask the agent to change them")
+        raise ApiError(409, "conflict", f"the files of {id!r} are stored in threads; ask the agent to change them")
     with instance.hold():
         yield backend
 
@@ -182,9 +182,7 @@ async def _open_for_writing(wick: Service, user: User, id: str) -> AsyncIterator
 def _require_backend(instance: AgentInstance) -> Backend:
     backend = instance.backend
     if backend is None:
-        raise ApiError(
-            409, "conflict", f"the agent {instance.id!r} has no workspace; switch its backend to one that has"
-        )
+        raise ApiError(409, "conflict", f"the agent {instance.id!r} has no workspace; switch its backend")
     return backend
 
 
@@ -194,11 +192,11 @@ def _decode_content(body: FileWrite) -> str | bytes:
     try:
         return b64decode(body.content, validate=True)
     except (NotBase64, ValueError):
-        raise ApiError(422, "invalid", "the content is not base64") from None
+        raise ApiError(422, "invalid", "the content is not valid base64") from None
 
 
 async def _read_pieces(instance: AgentInstance, backend: Backend, piece: ReadResult) -> AsyncIterator[bytes]:
-    """A file piece by piece; one that changes meanwhile is cut off where it no longer fits."""
+    """Yield a file in pieces. A file that shrinks meanwhile ends early."""
     with instance.hold():
         while True:
             data = b64decode(piece["content"]) if piece["encoding"] == "base64" else piece["content"].encode()

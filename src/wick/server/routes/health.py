@@ -1,16 +1,19 @@
-"""`GET /health`: whether the server is there, for everybody; and how many agents it has, and nothing else."""
+"""`GET /health`: the public health check."""
 
 from __future__ import annotations
 
-from wick.api.types import Health
-from wick.server.dependencies import Wick
-from wick.server.http.json_body import Router
+from wick.api.types import Literal
 
-router = Router(tags=["server"])
+from fastapi import APIRouter
+from pydantic import BaseModel
+
+from wick.server.dependencies import Wick
+
+router = APIRouter(tags=["server"])
 
 
 @router.get("/health")
 async def health(wick: Wick) -> Health:
-    """Whether the server is there; a 503 if its database is damaged or cannot be read."""
+    """Check the server: a 503 if its database is damaged or cannot be read."""
     wick.check_health()
     return Health(agents=wick.agent_count())

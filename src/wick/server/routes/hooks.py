@@ -1,4 +1,4 @@
-"""The hooks of an agent: which are on, with which options, in which order."""
+"""Hooks of an agent: its capabilities, their options and their order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any
 
-from fastapi import Query
+from fastapi import APIRouter, Query
 from pydantic import Field, JsonValue
 
 from wick.api.types import HookInfo, HookList
@@ -19,24 +19,26 @@ from wick.server.agents.templates import sort_rings
 from wick.server.auth.identity import User
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.http.json_body import Router
+from wick.server.http.json_body import JsonRoute
 from wick.server.strict_models import StrictModel
 
-router = Router(tags=["hooks"])
+router = APIRouter(tags=["hooks"], route_class=JsonRoute)
 
 Option = bool | str | list[JsonValue] | dict[str, JsonValue] | None
 
 
 class HookChange(StrictModel):
-    """What is to be different: `hooks` by name, `true` or `false` or options; `null` is as the agent was set up."""
+    """Changes by capability: `true`, `false` or options; `null` restores the agent's configuration."""
 
     hooks: dict[str, Option] = Field(default_factory=dict, max_length=50)
-    order: list[str] | None = Field(default=None, max_length=50, description="names, outermost first; the others stay")
+    order: list[str] | None = Field(
+        default=None, max_length=50, description="outermost first; other names keep their order"
+    )
 
 
 @router.get("/agents/{id}/hooks")
 async def list_hooks(id: str, caller: Caller, wick: Wick) -> HookList:
-    """What stands around your agent's runs."""
+    """List the capabilities of your agent, outermost first."""
     return _list_capabilities(await wick.registry.get_agent(caller, id), caller)
 
 
@@ -46,12 +48,12 @@ async def change_hooks(
     change: HookChange,
     caller: Caller,
     wick: Wick,
-    everyone: Annotated[bool, Query(description="for all users; an operator may say so")] = False,
+    everyone: Annotated[bool, Query(description="for all users; requires an operator")] = False,
 ) -> HookList:
-    """Switch capabilities on and off, configure them and put them in another order; from the next run on."""
+    """Enable, disable, configure and reorder capabilities, from the next run on."""
     template = await wick.registry.get_template(caller, id)
     if (everyone or change.order is not None) and not caller.has_role("operator"):
-        raise ApiError(403, "not_allowed", "an operator changes hooks for everyone, and their order")
+        raise ApiError(403, "not_allowed", "changing hooks for all users, or their order, requires an operator")
     _check_change(change, caller, own=template.owner == caller.id)
     await wick.registry.change_overrides(caller, id, lambda said: _apply_change(said, change), everyone=everyone)
     instance = await wick.registry.get_agent(caller, id)
@@ -67,7 +69,7 @@ def _check_change(change: HookChange, user: User, *, own: bool) -> None:
             known = ", ".join(key for key, ring in BY_KEY.items() if ring.kind)
             raise ApiError(422, "invalid", f"there is no hook {name[:100]!r}; there are {known}")
     if len({*(change.order or ())}) != len(change.order or ()):
-        raise ApiError(422, "invalid", "a hook stands in the order once")
+        raise ApiError(422, "invalid", "the order has a hook twice; name each hook once")
     for name, value in change.hooks.items():
         check_hook(name, value, user, own=own)
 
@@ -99,7 +101,7 @@ def _hook_info(name: str, on: bool, known: Mapping[str, Any], instance: AgentIns
 
 
 def _find_refusal(name: str, on: bool, user: User, *, own: bool) -> str:
-    """Why this user may not switch it on, or off."""
+    """Return why the user may not enable or disable a capability, or an empty string."""
     try:
         check_hook(name, on, user, own=own)
     except ApiError as error:

@@ -1,43 +1,43 @@
-"""Asking an agent: with the whole answer at the end, or as it comes."""
+"""Runs of agents: with the complete result, or as an event stream."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 from typing import Annotated
 
-from fastapi import Header
+from fastapi import APIRouter, Header
 from starlette.responses import Response
 
 from wick.api.types import InvokeResult
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.http.json_body import Router
+from wick.server.http.json_body import JsonRoute
 from wick.server.runs import QueuedRun
 from wick.server.runs.sse import EventStream
 from wick.server.schemas import RunRequest, parse_messages, thread_response
 from wick.server.stream_responses import STREAM
 from wick.stores.held_thread import load
 
-router = Router(prefix="/agents", tags=["runs"])
+router = APIRouter(prefix="/agents", tags=["runs"], route_class=JsonRoute)
 
 IdempotencyKey = Annotated[
     str,
     Header(
         alias="Idempotency-Key",
         max_length=200,
-        description="the same request under the same key is answered by the same run; something else is a 409",
+        description="a repeated request with the same key returns the same run; another request with this key is a 409",
     ),
 ]
 
 
 @router.post("/{id}/invoke", response_model=InvokeResult)
 async def invoke(id: str, body: RunRequest, caller: Caller, wick: Wick, key: IdempotencyKey = "") -> Response:
-    """Ask an agent, and get its whole answer. The run goes on if the connection breaks."""
+    """Run an agent, and return the complete result. The run continues if the client disconnects."""
     turn = await _start_run(id, body, caller, wick, key)
     info = await turn.wait_end()
     if info.error is not None:
         headers = {"X-Run-Id": turn.run_id, "X-Thread-Id": turn.thread_id}
-        status = 400 if info.error["code"] == "config_error" else 502  # what was asked for cannot be, or it broke down
+        status = 400 if info.error["code"] == "config_error" else 502  # an invalid configuration, or a failed run
         raise ApiError(status, info.error["code"], info.error["message"], headers)
     thread = turn.thread or await load(wick.store, caller.id, turn.thread_id)
     came_to = {"outcome": info.outcome, "reason": info.reason, "usage": info.usage or {}, "cost": info.cost}
@@ -48,12 +48,12 @@ async def invoke(id: str, body: RunRequest, caller: Caller, wick: Wick, key: Ide
 
 @router.post("/{id}/stream", status_code=200, response_class=EventStream, responses=STREAM)
 async def stream(id: str, body: RunRequest, caller: Caller, wick: Wick, key: IdempotencyKey = "") -> EventStream:
-    """Ask an agent, and see the run as it happens: server-sent events up to `done` or `error`.
+    """Run an agent, and stream its events up to `done` or `error`.
 
-    The headers `X-Run-Id` and `X-Thread-Id` say which run it is; `/runs/{id}/events` goes on where a connection broke.
+    The headers `X-Run-Id` and `X-Thread-Id` identify the run. After a disconnect, `/runs/{id}/events` resumes it.
     """
     with ExitStack() as holding:
-        holding.enter_context(wick.limits.hold("streams", caller.id))  # before a run begins that nobody could see
+        holding.enter_context(wick.limits.hold("streams", caller.id))  # before the run starts: it could not be streamed
         turn = await _start_run(id, body, caller, wick, key)
         headers = {"X-Run-Id": turn.run_id, "X-Thread-Id": turn.thread_id}
         return EventStream(turn.frames, headers, holding.pop_all())

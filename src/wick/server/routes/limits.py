@@ -1,19 +1,19 @@
-"""What an agent's runs may take, and what was taken of it."""
+"""Limits of an agent's runs, and the state of its budgets."""
 
 from __future__ import annotations
 
-from wick.api.types import BudgetInfo, LimitsInfo, RunLimits
+from fastapi import APIRouter
+from pydantic import BudgetInfo, LimitsInfo, RunLimits
 from wick.capabilities.budget import Budget
 from wick.capabilities.limits import Limits
 from wick.server.dependencies import Caller, Wick
-from wick.server.http.json_body import Router
 
-router = Router(tags=["limits"])
+router = APIRouter(tags=["limits"])
 
 
 @router.get("/agents/{id}/limits")
 async def get_limits(id: str, caller: Caller, wick: Wick) -> LimitsInfo:
-    """What a run of your agent may take, and what is left of its budgets."""
+    """Return the limits of your agent's runs, and the state of its budgets."""
     hooks = (await wick.registry.get_agent(caller, id)).agent.hooks
     owners = [*dict.fromkeys(hook.owner for hook in hooks if isinstance(hook.owner, Budget | Limits))]
     limits = next((one for one in owners if isinstance(one, Limits)), None)

@@ -1,14 +1,14 @@
-"""`GET /metrics`: the server's numbers, for Prometheus."""
+"""`GET /metrics`: Prometheus metrics."""
 
 from __future__ import annotations
 
+from fastapi import APIRouter
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import PlainTextResponse
 
 from wick.server.dependencies import Wick
-from wick.server.http.json_body import Router
 
-router = Router(tags=["server"])
-FORMAT = "text/plain; version=0.0.4; charset=utf-8"
+router = APIRouter(tags=["server"])
 
 
 @router.get(
@@ -17,5 +17,5 @@ FORMAT = "text/plain; version=0.0.4; charset=utf-8"
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 async def metrics(wick: Wick) -> PlainTextResponse:
-    """The server's numbers, as Prometheus reads them."""
-    return PlainTextResponse(wick.metrics.render(), media_type=FORMAT)
+    """Return the metrics of the server in the Prometheus text format."""
+    return PlainTextResponse(wick.metrics.render(), media_type=CONTENT_TYPE_LATEST)

@@ -1,4 +1,4 @@
-"""Agents for clients that speak OpenAI's chat completions: `model` is the id of an agent."""
+"""OpenAI-compatible chat completions: `model` is the id of an agent."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from time import time
 from typing import Annotated, Any
 
 import orjson
-from fastapi import Header, Request, Response
+from fastapi import APIRouter, Header, Request, Response
 from fastapi.exceptions import RequestValidationError
 
 from wick.errors import WickError
 from wick.events import Done, Event, Failed
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError, as_api_error, validation_message
-from wick.server.http.json_body import LazyRoute, Router
+from wick.server.http.json_body import JsonRoute
 from wick.server.openai_schemas import (
     ChatChoice,
     ChatCompletion,
@@ -39,8 +39,8 @@ from wick.server.runs.frames import Frame
 from wick.server.runs.sse import EventStream
 
 
-class OpenAIRoute(LazyRoute):
-    """A route whose refusals have the shape that OpenAI's clients read."""
+class OpenAIRoute(JsonRoute):
+    """A route whose errors have the shape that OpenAI's clients parse."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -63,24 +63,24 @@ def _to_openai_error(error: Exception) -> Exception:
     return OpenAIError(known.status, known.code, known.message, known.headers)
 
 
-router = Router(prefix="/v1", tags=["openai"], route_class=OpenAIRoute)
+router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAIRoute)
 
 
 @router.get("/models")
 async def models(caller: Caller, wick: Wick) -> ChatModels:
-    """Your agents, as models."""
+    """List your agents as models."""
     return ChatModels(data=[ChatModel(id=id) for id in await wick.registry.list_ids(caller)])
 
 
 @router.get("/models/{id}")
 async def model(id: str, caller: Caller, wick: Wick) -> ChatModel:
-    """One of your agents, as a model."""
+    """Return one of your agents as a model."""
     return ChatModel(id=(await wick.registry.get_template(caller, id)).id)
 
 
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "The answer; with `stream`, in pieces.",
+        "description": "The completion; with `stream`, in chunks.",
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
     }
 }
@@ -93,12 +93,12 @@ async def complete(
     wick: Wick,
     key: Annotated[str, Header(alias="Idempotency-Key", max_length=200)] = "",
 ) -> Response | ChatCompletion:
-    """Ask an agent, in a new thread. What an assistant is said to have said is taken as the client's word for it."""
+    """Run an agent in a new thread. Assistant messages of the request are taken from the client without a check."""
     said = parse_conversation(asked, systems=wick.settings.allow_system_messages)
     if not asked.stream:
         return await _build_completion(asked, await wick.runs.start(caller, asked.model, [*said], key=key))
     with ExitStack() as holding:
-        holding.enter_context(wick.limits.hold("streams", caller.id))  # before a run begins that nobody could see
+        holding.enter_context(wick.limits.hold("streams", caller.id))  # before the run starts: it could not be streamed
         turn = await wick.runs.start(caller, asked.model, [*said], key=key)
         return EventStream(lambda: _stream_chunks(asked, turn), holding=holding.pop_all())
 
@@ -109,7 +109,7 @@ async def _build_completion(asked: ChatRequest, turn: QueuedRun) -> ChatCompleti
         spoken.add_event(frame.event)
         async for batch in turn.frames()
         for frame in batch
-        if frame.position is not None or frame.terminal  # pieces come again as a whole
+        if frame.position is not None or frame.terminal  # deltas are repeated in the complete message
     ])  # fmt: skip
     end = _require_end(spoken, turn)
     return ChatCompletion(
@@ -122,7 +122,7 @@ async def _build_completion(asked: ChatRequest, turn: QueuedRun) -> ChatCompleti
 
 
 async def _stream_chunks(asked: ChatRequest, turn: QueuedRun) -> AsyncIterator[list[Frame]]:
-    """The pieces of an answer as OpenAI sends them; now and then nothing, as a sign of life."""
+    """Yield the chunks of a completion in OpenAI's format, and empty batches as heartbeats."""
     spoken, head = CompletionText(turn.run_id), (_completion_id(turn), int(time()), asked.model)
     yield [_data_frame(create_chunk(*head, [create_choice({"role": "assistant", "content": ""})], None))]
     async for batch in turn.frames():
@@ -141,7 +141,7 @@ async def _stream_chunks(asked: ChatRequest, turn: QueuedRun) -> AsyncIterator[l
 
 
 def _require_end(spoken: CompletionText, turn: QueuedRun) -> Done:
-    """What the run came to; one that failed, or is still open, is an error."""
+    """Return the end of the run; raise an OpenAIError if it failed or is not finished."""
     if spoken.end is None:
         why = turn.unfinished_error()
         raise OpenAIError(why.status, why.code, why.message, why.headers)
@@ -155,9 +155,9 @@ def _completion_id(turn: QueuedRun) -> str:
 
 
 def _data_frame(data: dict[str, Any]) -> Frame:
-    """What is sent stands for no event of ours."""
+    """Return a frame without an event of wick."""
     try:
         text = orjson.dumps(data)
-    except TypeError:  # half a character, of which the other half comes later
+    except TypeError:  # an unpaired surrogate; the other half follows in the next chunk
         text = json.dumps(data).encode()
     return Frame(Event(), b"data: %s\n\n" % text)

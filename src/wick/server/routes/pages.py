@@ -1,17 +1,17 @@
-"""The pages: the one people talk to agents on, and the one that shows the API."""
+"""HTML pages: the web interface and the API reference."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from fastapi import APIRouter
 from starlette.responses import FileResponse
 
 from wick.server.dependencies import Wick
 from wick.server.errors import not_found
-from wick.server.http.json_body import Router
 from wick.server.static_files import SHIPPED_PAGES
 
-router = Router(include_in_schema=False)
+router = APIRouter(include_in_schema=False)
 
 
 @router.get("/")
@@ -25,7 +25,7 @@ async def docs() -> FileResponse:
 
 
 def serve_page(folder: Path, name: str) -> FileResponse:
-    """A page of a folder; what is not there is not replaced by another."""
+    """Return a page of a folder; raise a 404 if it is missing."""
     if not (folder / name).is_file():
         raise not_found(f"page {name}")
     return FileResponse(folder / name, media_type="text/html; charset=utf-8", headers={"Cache-Control": "no-cache"})

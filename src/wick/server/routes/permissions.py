@@ -1,16 +1,18 @@
-"""What an agent may do by itself: its mode, its rules, and what its user has granted for good."""
+"""Permissions of an agent: its mode, its rules, and the permanent grants of the user."""
 
 from __future__ import annotations
 
-from wick.api.types import Grant, PermissionsInfo, RuleInfo
+from typing import Literal
+
+from fastapi import APIRouter
+from pydantic import Grant, PermissionsInfo, RuleInfo
 from wick.capabilities.permissions import Permissions
 from wick.permissions.rules import POLICIES, Rule
 from wick.server.agents.builder import AgentInstance
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import not_found
-from wick.server.http.json_body import Router
 
-router = Router(tags=["permissions"])
+router = APIRouter(tags=["permissions"])
 
 _POLICY_OF_RULE = {
     item["rule"]: name for name, items in POLICIES.items() for item in items if not isinstance(item, str)
@@ -19,7 +21,7 @@ _POLICY_OF_RULE = {
 
 @router.get("/agents/{id}/permissions")
 async def get_permissions(id: str, caller: Caller, wick: Wick) -> PermissionsInfo:
-    """What your agent may do, must ask for, and may never do."""
+    """Return the permission mode and rules of your agent, and your permanent grants."""
     found = _find_permissions(await wick.registry.get_agent(caller, id))
     grants = await wick.registry.list_grants(caller, id)
     return PermissionsInfo(
@@ -32,7 +34,7 @@ async def get_permissions(id: str, caller: Caller, wick: Wick) -> PermissionsInf
 
 @router.delete("/agents/{id}/permissions/grants/{grant}", status_code=204)
 async def revoke_grant(id: str, grant: str, caller: Caller, wick: Wick) -> None:
-    """Take back what you have granted; from the next run on the agent asks again."""
+    """Revoke a permanent grant; the agent asks again from its next run on."""
     await wick.registry.get_template(caller, id)
     if not await wick.registry.revoke(caller, id, grant):
         raise not_found(f"grant {grant[:100]!r}")

@@ -1,4 +1,4 @@
-"""What other guards would have said about what was done: recorded tool uses, judged again. Nothing is run."""
+"""Policy replay: evaluate recorded tool uses with other guards. No tool is run."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import replace
 from time import monotonic
 from typing import Any
 
+from fastapi import APIRouter
 from pydantic import Field
 
 from wick.agent import Agent
@@ -22,20 +23,20 @@ from wick.server.agents.overrides import Overrides
 from wick.server.agents.templates import AgentTemplate
 from wick.server.auth.identity import User
 from wick.server.dependencies import Caller, Wick
-from wick.server.http.json_body import Router
+from wick.server.http.json_body import JsonRoute
 from wick.server.routes.hooks import Option
 from wick.server.service import Service
 from wick.server.strict_models import StrictModel
 from wick.stores.held_thread import load
 from wick.threads import Thread
 
-router = Router(tags=["replay"])
+router = APIRouter(tags=["replay"], route_class=JsonRoute)
 
 MAX_THREADS = 500
-SECONDS = 20.0  # after which no other thread is begun
+SECONDS = 20.0  # after which no other thread is loaded
 MAX_SKIPPED = 100
 PAGE = 100
-PASSIVE_MODE: Mode = "bypassPermissions"  # where no rule decides, nothing is said
+PASSIVE_MODE: Mode = "bypassPermissions"  # tool uses without a matching rule are allowed
 
 
 class RuleSet(StrictModel):
@@ -47,23 +48,23 @@ class RuleSet(StrictModel):
 
 
 class ReplayRequest(StrictModel):
-    """The guards of an agent as they are, or with other hooks, or with more rules; and what is put before them."""
+    """The threads to replay, and changes of the agent's guards: other hooks, additional rules."""
 
     agent_id: str = Field(max_length=64)
     thread_ids: list[str] | None = Field(
-        default=None, max_length=MAX_THREADS, description="threads of yours; null is all of those with this agent"
+        default=None, max_length=MAX_THREADS, description="ids of your threads; null is all threads of this agent"
     )
     hooks: dict[str, Option] = Field(
-        default_factory=dict, max_length=50, description="as `PATCH /agents/{id}/hooks` takes them; nothing is changed"
+        default_factory=dict, max_length=50, description="as in `PATCH /agents/{id}/hooks`; the agent is not changed"
     )
-    rules: RuleSet = Field(default_factory=RuleSet, description="beside the rules that the agent has")
+    rules: RuleSet = Field(default_factory=RuleSet, description="added to the rules of the agent")
 
 
 @router.post("/replay")
 async def replay_threads(body: ReplayRequest, caller: Caller, wick: Wick) -> ReplayReport:
-    """Put what was done in your threads before other guards, and see about what they would have said something else."""
+    """Evaluate the recorded tool uses of your threads with other guards, and return the verdicts that differ."""
     for name, value in body.hooks.items():
-        check_hook(name, value, caller, own=True)  # it is tried on their own threads alone
+        check_hook(name, value, caller, own=True)  # it affects only threads of the user
     past = _RecordedThreads(wick, caller, body)
     with wick.limits.hold("runs", caller.id):
         async with _replay_agent(wick, caller, body) as agent:
@@ -79,7 +80,7 @@ async def replay_threads(body: ReplayRequest, caller: Caller, wick: Wick) -> Rep
 
 @asynccontextmanager
 async def _replay_agent(wick: Service, user: User, body: ReplayRequest) -> AsyncIterator[Agent]:
-    """The agent with the guards that are asked; one that a program makes can only be given more rules."""
+    """Build the agent with the requested guards. An agent of a factory can only get additional rules."""
     template = await wick.registry.get_template(user, body.agent_id)
     if template.factory is not None and not body.hooks:
         agent = (await wick.registry.get_agent(user, body.agent_id)).agent
@@ -105,7 +106,7 @@ def _apply_request(template: AgentTemplate, said: Overrides, body: ReplayRequest
 
 
 class _RecordedThreads:
-    """A user's threads, one by one: as many as there is time for."""
+    """Loads the threads of a user one by one, until the time limit."""
 
     def __init__(self, wick: Service, user: User, body: ReplayRequest) -> None:
         self.wick, self.user, self.body = wick, user, body

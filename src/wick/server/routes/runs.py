@@ -1,16 +1,15 @@
-"""Runs: how they are, what they say, and an end to them."""
+"""Runs: their state, their event stream, and cancellation."""
 
 from __future__ import annotations
 
 from contextlib import aclosing
 from typing import Annotated
 
-from fastapi import Header, Query
+from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
 from wick.api.types import RunState
 from wick.server.dependencies import Caller, Wick
-from wick.server.http.json_body import Router
 from wick.server.runs.frames import START, StreamPosition, parse_position
 from wick.server.runs.record import RunInfo
 from wick.server.runs.sse import EventStream
@@ -18,15 +17,15 @@ from wick.server.schemas import make_run_state
 from wick.server.service import Service
 from wick.server.stream_responses import STREAM
 
-router = Router(prefix="/runs", tags=["runs"])
+router = APIRouter(prefix="/runs", tags=["runs"])
 
-LastSeen = Annotated[str, Header(alias="Last-Event-ID", max_length=40, description="the id of the last frame seen")]
+LastSeen = Annotated[str, Header(alias="Last-Event-ID", max_length=40, description="the id of the last frame received")]
 LastSeenQuery = Annotated[str, Query(max_length=40, description="the same, for clients that cannot send the header")]
 
 
 @router.get("/{id}")
 async def state(id: str, caller: Caller, wick: Wick) -> RunState:
-    """How a run is."""
+    """Return the state of a run."""
     return make_run_state(*await wick.runs.load_state(caller, id))
 
 
@@ -34,15 +33,15 @@ async def state(id: str, caller: Caller, wick: Wick) -> RunState:
     "/{id}/events",
     status_code=200,
     response_class=EventStream,
-    responses=STREAM | {204: {"description": "The run is over, and all of it has been seen."}},
+    responses=STREAM | {204: {"description": "The run has ended, and the client has received all frames."}},
 )
 async def events(
     id: str, caller: Caller, wick: Wick, last_seen: LastSeen = "", last_event_id: LastSeenQuery = ""
 ) -> Response:
-    """What a run says, from its beginning or after the last frame seen, up to `done` or `error`.
+    """Stream the events of a run, from its start or after the last frame received, up to `done` or `error`.
 
-    A run that waits for an answer says `done` with the outcome `interrupted`; after that frame it can be followed
-    further. Who has seen all of a run gets a 204.
+    The stream of a run that waits for an answer ends with `done` and the outcome `interrupted`. It can be resumed after
+    that frame. A client that has received all frames of an ended run gets a 204.
     """
     after = parse_position(last_seen or last_event_id)
     info, how = await wick.runs.load_state(caller, id)
@@ -53,7 +52,7 @@ async def events(
 
 
 async def _has_seen_all(wick: Service, info: RunInfo, after: StreamPosition) -> bool:
-    """Whether nothing of a run that is over comes after a place."""
+    """Return True if an ended run has no frame after a position."""
     async with aclosing(wick.runs.follow(info, after)) as batches:
         async for frames in batches:
             if frames:
@@ -63,6 +62,6 @@ async def _has_seen_all(wick: Service, info: RunInfo, after: StreamPosition) -> 
 
 @router.post("/{id}/cancel")
 async def cancel(id: str, caller: Caller, wick: Wick) -> RunState:
-    """End a run: everything it has begun is ended within a second. One that is over stays as it is."""
+    """Cancel a run, with its commands and child runs, within a second. An ended run is not changed."""
     await wick.runs.cancel(caller, id)
     return make_run_state(*await wick.runs.load_state(caller, id))

@@ -1,9 +1,10 @@
-"""Skills: which come with the server, which an agent has, switching them, and another one."""
+"""Skills: list, enable, disable and upload them."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from fastapi import APIRouter
 from pydantic import Field
 from starlette.requests import Request
 
@@ -15,15 +16,15 @@ from wick.constants import ARCHIVE_BYTES
 from wick.server.agents.builder import AgentInstance
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.http.json_body import Router
+from wick.server.http.json_body import JsonRoute
 from wick.server.http.uploads import UPLOAD, open_upload
 from wick.server.strict_models import StrictModel
 
-router = Router(tags=["skills"])
+router = APIRouter(tags=["skills"], route_class=JsonRoute)
 
 
 class SkillChange(StrictModel):
-    """Skills to switch on and off, by name."""
+    """Skills to enable and disable, by name."""
 
     enable: list[str] = Field(default_factory=list, max_length=200)
     disable: list[str] = Field(default_factory=list, max_length=200)
@@ -31,13 +32,13 @@ class SkillChange(StrictModel):
 
 @router.get("/agents/skills/available")
 async def available_skills(caller: Caller) -> SkillList:
-    """The skills that come with the server; an agent has them with `skills: {shipped: true}`."""
+    """List the shipped skills, which an agent gets with `skills: {shipped: true}`."""
     return _list_catalogue(await Skills(shipped=True).discover())
 
 
 @router.get("/agents/{id}/skills")
 async def list_skills(id: str, caller: Caller, wick: Wick) -> SkillList:
-    """The skills of your agent."""
+    """List the skills of your agent."""
     instance = await wick.registry.get_agent(caller, id)
     with instance.hold():
         return _list_catalogue(await _find_skills(instance).discover())
@@ -45,7 +46,7 @@ async def list_skills(id: str, caller: Caller, wick: Wick) -> SkillList:
 
 @router.patch("/agents/{id}/skills")
 async def switch_skills(id: str, change: SkillChange, caller: Caller, wick: Wick) -> SkillList:
-    """Switch skills of your agent on and off, from its next run on."""
+    """Enable and disable skills of your agent, from its next run on."""
     instance = await wick.registry.get_agent(caller, id)
     with instance.hold():
         found = await _find_skills(instance).discover()
@@ -63,15 +64,15 @@ async def switch_skills(id: str, change: SkillChange, caller: Caller, wick: Wick
 
 @router.post("/agents/{id}/skills", status_code=201, openapi_extra=UPLOAD)
 async def upload_skill(request: Request, id: str, caller: Caller, wick: Wick, overwrite: bool = False) -> SkillInfo:
-    """Give your agent another skill: a SKILL.md, or a zip archive that has one."""
+    """Upload a skill for your agent: a SKILL.md, or a zip archive that contains one."""
     _find_skills(await wick.registry.get_agent(caller, id))
-    async with open_upload(request, ARCHIVE_BYTES) as file, wick.files:  # a small archive may be large inside
+    async with open_upload(request, ARCHIVE_BYTES) as file, wick.files:  # a small archive may expand to a large one
         if not (await wick.registry.get_overrides(caller, id)).uploads:
             await wick.registry.change_overrides(caller, id, lambda said: replace(said, uploads=True))
         instance = await wick.registry.get_agent(caller, id)
         skills = _find_skills(instance)
         if not skills.paths or skills.backend is None:
-            raise ApiError(409, "conflict", f"the agent {id!r} has no folder for skills that are uploaded")
+            raise ApiError(409, "conflict", f"the agent {id!r} has no folder for uploaded skills")
         with instance.hold():
             skill = await skills.upload(await file.read(), replace=overwrite)
     wick.bus.publish("skills_changed", {"agent_id": id, "skills": {skill.name: True}}, caller.id)
@@ -82,7 +83,7 @@ def _find_skills(instance: AgentInstance) -> Skills:
     owners = (hook.owner for hook in instance.agent.hooks)
     found = next((owner for owner in owners if isinstance(owner, Skills)), None)
     if found is None:
-        raise ApiError(409, "conflict", f"the agent {instance.id!r} has no skills; switch its hook `skills` on")
+        raise ApiError(409, "conflict", f"the agent {instance.id!r} has no skills; enable its capability `skills`")
     return found
 
 
@@ -96,6 +97,6 @@ def _list_catalogue(found: Catalogue) -> SkillList:
 
 
 def _skill_info(skill: Skill) -> SkillInfo:
-    here = isinstance(skill.files, HostFolder)  # on this machine, whose folders are nobody's business
+    here = isinstance(skill.files, HostFolder)  # its path on this machine is not shown
     path = f"{COPIES}/{slugify(skill.name)}/{FILE}" if here else skill.path
     return SkillInfo(name=skill.name, description=skill.description, path=path, enabled=skill.enabled)

@@ -1,4 +1,4 @@
-"""Slides as PowerPoint."""
+"""Export of slides to PowerPoint."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ import re
 from types import ModuleType
 from typing import Any
 
-from fastapi import Response
+from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field, model_validator
 
 from wick._internal.worker_threads import run_in_thread
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.http.json_body import Router
+from wick.server.http.json_body import JsonRoute
 
 MEDIA_TYPE = "application/vnd.openxmlformats-officedocument.presentationml.presentation"
 DECK_BYTES = 1_000_000  # of Markdown
 
-router = Router(tags=["slides"])
+router = APIRouter(tags=["slides"], route_class=JsonRoute)
 
 
 class SlidesExport(BaseModel):
-    """A slides document: the path of one in the workspace, or its text; with both, the text counts.
+    """A slides document: its path in the workspace, or its text. If both are given, the text is used.
 
-    Pictures are looked for in the folder of `path`.
+    Pictures are read from the folder of `path`.
     """
 
     path: str = Field("", max_length=4_096)
@@ -33,7 +33,7 @@ class SlidesExport(BaseModel):
     @model_validator(mode="after")
     def _check_given(self) -> SlidesExport:
         if not self.path and not self.content:
-            raise ValueError("say which document: its path, or its content")
+            raise ValueError("give the path of the document, or its content")
         return self
 
 
@@ -44,7 +44,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 
 @router.post("/agents/{id}/slides/export", response_class=Response, responses=_RESPONSES)
 async def export_slides(id: str, asked: SlidesExport, caller: Caller, wick: Wick) -> Response:
-    """A slides document as a PowerPoint file, with native tables and charts."""
+    """Export a slides document to a PowerPoint file, with native tables and charts."""
     backend = (await wick.registry.get_agent(caller, id)).backend
     text = asked.content
     if not text:
@@ -52,7 +52,7 @@ async def export_slides(id: str, asked: SlidesExport, caller: Caller, wick: Wick
             raise ApiError(409, "no_workspace", f"agent {id} has no workspace; send the document as content")
         read = await backend.read(asked.path, limit=DECK_BYTES)
         if read["truncated"] or read["encoding"] != "utf-8":
-            raise ApiError(415, "not_text", f"{asked.path} is no text, or longer than {DECK_BYTES:,} bytes")
+            raise ApiError(415, "not_text", f"{asked.path} is not UTF-8 text, or longer than {DECK_BYTES:,} bytes")
         text = read["content"]
     deck = await run_in_thread(_import_exporter, "slides")
     data = await deck.export(text, backend, posixpath.dirname(asked.path))
@@ -62,7 +62,7 @@ async def export_slides(id: str, asked: SlidesExport, caller: Caller, wick: Wick
 
 
 def _import_exporter() -> ModuleType:
-    """What makes slides; few want any, and to load it takes a while."""
+    """Import the exporter on first use: it is slow to import and rarely needed."""
     from wick.server.ops import pptx_export as deck
 
     return deck

@@ -1,6 +1,6 @@
-"""A shell in an agent's workspace, over a WebSocket: bytes as they are, both ways.
+"""Terminals: a shell in an agent's workspace over a WebSocket, which carries raw bytes in both directions.
 
-A message that begins with the byte 0x01 is no input but JSON: `{"type": "resize", "rows": 40, "columns": 120}`.
+A message that starts with the byte 0x01 is a control message in JSON: `{"type": "resize", "rows": 40, "columns": 120}`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import asyncio
 from contextlib import suppress
 from typing import Literal
 
+from fastapi import APIRouter
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
@@ -17,18 +18,17 @@ from wick.protocols import Backend, Terminal
 from wick.server.auth.identity import User
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError, as_api_error
-from wick.server.http.json_body import Router
 from wick.server.service import Service
 
-router = Router(tags=["terminal"])
+router = APIRouter(tags=["terminal"])
 
 CONTROL = 0x01
-INPUT_BYTES = 1_000_000  # of one message
-CLOSE_SECONDS = 1.0  # for a shell to end
+INPUT_BYTES = 1_000_000  # in one message
+CLOSE_SECONDS = 1.0  # for a shell to exit
 
 
 class Resize(BaseModel):
-    """What a control message says."""
+    """A control message."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -41,7 +41,7 @@ class Resize(BaseModel):
 async def open_terminal(
     socket: WebSocket, id: str, caller: Caller, wick: Wick, rows: int = 24, columns: int = 80
 ) -> None:
-    """A shell in your agent's workspace."""
+    """Open a shell in the workspace of your agent."""
     try:
         await _serve_terminal(socket, id, caller, wick, rows, columns)
     except (ApiError, WickError) as error:
@@ -65,7 +65,7 @@ async def _serve_terminal(socket: WebSocket, id: str, user: User, wick: Service,
 
 
 async def _accept(socket: WebSocket) -> bool:
-    """Let the other side in; False if it has left meanwhile."""
+    """Accept the connection; return False if the client has disconnected."""
     try:
         await socket.accept()
     except OSError:
@@ -74,14 +74,14 @@ async def _accept(socket: WebSocket) -> bool:
 
 
 def _check_allowed(backend: Backend, user: User) -> None:
-    """Where nothing confines commands, a shell is as good as the machine."""
+    """Raise a 403 if commands are not confined: only an operator may open a shell on the host."""
     protection = backend.protection
     if (protection.level == "none" or protection.asks) and not user.has_role("operator"):
-        raise ApiError(403, "not_allowed", f"a terminal needs an operator here, for {protection.says}")
+        raise ApiError(403, "not_allowed", f"a terminal requires an operator here: {protection.says}")
 
 
 async def _relay(socket: WebSocket, terminal: Terminal) -> None:
-    """Carry bytes both ways until one side has gone. Each side waits for the other, so nothing piles up."""
+    """Relay bytes in both directions until one side closes. Each direction reads only after its write has finished."""
     ways = {asyncio.create_task(_relay_input(socket, terminal)), asyncio.create_task(_relay_output(socket, terminal))}
     try:
         done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
@@ -102,15 +102,15 @@ async def _relay_input(socket: WebSocket, terminal: Terminal) -> None:
             return
         data = message.get("bytes") or (message.get("text") or "").encode("utf-8", "replace")
         if len(data) > INPUT_BYTES:
-            return await _close_socket(socket, 1009, f"a message has at most {INPUT_BYTES:,} bytes")
-        if data[:1] == bytes([CONTROL]) and len(data) > 1:  # alone it is Ctrl-A, which somebody types
+            return await _close_socket(socket, 1009, f"a message may have at most {INPUT_BYTES:,} bytes")
+        if data[:1] == bytes([CONTROL]) and len(data) > 1:  # alone it is Ctrl-A from the keyboard
             await _handle_control(data[1:], terminal)
         elif data:
             await terminal.write(data)
 
 
 async def _handle_control(data: bytes, terminal: Terminal) -> None:
-    """What cannot be understood is passed over: a terminal that is the wrong size is still one."""
+    """Resize the terminal. An invalid message is ignored: a terminal of the wrong size still works."""
     with suppress(ValidationError):
         wanted = Resize.model_validate_json(data)
         await terminal.resize(wanted.rows, wanted.columns)
@@ -128,11 +128,11 @@ async def _close_terminal(terminal: Terminal) -> None:
 
 
 async def _close_socket(socket: WebSocket, code: int, reason: str) -> None:
-    with suppress(RuntimeError, WebSocketDisconnect):  # the other side may have gone
+    with suppress(RuntimeError, WebSocketDisconnect):  # the client may have disconnected
         await socket.close(code, reason[:120])
 
 
 async def _deny(socket: WebSocket, error: ApiError) -> None:
-    """Say why there is no terminal: with a status before it is open, with a code afterwards."""
+    """Refuse the connection with an HTTP error response."""
     with suppress(RuntimeError, WebSocketDisconnect):
         await socket.send_denial_response(error.response())

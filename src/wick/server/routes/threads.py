@@ -1,4 +1,4 @@
-"""Threads: what was said, kept, looked for, branched off and taken back."""
+"""Threads: list, search, read, change, fork, rewind and export them, and send messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from typing import Annotated, Any, Literal
 
 import orjson
-from fastapi import Query
+from fastapi import APIRouter, Query
 from pydantic import Field, JsonValue
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -17,7 +17,7 @@ from wick.api.conversions import make_thread_info
 from wick.api.types import QueuedMessage, SearchHit, SearchHits, ThreadDetail, ThreadExport, ThreadInfo, ThreadPage
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.http.json_body import Router
+from wick.server.http.json_body import JsonRoute
 from wick.server.http.spooling import spool_response
 from wick.server.routes.invoke import IdempotencyKey
 from wick.server.schemas import (
@@ -31,27 +31,27 @@ from wick.server.strict_models import StrictModel
 from wick.stores.markdown_export import export_markdown
 from wick.threads import SCHEMA, Thread
 
-router = Router(prefix="/threads", tags=["threads"])
+router = APIRouter(prefix="/threads", tags=["threads"], route_class=JsonRoute)
 
 META_BYTES = 10_000
 
 
 class ThreadChange(StrictModel):
-    """Changes of a thread; omitted fields stay."""
+    """Changes of a thread. Omitted fields are not changed."""
 
     title: str | None = Field(None, min_length=1, max_length=500)
-    meta: dict[str, JsonValue] | None = Field(None, description="in place of what stands there")
+    meta: dict[str, JsonValue] | None = Field(None, description="replaces the current metadata")
 
 
 class Fork(StrictModel):
-    """Where a thread branches off: after that entry, at its end if nothing is said."""
+    """The entry after which a thread is forked, by default the last."""
 
     at: int | None = Field(None, ge=0, le=2**53)
     title: str = Field("", max_length=500)
 
 
 class Rewind(StrictModel):
-    """The entry after which a thread goes back to how it was."""
+    """The entry to which a thread is rewound."""
 
     to: int = Field(ge=0, le=2**53)
 
@@ -66,7 +66,7 @@ async def all_threads(
     running: bool | None = None,
     asking: bool | None = None,
 ) -> ThreadPage:
-    """The caller's threads, the latest first; those of subagents are parts of others."""
+    """List your threads, the latest first, without those of subagents."""
     found: list[ThreadInfo] = []
     while True:
         page = await wick.store.list(
@@ -84,7 +84,7 @@ async def search(
     q: Annotated[str, Query(min_length=1, max_length=500)],
     limit: Annotated[int, Query(ge=1, le=200)] = 20,
 ) -> SearchHits:
-    """The messages that have every one of these words in them."""
+    """Search for messages that contain all of these words."""
     hits = await wick.store.search(caller.id, q, limit=limit)
     return SearchHits(
         hits=[SearchHit(thread_id=h.thread, title=h.title, seq=h.seq, at=h.at, text=h.text) for h in hits]
@@ -93,22 +93,24 @@ async def search(
 
 @router.get("/{id}", response_model=ThreadDetail)
 async def one(id: str, caller: Caller, wick: Wick, request: Request) -> Response:
-    """A thread and what was said in it."""
+    """Return a thread with its messages."""
     head = await wick.store.head(caller.id, id)
     async with wick.thread_loader.load(caller.id, id, request) as thread:
-        queue = await wick.store.inbox(caller.id, id) if head.queued else ()  # after the log: nothing is in both
+        queue = (
+            await wick.store.inbox(caller.id, id) if head.queued else ()
+        )  # after the log, so that no message is in both
         unheard = [{"position": row.position, "message": row.data} for row in queue if row.kind == "message"]
-        last = len(thread.entries)  # it may have grown since its head was read, and `last` is of these messages
+        last = len(thread.entries)  # the thread may have grown since its head was read
         about = {**make_thread_info(head).model_dump(), "last": last, "unheard": thaw(unheard)}
         return await spool_response(await thread_response(ThreadDetail, {**about, "usage": thread.usage}, thread))
 
 
 @router.patch("/{id}")
 async def change(id: str, body: ThreadChange, caller: Caller, wick: Wick) -> ThreadInfo:
-    """Give a thread another title, or note something about it."""
+    """Change the title or the metadata of a thread."""
     head = await wick.store.head(caller.id, id)
     if body.meta is not None and len(canonical_json(body.meta)) > META_BYTES:
-        raise ApiError(413, "too_large", f"what is noted about a thread takes at most {META_BYTES:,} bytes")
+        raise ApiError(413, "too_large", f"the metadata of a thread may have at most {META_BYTES:,} bytes")
     said = {key: value for key, value in (body.meta or {}).items() if key not in OWN_META}
     meta = None if body.meta is None else said | {key: head.meta[key] for key in OWN_META if key in head.meta}
     return make_thread_info(await wick.store.describe(caller.id, id, title=body.title, meta=meta))
@@ -116,26 +118,26 @@ async def change(id: str, body: ThreadChange, caller: Caller, wick: Wick) -> Thr
 
 @router.delete("/{id}", status_code=204)
 async def delete(id: str, caller: Caller, wick: Wick) -> None:
-    """Delete a thread, with those of its subagents; a run of it is cancelled."""
+    """Delete a thread with the threads of its subagents. Its current run is cancelled."""
     await wick.runs.delete_thread(caller, id)
 
 
 @router.post("/{id}/fork", status_code=201)
 async def fork(id: str, body: Fork, caller: Caller, wick: Wick) -> ThreadInfo:
-    """Make another thread that begins as this one was after an entry."""
+    """Fork a thread: copy it up to an entry."""
     return make_thread_info(await wick.runs.fork(caller, id, body.at, body.title))
 
 
 @router.post("/{id}/rewind", response_model=ThreadDetail)
 async def rewind(id: str, body: Rewind, caller: Caller, wick: Wick, request: Request) -> Response:
-    """Go back to how a thread was after an entry; what came later stays in the log and counts no more."""
+    """Rewind a thread to its state after an entry. Later entries stay in the log, but are not part of the thread."""
     await wick.runs.sessions.rewind(id, body.to, owner=caller.id)
     return await one(id, caller, wick, request)
 
 
 @router.post("/{id}/messages", status_code=202)
 async def say(id: str, body: MessageRequest, caller: Caller, wick: Wick, key: IdempotencyKey = "") -> QueuedMessage:
-    """Say something to a thread: a run that goes on hears it at its next step, else one begins."""
+    """Send messages to a thread: its current run reads them before its next step; otherwise a run starts."""
     words = parse_messages(body, systems=wick.settings.allow_system_messages)
     turn = await wick.runs.send(caller, id, words, key=key)
     return QueuedMessage(thread_id=id, run_id=turn.run_id, position=turn.position)
@@ -150,7 +152,7 @@ _EXPORTS: dict[int | str, dict[str, Any]] = {
 async def export(
     id: str, caller: Caller, wick: Wick, request: Request, format: Literal["json", "markdown"] = "json"
 ) -> Response:
-    """All of a thread: its log as JSON, or what was said as Markdown."""
+    """Export a thread: its log as JSON, or its messages as Markdown."""
     head = await wick.store.head(caller.id, id)
     async with wick.thread_loader.load(caller.id, id, request) as thread:
         name = "".join(char if char.isascii() and (char.isalnum() or char in "-_.") else "-" for char in id)
@@ -164,7 +166,7 @@ async def export(
 
 
 def _export_json(thread: Thread) -> bytes:
-    """The JSON of a thread, entry by entry: all at once, it would hold up everybody."""
+    """Return the log as JSON, encoded entry by entry: one large call would hold the GIL and block the event loop."""
     head = orjson.dumps({"schema": SCHEMA, "id": thread.id})[:-1]
     return b'%s,"entries":[%s]}' % (head, b",".join([_dump_json(entry.to_json()) for entry in thread.entries]))
 
@@ -172,5 +174,5 @@ def _export_json(thread: Thread) -> bytes:
 def _dump_json(data: object) -> bytes:
     try:
         return orjson.dumps(data)
-    except TypeError:  # a number beyond 64 bits, or half a character
+    except TypeError:  # a number beyond 64 bits, or an unpaired surrogate
         return json.dumps(data, separators=(",", ":")).encode("ascii")

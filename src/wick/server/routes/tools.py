@@ -1,7 +1,10 @@
-"""The tools of the server: which there are, and those behind HTTP that operators register."""
+"""Tools of the server: list the available ones, and register tools behind HTTP."""
 
 from __future__ import annotations
 
+from typing import Literal
+
+from fastapi import APIRouter
 from pydantic import Field, JsonValue
 
 from wick._internal.worker_threads import run_in_thread
@@ -14,10 +17,10 @@ from wick.server.agents.redacted_options import redact_options
 from wick.server.agents.templates import EVERYONE
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.http.json_body import Router
+from wick.server.http.json_body import JsonRoute
 from wick.server.strict_models import StrictModel
 
-router = Router(tags=["tools"])
+router = APIRouter(tags=["tools"], route_class=JsonRoute)
 
 
 class NewTool(StrictModel):
@@ -25,20 +28,22 @@ class NewTool(StrictModel):
 
     name: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$")
     description: str = Field(min_length=1, max_length=4_000)
-    parameters: dict[str, JsonValue] = Field(description="a JSON Schema of its arguments")
+    parameters: dict[str, JsonValue] = Field(description="the JSON Schema of its arguments")
     callback_url: str = Field(max_length=2_000)
     timeout: float = Field(default=CALLBACK_SECONDS, gt=0, le=600)
-    headers: dict[str, str] = Field(default_factory=dict, max_length=20, description="sent with each use; never shown")
+    headers: dict[str, str] = Field(
+        default_factory=dict, max_length=20, description="sent with each call; not returned"
+    )
     read_only: bool = False
     agents: list[str] = Field(
-        default_factory=list, max_length=200, description="who has it without naming it; * is all"
+        default_factory=list, max_length=200, description="agents that get the tool without naming it; * is all"
     )
-    shared: bool = Field(default=True, description="for everyone's agents; else for yours alone")
+    shared: bool = Field(default=True, description="for the agents of all users; otherwise only for yours")
 
 
 @router.get("/agents/tools/available")
 async def available_tools(caller: Caller, wick: Wick) -> AvailableTools:
-    """The tools that your agents may have beside those that their capabilities bring."""
+    """List the tools that your agents may use, besides those of their capabilities."""
     toolbox = wick.registry.toolbox
     builtin = [
         name for name in BUILTIN if name != "web_search" or await run_in_thread(has_search, "looking for a search")
@@ -57,7 +62,7 @@ async def available_tools(caller: Caller, wick: Wick) -> AvailableTools:
 @router.post("/agents/tools", status_code=201, include_in_schema=False)
 @router.post("/agents/tools/", status_code=201)
 async def register_tool(body: NewTool, caller: Caller, wick: Wick) -> AvailableTool:
-    """Register a tool behind HTTP, or change one; agents have it from their next run on."""
+    """Register or replace a tool behind HTTP; agents get it from their next run on."""
     said = body.model_dump(exclude={"name", "shared"})
     kept = await wick.registry.toolbox.add(caller, body.name, said, shared=body.shared)
     wick.bus.publish("tools_changed", {"registered": body.name}, None if body.shared else caller.id)
@@ -66,7 +71,7 @@ async def register_tool(body: NewTool, caller: Caller, wick: Wick) -> AvailableT
 
 @router.delete("/agents/tools/{name}", status_code=204)
 async def deregister_tool(name: str, caller: Caller, wick: Wick) -> None:
-    """Take a tool behind HTTP away."""
+    """Remove a tool behind HTTP."""
     if name in wick.registry.toolbox.native or name in BUILTIN:
         raise ApiError(409, "conflict", f"the tool {name!r} belongs to the program that runs the server")
     kept = await wick.registry.toolbox.remove(caller, name)
@@ -75,8 +80,8 @@ async def deregister_tool(name: str, caller: Caller, wick: Wick) -> None:
 
 _BUILTIN = {
     "calculate": "Evaluates an expression.",
-    "datetime": "Says what time it is.",
-    "http_request": "Asks a public address of the web.",
+    "datetime": "Returns the current date and time.",
+    "http_request": "Sends an HTTP request to a public address.",
     "web_search": "Searches the web.",
 }
 

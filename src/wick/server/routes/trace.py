@@ -1,9 +1,10 @@
-"""The runs of a thread, and what a run did, span by span and hook by hook."""
+"""The runs of a thread, and the trace of a run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from fastapi import APIRouter
 from pydantic import JsonValue
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,17 +17,17 @@ from wick.prices import price
 from wick.protocols import Usage
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import not_found
-from wick.server.http.json_body import Router
+from wick.server.runs.call_history import Verdict
 from wick.threads import Thread
 
-router = Router(tags=["runs"])
+router = APIRouter(tags=["runs"])
 
 COUNTED = ("input_tokens", "output_tokens", "cache_read.input_tokens")  # in the order of Usage
 
 
 @router.get("/threads/{id}/runs", response_model=ThreadRuns)
 async def thread_runs(id: str, caller: Caller, wick: Wick, request: Request) -> Response:
-    """The runs of a thread, so that the one which a message is of can be found."""
+    """List the runs of a thread, with their first and last entries."""
     await wick.store.head(caller.id, id)
     async with wick.thread_loader.load(caller.id, id, request) as thread:
         found = await run_in_thread(
@@ -36,7 +37,7 @@ async def thread_runs(id: str, caller: Caller, wick: Wick, request: Request) -> 
 
 
 def list_runs(thread: Thread) -> list[ThreadRun]:
-    """The runs that a log tells of; one that was let go and taken up again is one."""
+    """Return the runs of a log. A run that was released and resumed is listed once."""
     found: dict[str, ThreadRun] = {}
     traced = thread.values.get(VALUE, {})
     for entry in thread.entries:
@@ -52,22 +53,22 @@ def list_runs(thread: Thread) -> list[ThreadRun]:
 
 @router.get("/runs/{id}/trace")
 async def trace(id: str, caller: Caller, wick: Wick, request: Request) -> RunTrace:
-    """The trace of a run, as long as it is kept: that of a thread's last runs."""
+    """Return the trace of a run. Only the last runs of a thread have one."""
     row = await wick.records.get("run", caller.id, id)
     if row is None:
         raise not_found(f"run {id!r}")
     async with wick.thread_loader.load(caller.id, row["thread"], request) as thread:
         kept = thread.values.get(VALUE, {}).get(id)
-        del thread  # the next one is read while this one is priced
+        del thread  # release the thread while prices are looked up
     if kept is None:
-        raise not_found(f"trace of run {id!r}: the run goes on, its agent has no recorder, or it is long ago")
+        raise not_found(f"trace of run {id!r}: the run is in progress, has no recorder, or its trace has expired")
     found = RunTrace.model_validate({**thaw(kept), "thread_id": row["thread"]})
     await run_in_thread(lambda: _add_costs(found.spans), "looking up prices")
     return found
 
 
 def _add_costs(spans: Iterable[TraceSpan]) -> None:
-    """Say what each question cost; prices are read from a list, which takes a moment the first time."""
+    """Add the cost of each model call. The price list is read on first use, which takes a moment."""
     for span in _walk_spans(spans):
         asked, model = span.attributes, span.attributes.get("gen_ai.request.model")
         tokens = Usage(*(_token_count(asked.get(f"gen_ai.usage.{name}")) for name in COUNTED))

@@ -1,4 +1,4 @@
-"""What was used: tokens and dollars, by user, day, agent and model."""
+"""Usage: tokens and dollars, by user, day, agent and model."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ from dataclasses import asdict
 from datetime import date
 from typing import Annotated
 
-from fastapi import Query
+from fastapi import APIRouter, Query
 
 from wick.api.types import UsageReport, UsageRow, UsageTotals
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.http.json_body import Router
 from wick.server.runs.usage import UsageAmount, UsageLine, sum_usage
 
-router = Router(tags=["usage"])
+router = APIRouter(tags=["usage"])
 
 ALL_USERS = "*"
 
@@ -28,9 +27,9 @@ async def usage(
     agent: str = "",
     user: Annotated[str, Query(description="the id of another user, or * for all; admins only")] = "",
 ) -> UsageReport:
-    """What you have used; an admin may ask about others."""
+    """Return your usage; an admin may request that of other users."""
     if user not in ("", caller.id) and not caller.has_role("admin"):
-        raise ApiError(403, "denied", "only an admin sees what others have used; leave out user")
+        raise ApiError(403, "denied", "the usage of other users requires an admin; leave out user")
     owner = None if user == ALL_USERS else user or caller.id
     lines = await wick.usage.list_lines(owner, since=since, until=until, agent=agent)
     return UsageReport(

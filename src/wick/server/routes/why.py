@@ -1,20 +1,19 @@
-"""Why a tool call came to what it came to."""
+"""The reasons of a tool call's outcome."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Query
+from fastapi import APIRouter, Query
 from starlette.requests import Request
 
 from wick._internal.worker_threads import run_in_thread
 from wick.api.types import CallReasons
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import not_found
-from wick.server.http.json_body import Router
 from wick.server.runs.call_history import explain_call
 
-router = Router(tags=["threads"])
+router = APIRouter(tags=["threads"])
 
 
 @router.get("/threads/{id}/calls/{call_id}/why")
@@ -26,7 +25,7 @@ async def why(
     request: Request,
     seq: Annotated[int | None, Query(ge=1)] = None,
 ) -> CallReasons:
-    """Everything that decided about one tool call. `seq` is the entry of its message, where ids occur twice."""
+    """Return the verdicts, questions and attempts of a tool call. `seq` is the entry of its message, if ids repeat."""
     await wick.store.head(caller.id, id)
     async with wick.thread_loader.load(caller.id, id, request) as thread:
         found = await run_in_thread(lambda: explain_call(thread, call_id, seq), "the reasons of a call")

@@ -83,7 +83,7 @@ class RunExecutor:
         self.damage = ""  # error code of a damaged store
         self.cancelling: set[tuple[str, str]] = set()  # (owner, run id) of cancelled runs whose end is not written yet
         registry.sessions.on_held = self._on_lease_held
-        metrics.gauge("wick_runs_running", lambda: len(self.running))
+        metrics.runs_running.set_function(lambda: len(self.running))
 
     def record_damage(self, error: BaseException | None) -> None:
         """Record that the store is damaged, for `/health`, until the server restarts."""
@@ -216,11 +216,15 @@ class RunExecutor:
                 await retry_store(lambda: self.records.add(KIND, noted.owner, noted.id, {}, fields))
             else:
                 await retry_store(lambda: self.records.put(KIND, noted.owner, noted.id, noted.to_json()))
-            await self.usage.record(
+            spent = await self.usage.record(
                 running.user, running.info.agent, result, run=running.info.id, ended=not running.stalled
             )
+            for model, used in spent.items():
+                if used.questions:  # else the run has no model call
+                    tokens = {"input": used.input_tokens, "output": used.output_tokens}
+                    self.metrics.count_usage(running.info.agent, model, tokens, used.cost)
             if not running.stalled:
-                self.metrics.add("wick_runs_total", outcome=result.outcome)
+                self.metrics.runs.labels(result.outcome).inc()
         except Exception:
             logger.exception("the outcome of run %s could not be recorded", running.info.id)
 

@@ -90,7 +90,7 @@ class RunFollowers:
     def __init__(self, store: Store, records: Records, metrics: Metrics, *, beat: float = HEARTBEAT_SECONDS) -> None:
         self.store, self.records, self.metrics, self.beat, self.board = store, records, metrics, beat, HubDirectory()
         self.readers = 0
-        metrics.gauge("wick_streams_open", lambda: self.readers)
+        metrics.streams_open.set_function(lambda: self.readers)
 
     async def follow(self, info: RunInfo, after: StreamPosition) -> Batches:
         """Yield the frames of a run after a position, up to its terminal one, and empty batches as heartbeats.
@@ -141,9 +141,9 @@ class RunFollowers:
 
     def _count_frames(self, frames: list[Frame]) -> None:
         if frames:
-            self.metrics.add("wick_frames_total", len(frames))
+            self.metrics.frames.inc(len(frames))
             if isinstance(frames[0].event, Resync):
-                self.metrics.add("wick_resyncs_total")
+                self.metrics.resyncs.inc()
 
     async def _follow_log(self, info: RunInfo, reader: StreamReader) -> Batches:
         """Yield frames from the log until the run has ended or is performed here."""

@@ -66,8 +66,10 @@ class UsageLedger:
     def __init__(self, records: Records) -> None:
         self.records = records
 
-    async def record(self, user: User, agent: str, result: Result, *, run: str = "", ended: bool = True) -> None:
-        """Record the usage of a run. After a pause, only the new charges of a run are added.
+    async def record(
+        self, user: User, agent: str, result: Result, *, run: str = "", ended: bool = True
+    ) -> dict[str, UsageAmount]:
+        """Record the usage of a run, and return it by model. After a pause, only the new charges of a run are added.
 
         With `ended=False` the log has no end of the run: its charges are recorded now, the run itself when it ends.
         """
@@ -83,6 +85,7 @@ class UsageLedger:
         for model, used in spent.items():
             facts = {"user": user.name, "day": day, "agent": agent, "model": model}
             await self.records.add(KIND, user.id, f"{day}/{agent}/{model}", used.numbers(), facts)
+        return spent
 
     async def _count_recorded(self, user: User, run: str) -> int | None:
         """Return the number of recorded charges of a run, or None if it was not recorded."""

@@ -1,29 +1,24 @@
-"""Routes are made when somebody first comes, and a body with too many values is refused before it is read."""
+"""A JSON body with too many values is refused before it is parsed."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from fastapi.routing import APIRoute
 
 from server_process import hosted, talking
 from wick.constants import JSON_VALUES
 from wick.server.http import json_body
-from wick.server.http.json_body import Router, exceeds_values
+from wick.server.http.json_body import JsonRoute, exceeds_values
+from wick.server.routes import ROUTERS
 
 
-def test_a_route_learns_what_it_needs_when_it_is_needed() -> None:
-    router = Router(prefix="/a", tags=["a"])
-
-    @router.get("/{id}")
-    async def one(id: str) -> dict[str, str]:
-        return {"id": id}
-
-    (route,) = router.routes
-    assert "dependant" not in vars(route) and route.path == "/a/{id}" and route.methods == {"GET"}
-    assert route.tags == ["a"] and "dependant" in vars(route)
-    with pytest.raises(AttributeError):
-        getattr(route, "not_" + "there")
+def test_every_route_with_a_json_body_bounds_it() -> None:
+    routes = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
+    with_body = [route for route in routes if route.body_field is not None]
+    assert len(with_body) > 15
+    assert [route.path for route in with_body if not isinstance(route, JsonRoute)] == []
 
 
 @pytest.mark.parametrize(
@@ -36,12 +31,14 @@ def test_a_route_learns_what_it_needs_when_it_is_needed() -> None:
         (b'["\\",,,,,,", 1]', False),
         (b"[[[[[[[[", True),
         (b'"' * 44 + b",,,,,,", True),
-        (b'"' * 43 + b",,,,,,", False),  # no JSON, which is told when it is read
+        (b'"' * 43 + b",,,,,,", False),  # not JSON: the parser reports it
         (b'{"a": "' + b"," * 100, False),
     ],
 )
 @pytest.mark.parametrize("piece", [1, 2, 3, 7, 32_768])
-def test_what_stands_in_texts_is_no_value(body: bytes, many: bool, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_separators_in_strings_do_not_count(
+    body: bytes, many: bool, piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(json_body, "PIECE_BYTES", piece)
     assert exceeds_values(body, 5) is many
 
