@@ -1341,7 +1341,7 @@ export interface components {
         };
         /**
          * CallQuestion
-         * @description Changes of a thread. Omitted fields are not changed.
+         * @description A question to the user about a tool call, and the answer; `allowed` is null while it is pending.
          */
         CallQuestion: {
             /** Id */
@@ -1354,7 +1354,7 @@ export interface components {
             allowed?: boolean | null;
             /**
              * Reason
-             * @description replaces the current metadata
+             * @default
              */
             reason?: string;
             /**
@@ -2796,14 +2796,14 @@ export interface components {
         };
         /**
          * ThreadChange
-         * @description Changes of a thread; omitted fields stay.
+         * @description Changes of a thread. Omitted fields are not changed.
          */
         ThreadChange: {
             /** Title */
             title?: string | null;
             /**
              * Meta
-             * @description in place of what stands there
+             * @description replaces the current metadata
              */
             meta?: {
                 [key: string]: components["schemas"]["JsonValue"];

@@ -145,20 +145,3 @@ async def _build_detail(instance: AgentInstance) -> AgentDetail:
         missing_tools=[*instance.missing_tools],
         backend=describe_backend(instance),
     )
-
-
-def _tool_sources(agent: Agent) -> dict[str, str]:
-    """Return the capability of each tool, by the name of the tool."""
-    owners = {id(hook.owner): hook.owner for hook in agent.hooks if isinstance(hook.owner, Capability)}
-    return {tool.name: owner.name for owner in owners.values() for tool in owner.tools()}
-
-
-def _tool_info(tool: Tool, sources: Mapping[str, str]) -> ToolInfo:
-    return ToolInfo(
-        name=tool.name,
-        description=tool.description,
-        kind=tool.kind,
-        read_only=tool.read_only,
-        source=sources.get(tool.name, "builtin" if tool.name in BUILTIN else "server"),
-        parameters=dict(tool.parameters),
-    )

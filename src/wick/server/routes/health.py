@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from wick.api.types import Literal
-
 from fastapi import APIRouter
-from pydantic import BaseModel
 
+from wick.api.types import Health
 from wick.server.dependencies import Wick
 
 router = APIRouter(tags=["server"])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fastapi import APIRouter
-from pydantic import BudgetInfo, LimitsInfo, RunLimits
+
+from wick.api.types import BudgetInfo, LimitsInfo, RunLimits
 from wick.capabilities.budget import Budget
 from wick.capabilities.limits import Limits
 from wick.server.dependencies import Caller, Wick

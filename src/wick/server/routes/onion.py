@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from math import isfinite
-from typing import Literal
-
 from fastapi import APIRouter
-from pydantic import BaseModel, Field
 
-from wick.agent import Agent
 from wick.api.conversions import list_operation_rings
 from wick.api.types import AgentOnion
 from wick.server.dependencies import Caller, Wick

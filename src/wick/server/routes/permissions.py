@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from fastapi import APIRouter
-from pydantic import Grant, PermissionsInfo, RuleInfo
+
+from wick.api.types import Grant, PermissionsInfo, RuleInfo
 from wick.capabilities.permissions import Permissions
 from wick.permissions.rules import POLICIES, Rule
 from wick.server.agents.builder import AgentInstance

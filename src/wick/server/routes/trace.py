@@ -17,7 +17,6 @@ from wick.prices import price
 from wick.protocols import Usage
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import not_found
-from wick.server.runs.call_history import Verdict
 from wick.threads import Thread
 
 router = APIRouter(tags=["runs"])
