@@ -27,6 +27,7 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._models: set[tuple[str, str]] = set()
+        self._responses: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}  # by method, route and status
         counter, gauge = partial(Counter, registry=self.registry), partial(Gauge, registry=self.registry)
         histogram = partial(Histogram, buckets=BUCKETS, registry=self.registry)
 
@@ -51,9 +52,12 @@ class Metrics:
 
     def count_response(self, method: str, path: str, status: int, seconds: float) -> None:
         """Count a response. A method that HTTP does not define is counted as `other`."""
-        method = method if method in METHODS else OTHER
-        self.requests.labels(method, path, str(status)).inc()
-        self.request_seconds.labels(method).observe(seconds)
+        key = method if method in METHODS else OTHER, path, status
+        if key not in self._responses:  # looking up labels takes a lock and costs as much as counting
+            self._responses[key] = self.requests.labels(*key), self.request_seconds.labels(key[0])
+        requests, latency = self._responses[key]
+        requests.inc()
+        latency.observe(seconds)
 
     def count_usage(self, agent: str, model: str, tokens: Mapping[str, int], dollars: float) -> None:
         """Count the tokens, by kind, and the cost of model calls. Above MAX_MODELS, all are counted as `other`."""
