@@ -331,6 +331,15 @@ async def one_over_one_waiting(server: Hosted, client: aiohttp.ClientSession) ->
     return over, await runs.store.head(me["id"], "th_1"), position
 
 
+async def test_a_run_of_a_deleted_thread_has_no_next_run(server: Hosted, client: aiohttp.ClientSession) -> None:
+    """The stream of a run may end just after its thread was deleted."""
+    runs = server.service.runs
+    over, _, position = await one_over_one_waiting(server, client)
+    assert await runs.next_run_for(over, position) is not None
+    await runs.store.delete(over.owner, "th_1")
+    assert await runs.next_run_for(over, position) is None
+
+
 async def test_a_run_that_is_over_does_not_hear_what_was_said_to_the_next(
     server: Hosted, client: aiohttp.ClientSession
 ) -> None:

@@ -356,8 +356,13 @@ class Runs:
         return self.followers.follow(info, after)
 
     async def next_run_for(self, over: RunInfo, position: int) -> RunInfo | None:
-        """Return the run that takes the message at a position, or None if that is this run."""
-        head = await self.store.head(over.owner, over.thread)
+        """Return the run that takes the message at a position, or None if that is this run or the thread is deleted."""
+        try:
+            head = await self.store.head(over.owner, over.thread)
+        except StoreError as error:
+            if error.code != "not_found":
+                raise
+            return None
         waiting = [] if head.run else await self._pending_positions(head)
         if position in waiting:
             return (
