@@ -32,7 +32,7 @@ def test_the_page_has_every_operation_and_what_it_answers() -> None:
 
 
 def test_the_page_has_every_code() -> None:
-    table = PAGE.partition("## Codes")[2].partition("\n## ")[0]
+    table = PAGE.partition("## Error codes")[2].partition("\n## ")[0]
     said = {name for row in table.splitlines() if row.startswith("| `") for name in codes(row.split("|")[1])}
     assert _given() == said, _given() ^ said
 
