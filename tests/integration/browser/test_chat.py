@@ -211,8 +211,13 @@ def test_what_is_said_at_once_is_said_in_its_order(browser: Browser, server: Ser
             say(page, words)
         finished(page)
         expect(page.locator("article.said")).to_have_count(3)
-        (thread,) = [one["id"] for one in api("GET", "/threads")["threads"] if one["title"].startswith("10 0.05")]
-        assert said(api, thread) == ["10 0.05", "2 0.01", "3 0.01"] and thread == thread_of(page)
+        thread = thread_of(page)
+
+        def titled() -> list[str]:
+            return [one["id"] for one in api("GET", "/threads")["threads"] if one["title"].startswith("10 0.05")]
+
+        assert until(titled) == [thread], "a title is written after the first reply"
+        assert said(api, thread) == ["10 0.05", "2 0.01", "3 0.01"]
 
 
 # -- what was said ----------------------------------------------------------------------------------------------------
