@@ -149,8 +149,8 @@ class Postgres:
         async with self._pools.connection(writes=True) as connection, connection.transaction():
             key, kept = await find_thread(connection, owner, id, "key, meta", "FOR SHARE")  # locked against deletion
             await create_thread(connection, owner, new_id, title, kept if about is None else about)
-            (made,) = await find_thread(connection, owner, new_id, "key")
-            await copy_thread(connection, key, made, at, history)
+            (new_key,) = await find_thread(connection, owner, new_id, "key")
+            await copy_thread(connection, key, new_key, at, history)
             return summary_from_row(await find_thread(connection, owner, new_id, SUMMARY))
 
     # -- the log ----------------------------------------------------------------------------------------------------
@@ -165,26 +165,29 @@ class Postgres:
         fence: int,
         took: Sequence[int] = (),
     ) -> int:
-        made = rows.prepare_append(id, entries, rows.check_number("the expected entry", expect))
+        prepared = rows.prepare_append(id, entries, rows.check_number("the expected entry", expect))
         fence, took = rows.check_number("a fence", fence), rows.check_positions(took)
-        plain = not took and all(step == "over" for step, _ in made.questions)
-        seqs, kinds, ats, datas, sums = zip(*made.rows, strict=True)
+        plain = not took and all(step == "over" for step, _ in prepared.questions)
+        seqs, kinds, ats, datas, sums = zip(*prepared.rows, strict=True)
         given = {
             "owner": owner,
             "id": id,
             "fence": fence,
             "expect": expect,
             "channel": self._channel,
-            "last": made.last,
-            "run": made.run,
-            "title": made.title,
-            "over": plain and bool(made.questions),
+            "last": prepared.last,
+            "run": prepared.run,
+            "title": prepared.title,
+            "over": plain and bool(prepared.questions),
             "seqs": [*seqs],
             "kinds": [*kinds],
             "ats": [*ats],
             "datas": [*datas],
             "sums": [*sums],
-            "texts": [_searchable_text(entry) for entry in entries],
+            "texts": [  # of messages, for searches
+                rows.fold_text(rows.message_text(entry["data"])) if entry["kind"] == "message" else None
+                for entry in entries
+            ],
         }
         async with self._pools.connection(writes=True) as connection:
             if plain:
@@ -194,17 +197,19 @@ class Postgres:
                     else []
                 )
             else:
-                done = await self._append_in_transaction(connection, given, made, took)
-            return made.last if done else await explain_failed_append(connection, owner, id, made, expect, fence)
+                done = await self._append_in_transaction(connection, given, prepared, took)
+            return (
+                prepared.last if done else await explain_failed_append(connection, owner, id, prepared, expect, fence)
+            )
 
     async def _append_in_transaction(
-        self, connection: Connection, given: dict[str, Any], made: rows.PreparedAppend, took: Sequence[int]
+        self, connection: Connection, given: dict[str, Any], prepared: rows.PreparedAppend, took: Sequence[int]
     ) -> builtins.list[Any]:
         async with connection.transaction():
             await find_thread(connection, given["owner"], given["id"], "key", "FOR UPDATE")
             done = await fetch_rows(connection, APPEND, given)
             if done:
-                await update_inbox_and_questions(connection, done[0][0], given["id"], made, took)
+                await update_inbox_and_questions(connection, done[0][0], given["id"], prepared, took)
             return done
 
     async def read(
@@ -280,20 +285,14 @@ class Postgres:
             if len(bodies) == 1 and not key:
                 return await self._enqueue_item(connection, owner, id, "message", bodies[0])
             async with connection.transaction():
-                return await self._enqueue_messages(connection, owner, id, bodies, key)
-
-    async def _enqueue_messages(
-        self, connection: Connection, owner: str, id: str, bodies: Sequence[bytes], key: str
-    ) -> int:
-        """Enqueue messages; under an idempotency key, only once."""
-        (thread,) = await find_thread(connection, owner, id, "key", "FOR UPDATE")
-        query = "SELECT position FROM keyed WHERE thread = %s AND key = %s"
-        for (before,) in await fetch_rows(connection, query, (thread, key)) if key else ():
-            return int(before)
-        position = [await self._enqueue_item(connection, owner, id, "message", body) for body in bodies][-1]
-        if key:
-            await connection.execute("INSERT INTO keyed VALUES (%s, %s, %s)", (thread, key, position))
-        return position
+                (thread,) = await find_thread(connection, owner, id, "key", "FOR UPDATE")
+                query = "SELECT position FROM keyed WHERE thread = %s AND key = %s"
+                for (before,) in await fetch_rows(connection, query, (thread, key)) if key else ():
+                    return int(before)  # enqueued earlier under this idempotency key
+                position = [await self._enqueue_item(connection, owner, id, "message", body) for body in bodies][-1]
+                if key:
+                    await connection.execute("INSERT INTO keyed VALUES (%s, %s, %s)", (thread, key, position))
+                return position
 
     async def _enqueue_item(self, connection: Connection, owner: str, id: str, kind: str, body: bytes) -> int:
         given = {"owner": owner, "id": id, "kind": kind, "data": body, "sum": rows.inbox_checksum(kind, body)}
@@ -373,8 +372,3 @@ class Postgres:
     async def close(self) -> None:
         """Close the connections of this event loop; a later call opens new ones."""
         await self._pools.close()
-
-
-def _searchable_text(entry: Mapping[str, Any]) -> str | None:
-    """Return the text of an entry that searches compare, if it is a message."""
-    return rows.fold_text(rows.message_text(entry["data"])) if entry["kind"] == "message" else None

@@ -82,15 +82,15 @@ class LoopPool:
             return self.pool
         async with self._open_lock:
             if self.pool is None:
-                keeper = self._hold_pool()
-                pool = await anext(keeper)
+                holder = self._hold_pool()
+                pool = await anext(holder)
                 try:
                     async with _take_connection(pool) as connection:
                         await migrate_schema(connection, self._schema)
                 except BaseException:
-                    await keeper.aclose()
+                    await holder.aclose()
                     raise
-                self.pool, self._pool_holder = pool, keeper
+                self.pool, self._pool_holder = pool, holder
             return self.pool
 
     async def _hold_pool(self) -> AsyncGenerator[Pool, None]:
@@ -250,17 +250,12 @@ async def migrate_schema(connection: Connection, schema: str) -> None:
             )
         if version == len(STEPS):
             return
-        for statement in (*_VERSION_TABLE, *_pending_statements(version)):
-            await connection.execute(statement)
+        await connection.execute("CREATE TABLE IF NOT EXISTS version (version bigint NOT NULL)")
+        for step in STEPS[version:]:
+            for statement in step:
+                await connection.execute(statement)
         await connection.execute("DELETE FROM version")
         await connection.execute("INSERT INTO version VALUES (%s)", (len(STEPS),))
-
-
-_VERSION_TABLE = ("CREATE TABLE IF NOT EXISTS version (version bigint NOT NULL)",)
-
-
-def _pending_statements(version: int) -> list[str]:
-    return [statement for step in STEPS[version:] for statement in step]
 
 
 async def _schema_version(connection: Connection, schema: str) -> int:

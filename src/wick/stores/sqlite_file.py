@@ -79,7 +79,9 @@ def reset_open_lock() -> None:
 
 def check_content(db: sqlite3.Connection, path: Path, schema: SqliteSchema) -> None:
     """Raise if a database is damaged: each table can be read, and the pages of a small file are consistent."""
-    tables = [found[1] for step in schema.steps for made in step if (found := re.match(r"CREATE TABLE (\w+)", made))]
+    tables = [
+        found[1] for step in schema.steps for statement in step if (found := re.match(r"CREATE TABLE (\w+)", statement))
+    ]
     for table in tables:
         if db.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)).fetchone() is None:
             problem = f"is damaged: its table {table} is missing; restore it from a backup"
@@ -207,7 +209,7 @@ def _connect(path: Path, busy_seconds: float) -> sqlite3.Connection:
         cached_statements=256,
     )
     try:
-        db.text_factory = _decode_text
+        db.text_factory = lambda raw: raw.decode("utf-8", "replace")  # the checksum detects damage
         db.execute("PRAGMA foreign_keys = ON")
         db.execute("PRAGMA trusted_schema = OFF")
         if db.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
@@ -218,11 +220,6 @@ def _connect(path: Path, busy_seconds: float) -> sqlite3.Connection:
         db.close()
         raise
     return db
-
-
-def _decode_text(raw: bytes) -> str:
-    """Decode text leniently; the checksum detects damage."""
-    return raw.decode("utf-8", "replace")
 
 
 def _migrate_schema(db: sqlite3.Connection, path: Path, schema: SqliteSchema) -> None:
@@ -331,9 +328,8 @@ class SqliteReaders:
             found = work(link.db)
             self._return_connection(link)
         except StoreError as error:
-            clear_frames(
-                error.__traceback__
-            )  # a stored error would keep its frames and cursors alive, and the file open
+            # A stored error would keep its frames and cursors alive, and the file open.
+            clear_frames(error.__traceback__)
             self._return_connection(link)
             raise
         except BaseException as error:
