@@ -122,7 +122,13 @@ class Local:
 
     @property
     def protection(self) -> Protection:
-        return self._sandbox.protection(self._network, _format_limits(self._limits))
+        grouped, limits = cgroups.get_controllers(), []  # a limit without a controller holds per process only
+        if memory := self._limits.get("memory"):
+            scope = "" if "memory" in grouped else " for each process"
+            limits.append(f"memory {cgroups.format_bytes(memory)}{scope}")
+        if pids := self._limits.get("pids"):
+            limits.append(f"{pids:g} processes" + ("" if "pids" in grouped else " more than the user has now"))
+        return self._sandbox.protection(self._network, ", ".join(limits) or "no limits")
 
     async def start(self) -> None:
         await self._ensure_workspace()
@@ -200,7 +206,10 @@ class Local:
     async def background(self, command: str, *, workdir: str = "", approved: bool = False) -> JobInfo:
         """Start a background command, which runs until it exits, is ended, or the backend stops."""
         self._check_allowed(command, approved)
-        await self._forget_old_jobs()
+        if len(self._started_jobs) > constants.JOBS_KEPT:
+            ended = [job["id"] for job in await self.jobs() if not job["running"]]
+            for old in ended[: len(self._started_jobs) - constants.JOBS_KEPT]:
+                del self._started_jobs[old]
         launch = await self._begin_launch([SHELL, "-c", command], workdir=workdir)
         started = launch.daemon.job(**launch.options, label=command, guard=launch.guard)
         job = await self._end_on_error(launch, started)
@@ -214,12 +223,6 @@ class Local:
         for daemon in {started.daemon for started in self._started_jobs.values() if started.daemon.alive}:
             there |= {(daemon, job["id"]): job for job in await daemon.jobs()}
         return [await job.update(there.get((job.daemon, job.id))) for job in [*self._started_jobs.values()]]
-
-    async def _forget_old_jobs(self) -> None:
-        if len(self._started_jobs) > constants.JOBS_KEPT:
-            ended = [job["id"] for job in await self.jobs() if not job["running"]]
-            for id in ended[: len(self._started_jobs) - constants.JOBS_KEPT]:
-                del self._started_jobs[id]
 
     async def job_output(self, id: str, *, offset: int = 0) -> JobOutput:
         """Return the output of a job since `offset`."""
@@ -430,17 +433,6 @@ def _merge_limits(limits: Mapping[str, float | None]) -> dict[str, float]:
         if limit is not None and not limit > 0:
             raise ConfigError(f"the limit {name!r} is a number above 0, or None for no limit; not {limit!r}")
     return {name: limit for name, limit in {**DEFAULT_LIMITS, **limits}.items() if limit is not None}
-
-
-def _format_limits(limits: Mapping[str, float]) -> str:
-    """Format the limits for the user; name those that hold per process only."""
-    grouped = cgroups.get_controllers()
-    parts = []
-    if memory := limits.get("memory"):
-        parts.append(f"memory {cgroups.format_bytes(memory)}" + ("" if "memory" in grouped else " for each process"))
-    if pids := limits.get("pids"):
-        parts.append(f"{pids:g} processes" + ("" if "pids" in grouped else " more than the user has now"))
-    return ", ".join(parts) or "no limits"
 
 
 def _invalid_env_name(env: Mapping[str, str]) -> str | None:

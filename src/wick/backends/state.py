@@ -135,7 +135,9 @@ class State:
         return read_lines(path, [data], len(data), offset, limit)
 
     async def glob(self, pattern: str, path: str = ".", *, everything: bool = False, links: bool = True) -> GlobResult:
-        pattern, path = self._resolve_pattern(pattern, path)
+        if pattern.startswith("/"):  # relative to the root of the workspace
+            with self._resolve_path(pattern):
+                pattern, path = f".{self._relative_path(pattern)}", "."
         with self._resolve_path(path) as names:
             files, wanted, budget = dict(self._files), Glob(pattern), WalkBudget()
             StateTree(files).check_folder(names)
@@ -161,8 +163,8 @@ class State:
         search, budget = LineSearch(pattern, ignore_case=ignore_case), WalkBudget()
         with self._resolve_path(path) as names:
             files, wanted = dict(self._files), Glob(glob or "**")
-            one = StateTree(files).is_file(names) and not _is_folder_path(path)
-            if one:
+            is_file = StateTree(files).is_file(names) and not _is_folder_path(path)
+            if is_file:
                 self._protected.check_read(names, path)
             else:
                 StateTree(files).check_folder(names)
@@ -170,7 +172,7 @@ class State:
         def find() -> GrepResult:
             walk, start = MappedWalk(files, budget, everything=everything), "/".join(names)
             return self._search_files(
-                search, StateTree(files), [start] if one else (file for file, _ in walk.files(start, wanted))
+                search, StateTree(files), [start] if is_file else (file for file, _ in walk.files(start, wanted))
             )
 
         found = await run_in_thread(find, "grep")
@@ -219,7 +221,8 @@ class State:
                 raise_os_error(errno.EEXIST)
             tree.check_parents(names)
             if not tree.is_folder(names):
-                self._make_folder(names)
+                self._store("/".join(names) + "/", b"")
+                self._touch(names)
 
     async def move(self, source: str, target: str) -> None:
         tree = StateTree(self._files)
@@ -236,7 +239,10 @@ class State:
                     raise_os_error(errno.EEXIST)
                 if there[: len(here)] == here:
                     raise_os_error(errno.EINVAL)
-        self._rename(tree, here, there)
+        for key in tree.find_keys(here):
+            self._files["/".join(there) + key[len("/".join(here)) :]] = self._files.pop(key)
+        self._touch(there)
+        self._preserve_folder(here[:-1])
 
     async def delete(self, path: str, *, recursive: bool = False) -> None:
         with self._resolve_path(path) as names:
@@ -290,13 +296,6 @@ class State:
             raise_os_error(errno.EXDEV)
         return path[len(self.workdir) :]
 
-    def _resolve_pattern(self, pattern: str, path: str) -> tuple[str, str]:
-        """Return a pattern and its folder; an absolute pattern is relative to the workspace root."""
-        if not pattern.startswith("/"):
-            return pattern, path
-        with self._resolve_path(pattern):
-            return f".{self._relative_path(pattern)}", "."
-
     def _check_nothing_protected(self, tree: StateTree, names: PathNames, then: PathNames, path: str) -> None:
         """Raise if a path in a folder is protected, under its current or its future name."""
         for key in tree.find_keys(names):
@@ -334,20 +333,10 @@ class State:
             raise_os_error(errno.ENOSPC)
         self._files[key] = encode_state(data)
 
-    def _make_folder(self, names: PathNames) -> None:
-        self._store("/".join(names) + "/", b"")
-        self._touch(names)
-
     def _preserve_folder(self, names: PathNames) -> None:
         """Keep a folder after its last entry was removed."""
         if names and not StateTree(self._files).is_folder(names):
             self._files["/".join(names) + "/"] = ""
-
-    def _rename(self, tree: StateTree, here: PathNames, there: PathNames) -> None:
-        for key in tree.find_keys(here):
-            self._files["/".join(there) + key[len("/".join(here)) :]] = self._files.pop(key)
-        self._touch(there)
-        self._preserve_folder(here[:-1])
 
     def _touch(self, names: PathNames) -> None:
         self._times[names] = self._times[names[:-1]] = time.time()

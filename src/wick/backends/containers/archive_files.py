@@ -339,19 +339,19 @@ class ArchiveFiles:
 
     @asynccontextmanager
     async def _resolve(self, path: str, *, follow: bool = True, links: bool = True) -> AsyncIterator[Place]:
-        """Yield what is at a path, within a time limit; translate OSErrors about it."""
+        """Yield the place of a path, within a time limit; translate OSErrors into BackendErrors."""
         try:
             async with asyncio.timeout(constants.FILE_SECONDS):
                 if not self._root:
-                    await self._look_around()
+                    await self._query_workspace()
                 yield await self._find(self._relative_path(path), follow, links)
         except TimeoutError:
             raise BackendError(f"{path} took longer than {constants.FILE_SECONDS:g} s", "failed") from None
         except OSError as error:
             raise to_backend_error(error, path, links=links) from None
 
-    async def _look_around(self) -> None:
-        """Find out the user, the groups and the real path of the workspace."""
+    async def _query_workspace(self) -> None:
+        """Query the container for the user, the groups and the real path of the workspace."""
         if self._in_memory:
             message = "the workspace of a read-only container is in memory, where files need Python in the image"
             raise BackendError(f"{message}; mount a volume at {self._given}, or use commands", "unsupported")
@@ -511,10 +511,10 @@ class ArchiveFiles:
         code, output, errors = await self._runner.run_script(script, *args, stdin=stdin, most=most)
         if code == 0:
             return output
-        said = errors.decode(errors="replace").strip()
-        if number := _find_errno(said):
+        message = errors.decode(errors="replace").strip()
+        if number := _find_errno(message):
             raise_os_error(number)
-        raise BackendError(f"the container could not do it: {said[-300:] or f'exit code {code}'}", "failed")
+        raise BackendError(f"the container could not do it: {message[-300:] or f'exit code {code}'}", "failed")
 
     async def _list(self, names: Names, options: str = "") -> tuple[list[tuple[Names, int, int]], bool]:
         """Return the names, mode and size of everything in a folder, sorted, and True if there is more."""
@@ -579,11 +579,13 @@ def _to_posix_mode(mode: int) -> int:
     return kind | mode & 0o777 | sum(posix for bit, posix in GO_BITS.items() if mode & bit)
 
 
-def _find_errno(said: str) -> int:
+def _find_errno(message: str) -> int:
     """Return the errno that the messages of a script or of the engine name, or 0."""
-    if found := re.search(r"wick:(E[A-Z]+)$", said):
+    if found := re.search(r"wick:(E[A-Z]+)$", message):
         return int(getattr(errno, found[1], errno.EIO))
-    return next((ERRNO[end] for line in reversed(said.splitlines()) if (end := line.rpartition(": ")[2]) in ERRNO), 0)
+    return next(
+        (ERRNO[end] for line in reversed(message.splitlines()) if (end := line.rpartition(": ")[2]) in ERRNO), 0
+    )
 
 
 def _check_exists(place: Place) -> None:

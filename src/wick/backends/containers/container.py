@@ -112,7 +112,9 @@ class Container:
             reply = await self.engine.request("POST", "/images/create", query, seconds=constants.PULL_SECONDS)
             found = await self.engine.get_or_none(path)
             if found is None:
-                raise BackendError(f"the image {self.spec.image} could not be pulled: {_last_line(reply)}", "not_found")
+                text = reply.decode(errors="replace") if isinstance(reply, bytes) else str(reply)
+                reason = (text.strip().splitlines() or ["the engine gave no reason"])[-1][:300]
+                raise BackendError(f"the image {self.spec.image} could not be pulled: {reason}", "not_found")
         return found
 
     def _raise_missing_image(self) -> NoReturn:
@@ -120,14 +122,15 @@ class Container:
         message = f"there is no image {name} on the engine; pull it with: docker pull {name} (or set pull: true)"
         raise BackendError(message, "not_found")
 
-    # -- making -----------------------------------------------------------------------------------------------------
+    # -- creating ---------------------------------------------------------------------------------------------------
 
     async def _create_and_start(self, image: dict[str, Any]) -> dict[str, Any] | None:
         body = self.spec.create_body(image) | {
             "Labels": self._ownership_labels() | {"wick.config": self._config_digest(image)}
         }
-        if self.spec.network == "own":
-            await self._ensure_network()
+        if self.spec.network == "own" and await self.engine.get_or_none(f"/networks/{self.spec.name}") is None:
+            network = {"Name": self.spec.name, "Driver": "bridge", "Labels": self._ownership_labels()}
+            await self.engine.request("POST", "/networks/create", body=network)
         try:
             await self._create_container(body)
         except EngineError as error:
@@ -135,7 +138,11 @@ class Container:
                 raise BackendError(f"the container could not be made: {error}", "failed") from None
             raise
         try:
-            await self._prepare_files(image)
+            uid, gid = await self._resolve_user(image)
+            await self.inject_daemon()
+            if not (self.spec.is_host_folder or self.spec.read_only):
+                above, name = posixpath.split(self.spec.workdir)
+                await self._upload_files(above, [(_tar_entry(name, 0o755, uid, gid), b"")])
             await self._start_container()
         except (BackendError, asyncio.CancelledError):
             with suppress(BackendError, TimeoutError):  # if it stays, the next start replaces it
@@ -156,14 +163,6 @@ class Container:
                 body = {**body, "HostConfig": host}
                 await self.engine.request("POST", path, name, body=body, seconds=seconds)
 
-    async def _prepare_files(self, image: dict[str, Any]) -> None:
-        """Copy the daemon to a folder that the user cannot write, and create the user's workspace."""
-        uid, gid = await self._resolve_user(image)
-        await self.inject_daemon()
-        if not (self.spec.is_host_folder or self.spec.read_only):
-            above, name = posixpath.split(self.spec.workdir)
-            await self._upload_files(above, [(_tar_entry(name, 0o755, uid, gid), b"")])
-
     async def inject_daemon(self) -> None:
         """Copy the daemon to a folder that the container's user cannot write."""
         if self.spec.read_only:  # only volumes are writable; a new volume belongs to root
@@ -174,7 +173,12 @@ class Container:
         )
 
     async def _upload_files(self, folder: str, entries: Sequence[tuple[tarfile.TarInfo, bytes]]) -> None:
-        path, packed = f"{self._path}/archive", _build_tar(entries)
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w") as tar:
+            for info, content in entries:
+                info.size, info.type = len(content), tarfile.REGTYPE if content else tarfile.DIRTYPE
+                tar.addfile(info, io.BytesIO(content))
+        path, packed = f"{self._path}/archive", buffer.getvalue()
         try:
             await self.engine.request("PUT", path, {"path": folder}, data=packed)
         except EngineError as error:  # Podman's helper sometimes ends too early; the upload is idempotent
@@ -215,11 +219,6 @@ class Container:
                 raise BackendError(f"the container could not be started: {error}", "failed") from None
             raise
 
-    async def _ensure_network(self) -> None:
-        if await self.engine.get_or_none(f"/networks/{self.spec.name}") is None:
-            body = {"Name": self.spec.name, "Driver": "bridge", "Labels": self._ownership_labels()}
-            await self.engine.request("POST", "/networks/create", body=body)
-
     def _ownership_labels(self) -> dict[str, str]:
         return {"wick.id": self.spec.id, "wick.owner": self.spec.owner, "wick.server": self.spec.server}
 
@@ -235,26 +234,12 @@ def _tar_entry(name: str, mode: int, uid: int = 0, gid: int = 0) -> tarfile.TarI
     return info
 
 
-def _build_tar(entries: Sequence[tuple[tarfile.TarInfo, bytes]]) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for info, content in entries:
-            info.size, info.type = len(content), tarfile.REGTYPE if content else tarfile.DIRTYPE
-            tar.addfile(info, io.BytesIO(content))
-    return buffer.getvalue()
-
-
 def _split_tag(image: str) -> tuple[str, str]:
     """Split an image into name and tag. A port of the registry is not a tag; a digest stays with the name."""
     if "@" in image:
         return image, ""
     name, colon, tag = image.rpartition(":")
     return (name, tag) if colon and "/" not in tag else (image, "latest")
-
-
-def _last_line(reply: object) -> str:
-    lines = (reply if isinstance(reply, bytes) else str(reply).encode()).decode(errors="replace").strip().splitlines()
-    return lines[-1][:300] if lines else "the engine gave no reason"
 
 
 async def _remove_container(engine: Engine, name: str, *, gently: bool = False) -> None:
@@ -283,8 +268,8 @@ async def reap_containers(engine: Engine, *, server: str = "", keep: Collection[
     found = [*await engine.request("GET", "/containers/json", query), *await engine.request("GET", "/networks", query)]
     labels = [one.get("Labels") or {} for one in found]
     ids = {str(one["wick.id"]) for one in labels if "wick.id" in one and one.get("wick.server", "") == server}
-    gone = sorted(ids - set(keep))
-    for id in gone:
+    removed = sorted(ids - set(keep))
+    for id in removed:
         await _remove_container(engine, f"wick-{id}")
         await _delete_if_exists(engine, f"/networks/wick-{id}")
-    return gone
+    return removed

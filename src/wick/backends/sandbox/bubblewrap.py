@@ -82,11 +82,20 @@ class Bubblewrap:
             yield "--seccomp", [], rules
 
     def _build_profile(self, view: SandboxView) -> list[str]:
+        size = ["--size", str(view.memory)] if view.memory and "--size" in self.options else []
         return [
-            *self._isolation_options(view),
+            *("--unshare-all", "--unshare-user"),
+            *(["--share-net"] if view.network else []),
+            *(["--disable-userns"] if "--disable-userns" in self.options else []),
+            *([] if view.terminal else ["--new-session"]),
+            *("--die-with-parent", "--cap-drop", "ALL", "--hostname", "wick"),
+            *("--uid", str(USER), "--gid", str(USER)),
             *_system_mounts(),
             *_etc_mounts(view.network),
-            *self._folder_options(view),
+            # Read-only: where wick is root, a command could otherwise write /proc/sys, which is root's everywhere.
+            *("--proc", "/proc", *_hide_keys(), "--remount-ro", "/proc"),
+            *("--dev", "/dev", *size, "--tmpfs", "/dev/shm", "--remount-ro", "/dev"),
+            *(*size, "--tmpfs", "/tmp"),
             *_bind_read_only(view.readable),
             *("--ro-bind" if view.read_only else "--bind", view.workspace, view.workspace),
             *(part for cover in view.covers for part in _cover_options(f"{view.workspace}/{cover.path}", cover)),
@@ -96,26 +105,6 @@ class Bubblewrap:
                 for name, value in {**build_environment(HOME), **view.env}.items()
                 for part in ("--setenv", name, value)
             ),
-        ]
-
-    def _isolation_options(self, view: SandboxView) -> list[str]:
-        return [
-            "--unshare-all",
-            "--unshare-user",
-            *(["--share-net"] if view.network else []),
-            *(["--disable-userns"] if "--disable-userns" in self.options else []),
-            *([] if view.terminal else ["--new-session"]),
-            *("--die-with-parent", "--cap-drop", "ALL", "--hostname", "wick"),
-            *("--uid", str(USER), "--gid", str(USER)),
-        ]
-
-    def _folder_options(self, view: SandboxView) -> list[str]:
-        size = ["--size", str(view.memory)] if view.memory and "--size" in self.options else []
-        return [
-            # Read-only: where wick is root, a command could otherwise write /proc/sys, which is root's everywhere.
-            *("--proc", "/proc", *_hide_keys(), "--remount-ro", "/proc"),
-            *("--dev", "/dev", *size, "--tmpfs", "/dev/shm", "--remount-ro", "/dev"),
-            *(*size, "--tmpfs", "/tmp"),
         ]
 
 

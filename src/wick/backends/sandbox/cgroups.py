@@ -76,7 +76,9 @@ class ControlGroup:
         """Return a sentence about the limit that the command reached, or an empty text."""
         for name, times in self.read_counts().items():
             if times > self.earlier_counts.get(name, 0):
-                return _describe_limit(name, self.limits[name])
+                if name == "memory":
+                    return f"the command reached its memory limit of {format_bytes(self.limits[name])} and was ended"
+                return f"the command reached its limit of {self.limits[name]} processes"
         return ""
 
     def read_counts(self) -> dict[str, int]:
@@ -100,12 +102,6 @@ class ControlGroup:
                 time.sleep(0.005)
 
 
-def _describe_limit(name: str, limit: int) -> str:
-    if name == "memory":
-        return f"the command reached its memory limit of {format_bytes(limit)} and was ended"
-    return f"the command reached its limit of {limit} processes"
-
-
 def format_bytes(size: float) -> str:
     """Format a number of bytes: 512 MB, 2 GB."""
     for unit, step in (("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000)):
@@ -115,15 +111,19 @@ def format_bytes(size: float) -> str:
 
 
 def create_group(limits: Mapping[str, float], found: Mapping[str, Controller] | None = None) -> ControlGroup | None:
-    """Create a group with the limits that can be set here; return None if none can."""
+    """Create a group with the limits that can be set here, or reuse an idle one; return None if none can be set."""
     found = get_controllers() if found is None else found
     used = tuple(controller for name, controller in sorted(found.items()) if limits.get(name))
     if not used:
         return None
     wanted = {controller.name: int(limits[controller.name]) for controller in used}
-    if kept := _reuse_group(wanted, used):
-        return kept
-    group = ControlGroup(f"wick-{os.getpid()}-{next(_numbers)}", wanted, used)
+    mine = f"wick-{os.getpid()}-"
+    for idle in [*_idle_groups]:
+        if idle.limits == wanted and idle.used == used and idle.name.startswith(mine):
+            with suppress(ValueError):  # another thread took it
+                _idle_groups.remove(idle)
+                return idle
+    group = ControlGroup(f"{mine}{next(_numbers)}", wanted, used)
     try:
         for folder in group.folders:
             os.mkdir(folder)
@@ -136,17 +136,6 @@ def create_group(limits: Mapping[str, float], found: Mapping[str, Controller] | 
 
 
 _idle_groups: list[ControlGroup] = []
-
-
-def _reuse_group(wanted: Mapping[str, int], used: tuple[Controller, ...]) -> ControlGroup | None:
-    """Return an idle group of this process with the same limits, or None."""
-    mine = f"wick-{os.getpid()}-"
-    for group in [*_idle_groups]:
-        if group.limits == wanted and group.used == used and group.name.startswith(mine):
-            with suppress(ValueError):  # another thread took it
-                _idle_groups.remove(group)
-                return group
-    return None
 
 
 def list_idle_groups() -> list[ControlGroup]:

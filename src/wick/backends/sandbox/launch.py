@@ -148,11 +148,8 @@ class Launch:
     async def begin(self) -> None:
         """Prepare the command. Each `begin` needs an `end`."""
         await run_to_completion(run_in_thread(self._workspace.check, "command"))
-        await run_to_completion(self._begin_guard())
+        self._protected_entries = await run_to_completion(self._guard.begin())
         await run_to_completion(run_in_thread(self._prepare, "command"))
-
-    async def _begin_guard(self) -> None:
-        self._protected_entries = await self._guard.begin()
 
     @property
     def guard(self) -> str:
@@ -241,12 +238,9 @@ class Launch:
         """Return the error of the command with the reached limit and the remaining plants."""
         if self._reached_limit:
             error = f"{self._reached_limit}; {error}" if exit_code == TIME_LIMIT else self._reached_limit
-        return explain_stuck(error or self._explain_signal(exit_code), self._guard.stuck)
-
-    def _explain_signal(self, exit_code: int) -> str:
-        if self._workspace.sandbox.hides_signals and exit_code - 128 in DEADLY_SIGNALS:
-            return describe_exit(exit_code - 128)[1]
-        return ""
+        if not error and self._workspace.sandbox.hides_signals and exit_code - 128 in DEADLY_SIGNALS:
+            error = describe_exit(exit_code - 128)[1]
+        return explain_stuck(error, self._guard.stuck)
 
 
 # -- running commands -----------------------------------------------------------------------------------------------
