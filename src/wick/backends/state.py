@@ -32,6 +32,7 @@ from wick.workspace.results import (
     FileLines,
     FileStat,
     GlobResult,
+    GrepMatch,
     GrepResult,
     JobInfo,
     JobOutput,
@@ -170,24 +171,19 @@ class State:
                 StateTree(files).check_folder(names)
 
         def find() -> GrepResult:
-            walk, start = MappedWalk(files, budget, everything=everything), "/".join(names)
-            return self._search_files(
-                search, StateTree(files), [start] if is_file else (file for file, _ in walk.files(start, wanted))
-            )
+            walk, tree = MappedWalk(files, budget, everything=everything), StateTree(files)
+            start, matches = "/".join(names), list[GrepMatch]()
+            for file in [start] if is_file else (file for file, _ in walk.files(start, wanted)):
+                if self._protected.is_secret(file.split("/")):
+                    continue
+                for line, text in search.find_lines(tree.read_searchable(file)):
+                    if len(matches) == constants.GREP_MATCHES:
+                        return {"matches": matches, "truncated": True}
+                    matches.append({"file": file, "line": line, "text": text})
+            return {"matches": matches, "truncated": False}
 
         found = await run_in_thread(find, "grep")
         return {**found, "truncated": found["truncated"] or budget.spent}
-
-    def _search_files(self, search: LineSearch, tree: StateTree, files: Iterable[str]) -> GrepResult:
-        found: GrepResult = {"matches": [], "truncated": False}
-        for file in files:
-            if self._protected.is_secret(file.split("/")):
-                continue
-            for line, text in search.find_lines(tree.read_searchable(file)):
-                if len(found["matches"]) == constants.GREP_MATCHES:
-                    return {**found, "truncated": True}
-                found["matches"].append({"file": file, "line": line, "text": text})
-        return found
 
     # -- changing --
 
@@ -267,7 +263,15 @@ class State:
         """Yield the names of a path; translate OSErrors into BackendErrors."""
         self._status = Status("launched")
         try:
-            yield self._split_path(check_path(path))
+            names: list[str] = []
+            for name in self._relative_path(check_path(path)).split("/"):
+                if name == ".." and not names:
+                    raise_os_error(errno.EXDEV)
+                elif name == "..":
+                    names.pop()
+                elif name not in ("", "."):
+                    names.append(name)
+            yield tuple(names)
         except OSError as error:
             raise to_backend_error(error, path) from None
 
@@ -276,17 +280,6 @@ class State:
         with self._resolve_path(path) as names:
             self._protected.check_change(names, path)
             yield names
-
-    def _split_path(self, path: str) -> PathNames:
-        names: list[str] = []
-        for name in self._relative_path(path).split("/"):
-            if name == ".." and not names:
-                raise_os_error(errno.EXDEV)
-            elif name == "..":
-                names.pop()
-            elif name not in ("", "."):
-                names.append(name)
-        return tuple(names)
 
     def _relative_path(self, path: str) -> str:
         """Return a path relative to the workspace."""

@@ -130,15 +130,14 @@ class MappedWalk(FileWalk):
         self._files, self._keys = files, sorted(files)
 
     def entries(self, prefix: str) -> list[str]:
-        return sorted(entry for entry in self._entry_names(prefix) if self.budget.take_entry())
-
-    def _entry_names(self, prefix: str) -> Iterator[str]:
+        entries: list[str] = []
         at = bisect_left(self._keys, prefix)
         while at < len(self._keys) and self._keys[at].startswith(prefix):
             name, slash, _ = self._keys[at][len(prefix) :].partition("/")
-            if name and (not slash or prefix + name not in self._files):
-                yield name + slash
+            if name and (not slash or prefix + name not in self._files) and self.budget.take_entry():
+                entries.append(name + slash)
             at = bisect_left(self._keys, f"{prefix}{name}{AFTER_SLASH}", at) if slash and name else at + 1
+        return sorted(entries)
 
     def ignore_text(self, prefix: str) -> str:
         path = f"{prefix}.gitignore"

@@ -190,27 +190,18 @@ class Postgres:
             ],
         }
         async with self._pools.connection(writes=True) as connection:
-            if plain:
-                done = (
-                    await fetch_rows(connection, APPEND, given)
-                    if rows.is_valid_name(owner) and rows.is_valid_name(id)
-                    else []
-                )
+            if not plain:
+                async with connection.transaction():
+                    await find_thread(connection, owner, id, "key", "FOR UPDATE")
+                    if done := await fetch_rows(connection, APPEND, given):
+                        await update_inbox_and_questions(connection, done[0][0], id, prepared, took)
+            elif rows.is_valid_name(owner) and rows.is_valid_name(id):
+                done = await fetch_rows(connection, APPEND, given)
             else:
-                done = await self._append_in_transaction(connection, given, prepared, took)
+                done = []
             return (
                 prepared.last if done else await explain_failed_append(connection, owner, id, prepared, expect, fence)
             )
-
-    async def _append_in_transaction(
-        self, connection: Connection, given: dict[str, Any], prepared: rows.PreparedAppend, took: Sequence[int]
-    ) -> builtins.list[Any]:
-        async with connection.transaction():
-            await find_thread(connection, given["owner"], given["id"], "key", "FOR UPDATE")
-            done = await fetch_rows(connection, APPEND, given)
-            if done:
-                await update_inbox_and_questions(connection, done[0][0], given["id"], prepared, took)
-            return done
 
     async def read(
         self, owner: str, id: str, *, after: int = 0, limit: int | None = None

@@ -155,7 +155,11 @@ class SqliteFile:
     def _open(self, writes: bool) -> SqliteConnection:
         if not self.is_created:
             _create_file(self.path)
-        _restrict_mode(self.path)
+        with suppress(OSError):  # the file may belong to another user
+            mode = self.path.stat().st_mode & 0o700  # a log created while the file was read-only is made writable
+            for path in (self.path, _sibling_path(self.path, "-wal"), _sibling_path(self.path, "-shm")):
+                if path.exists() and path.stat().st_mode & 0o777 != mode:
+                    path.chmod(mode)
         db, schema = None, self.schema or SqliteSchema(APPLICATION, STEPS, "threads")
         try:
             db = _connect(self.path, self.busy_seconds)
@@ -169,8 +173,8 @@ class SqliteFile:
                 raise to_store_error(error, self.path) from error
             raise
         self.is_created = True
-        path = str(self.path)
-        return SqliteConnection(db, path, (_file_identity(path), _file_identity(path + "-wal")), self.generation)
+        name = str(self.path)
+        return SqliteConnection(db, name, (_file_identity(name), _file_identity(name + "-wal")), self.generation)
 
 
 def _create_file(path: Path) -> None:
@@ -188,15 +192,6 @@ def _create_file(path: Path) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
-
-
-def _restrict_mode(path: Path) -> None:
-    """Restrict the file and its log to their owner. A log created while the file was read-only is made writable."""
-    with suppress(OSError):  # the file may belong to another user
-        mode = path.stat().st_mode & 0o700
-        for name in (path, _sibling_path(path, "-wal"), _sibling_path(path, "-shm")):
-            if name.exists() and name.stat().st_mode & 0o777 != mode:
-                name.chmod(mode)
 
 
 def _connect(path: Path, busy_seconds: float) -> sqlite3.Connection:

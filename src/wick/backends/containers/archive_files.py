@@ -420,7 +420,11 @@ class ArchiveFiles:
             raise
         found = json.loads(base64.b64decode(header))
         modified = datetime.fromisoformat(found["mtime"]).timestamp()
-        return Place(names, True, _to_posix_mode(found["mode"]), found["size"], modified, found["linkTarget"])
+        go_mode: int = found["mode"]
+        kind = next((posix for bit, posix in GO_TYPES.items() if go_mode & bit), stat.S_IFREG)
+        kind = stat.S_IFSOCK if go_mode & GO_OTHER else kind
+        mode = kind | go_mode & 0o777 | sum(posix for bit, posix in GO_BITS.items() if go_mode & bit)
+        return Place(names, True, mode, found["size"], modified, found["linkTarget"])
 
     def _split(self, names: Names) -> tuple[str, str]:
         return posixpath.join(self._root, *names[:-1]), names[-1]
@@ -571,12 +575,6 @@ def _parse_header(head: bytearray) -> tarfile.TarInfo | None:
             return archive.next()
     except tarfile.TarError:
         return None
-
-
-def _to_posix_mode(mode: int) -> int:
-    kind = next((posix for bit, posix in GO_TYPES.items() if mode & bit), stat.S_IFREG)
-    kind = stat.S_IFSOCK if mode & GO_OTHER else kind
-    return kind | mode & 0o777 | sum(posix for bit, posix in GO_BITS.items() if mode & bit)
 
 
 def _find_errno(message: str) -> int:

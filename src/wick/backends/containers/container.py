@@ -15,7 +15,7 @@ import tarfile
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import quote
 
 from wick import constants
@@ -42,10 +42,14 @@ class Container:
         for tries in range(10):
             await asyncio.sleep(0.1 * tries)
             found = await self.inspect()
-            if found is not None:
-                found = await self._reuse_container(found, image)
+            if found is not None and (found := await self._reuse_container(found, image)):
+                return found
+            if image is None:
+                name = self.spec.image
+                remedy = f"pull it with: docker pull {name} (or set pull: true)"
+                raise BackendError(f"there is no image {name} on the engine; {remedy}", "not_found")
             try:
-                if found := found or await self._create_and_start(image or self._raise_missing_image()):
+                if found := await self._create_and_start(image):
                     return found
             except EngineError as error:
                 if error.status not in (404, 409):  # changed by another process: inspect again
@@ -107,7 +111,11 @@ class Container:
         path = f"/images/{quote(self.spec.image, safe='/:@')}/json"
         found: dict[str, Any] | None = await self.engine.get_or_none(path)
         if found is None and self._pull:
-            name, tag = _split_tag(self.spec.image)
+            name, colon, tag = self.spec.image.rpartition(":")
+            if "@" in self.spec.image:  # a digest stays with the name
+                name, tag = self.spec.image, ""
+            elif not colon or "/" in tag:  # a port of the registry is not a tag
+                name, tag = self.spec.image, "latest"
             query = {"fromImage": name, "tag": tag}
             reply = await self.engine.request("POST", "/images/create", query, seconds=constants.PULL_SECONDS)
             found = await self.engine.get_or_none(path)
@@ -116,11 +124,6 @@ class Container:
                 reason = (text.strip().splitlines() or ["the engine gave no reason"])[-1][:300]
                 raise BackendError(f"the image {self.spec.image} could not be pulled: {reason}", "not_found")
         return found
-
-    def _raise_missing_image(self) -> NoReturn:
-        name = self.spec.image
-        message = f"there is no image {name} on the engine; pull it with: docker pull {name} (or set pull: true)"
-        raise BackendError(message, "not_found")
 
     # -- creating ---------------------------------------------------------------------------------------------------
 
@@ -232,14 +235,6 @@ def _tar_entry(name: str, mode: int, uid: int = 0, gid: int = 0) -> tarfile.TarI
     info = tarfile.TarInfo(name)
     info.mode, info.uid, info.gid, info.mtime = mode, uid, gid, int(time.time())
     return info
-
-
-def _split_tag(image: str) -> tuple[str, str]:
-    """Split an image into name and tag. A port of the registry is not a tag; a digest stays with the name."""
-    if "@" in image:
-        return image, ""
-    name, colon, tag = image.rpartition(":")
-    return (name, tag) if colon and "/" not in tag else (image, "latest")
 
 
 async def _remove_container(engine: Engine, name: str, *, gently: bool = False) -> None:

@@ -196,24 +196,28 @@ class ContainerSpec:
 
 def build_mounts(volumes: Mapping[str, str] | None, *, local: bool) -> tuple[str, ...]:
     """Return volumes as bind strings; raise if one contains an engine's socket."""
-    return tuple(_build_mount(source, target, local) for source, target in (volumes or {}).items())
-
-
-def _build_mount(source: str, target: str, local: bool) -> str:
-    if not NAME.fullmatch(source):
-        if not local and not source.startswith("/"):
+    sockets = [f"{folder}/{name}" for folder in ("/var/run", "/run") for name in SOCKETS]
+    sockets += [os.path.realpath(path) for path in sockets] if local else []
+    mounts = []
+    for source, target in (volumes or {}).items():
+        if not NAME.fullmatch(source):
+            if not local and not source.startswith("/"):
+                raise ConfigError(
+                    f"volume {source!r} is on the engine's machine, so it is an absolute path there or a name"
+                )
+            source = os.path.realpath(source) if local else posixpath.normpath(source)
+            if any(_is_within(path, source) for path in sockets):
+                raise ConfigError(
+                    f"volume {source!r} holds an engine's socket, and with it the whole machine; mount less"
+                )
+        inside, _, mode = target.partition(":")
+        is_valid = inside.startswith("/") and mode in ("", "ro", "rw") and ":" not in source
+        if not is_valid or _is_within(DAEMON_FOLDER, inside):
             raise ConfigError(
-                f"volume {source!r} is on the engine's machine, so it is an absolute path there or a name"
+                f"volume {source!r} goes to an absolute path inside, with :ro if you like; not to {target!r}"
             )
-        source = os.path.realpath(source) if local else posixpath.normpath(source)
-        sockets = [f"{folder}/{name}" for folder in ("/var/run", "/run") for name in SOCKETS]
-        sockets += [os.path.realpath(path) for path in sockets] if local else []
-        if any(_is_within(path, source) for path in sockets):
-            raise ConfigError(f"volume {source!r} holds an engine's socket, and with it the whole machine; mount less")
-    inside, _, mode = target.partition(":")
-    if not inside.startswith("/") or mode not in ("", "ro", "rw") or ":" in source or _is_within(DAEMON_FOLDER, inside):
-        raise ConfigError(f"volume {source!r} goes to an absolute path inside, with :ro if you like; not to {target!r}")
-    return f"{source}:{posixpath.normpath(inside)}" + (":ro" if mode == "ro" else "")
+        mounts.append(f"{source}:{posixpath.normpath(inside)}" + (":ro" if mode == "ro" else ""))
+    return tuple(mounts)
 
 
 def _is_within(path: str, folder: str) -> bool:

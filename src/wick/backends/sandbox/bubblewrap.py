@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from glob import glob
@@ -62,27 +62,24 @@ class Bubblewrap:
         return Protection("strong", "bubblewrap", says)
 
     def command(self, argv: Sequence[str], view: SandboxView) -> SandboxedCommand:
+        files = [("--file", [path], content) for path, content in GENERATED_FILES.items()]
+        copies = [cover for cover in view.covers if cover.how == "copy"]
+        files += [("--ro-bind-data", [f"{view.workspace}/{cover.path}"], cover.content) for cover in copies]
+        if rules := seccomp.build_filter(os.uname().machine):
+            files.append(("--seccomp", [], rules))
         data = [b"\0".join(map(os.fsencode, self._build_profile(view))) + b"\0"]
-        late = []
-        for option, path, content in self._data_options(view):
+        late = []  # options with a descriptor, which cannot be part of the profile
+        for option, path, content in files:
             late += [option, f"%fd{len(data)}%", *path]
             data.append(content)
         return SandboxedCommand(
             [self.program, "--args", "%fd0%", *late, "--remount-ro", "/", "--", *argv], "/", {}, data
         )
 
-    def _data_options(self, view: SandboxView) -> Iterator[tuple[str, list[str], bytes]]:
-        """Yield the options with a descriptor, which cannot be part of the profile."""
-        for path, content in GENERATED_FILES.items():
-            yield "--file", [path], content
-        for cover in view.covers:
-            if cover.how == "copy":
-                yield "--ro-bind-data", [f"{view.workspace}/{cover.path}"], cover.content
-        if rules := seccomp.build_filter(os.uname().machine):
-            yield "--seccomp", [], rules
-
     def _build_profile(self, view: SandboxView) -> list[str]:
         size = ["--size", str(view.memory)] if view.memory and "--size" in self.options else []
+        # /proc/keys lists the user's keys in every namespace.
+        hide_keys = ["--ro-bind", "/dev/null", "/proc/keys"] if os.path.exists("/proc/keys") else []
         return [
             *("--unshare-all", "--unshare-user"),
             *(["--share-net"] if view.network else []),
@@ -93,7 +90,7 @@ class Bubblewrap:
             *_system_mounts(),
             *_etc_mounts(view.network),
             # Read-only: where wick is root, a command could otherwise write /proc/sys, which is root's everywhere.
-            *("--proc", "/proc", *_hide_keys(), "--remount-ro", "/proc"),
+            *("--proc", "/proc", *hide_keys, "--remount-ro", "/proc"),
             *("--dev", "/dev", *size, "--tmpfs", "/dev/shm", "--remount-ro", "/dev"),
             *(*size, "--tmpfs", "/tmp"),
             *_bind_read_only(view.readable),
@@ -134,12 +131,6 @@ def _etc_mounts(network: bool) -> list[str]:
     if os.path.islink("/etc/localtime"):
         return [*found, "--symlink", os.readlink("/etc/localtime"), "/etc/localtime"]
     return found
-
-
-@cache
-def _hide_keys() -> list[str]:
-    """Return the mount over /proc/keys, which lists the user's keys in every namespace."""
-    return ["--ro-bind", "/dev/null", "/proc/keys"] if os.path.exists("/proc/keys") else []
 
 
 def _bind_read_only(paths: Sequence[str]) -> list[str]:

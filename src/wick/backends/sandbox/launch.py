@@ -196,7 +196,10 @@ class Launch:
     def options(self) -> LaunchOptions:
         assert self._command is not None
         command, group = self._command, self._group
-        limits = _remaining_rlimits(self._workspace.limits, group.limits if group else {})
+        grouped = group.limits if group else {}  # the others are rlimits, per process
+        limits = {name: limit for name, limit in self._workspace.limits.items() if limit and name not in grouped}
+        if "pids" in limits:  # RLIMIT_NPROC counts all processes of the user
+            limits["pids"] += _count_user_processes()
         if self._file_bytes and limits:
             limits["file_size"] = min(limits.get("file_size", self._file_bytes), self._file_bytes)
         joins = group.join_files if group else []
@@ -295,14 +298,6 @@ def _join_prefix(files: Sequence[str], file_bytes: int = 0) -> list[str]:
     steps = [f'echo 0 >"${number}"' for number in range(1, len(files) + 1)]
     steps += [f"{{ ulimit -f {max(file_bytes // 512, 1)} || :; }}"] if file_bytes else []
     return ["/bin/sh", "-c", f'{" && ".join(steps)} && shift {len(files)} && exec "$@"', "sh", *files]
-
-
-def _remaining_rlimits(limits: Mapping[str, float], grouped: Mapping[str, float]) -> dict[str, float]:
-    """Return the limits that the control group does not enforce, as rlimits per process."""
-    left = {name: limit for name, limit in limits.items() if limit and name not in grouped}
-    if "pids" in left:  # RLIMIT_NPROC counts all processes of the user
-        left["pids"] += _count_user_processes()
-    return left
 
 
 def _count_user_processes() -> int:
