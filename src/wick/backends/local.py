@@ -91,8 +91,8 @@ class Local:
         self._network, self._timeout = network, timeout
         self._limits = _merge_limits(limits or {})
         self._env = dict(env or {})
-        if (odd := _invalid_env_name(self._env)) is not None:
-            raise ConfigError(f"the environment variable {odd!r} has a name or a value that none can have")
+        if (invalid := _invalid_env_name(self._env)) is not None:
+            raise ConfigError(f"the environment variable {invalid!r} has a name or a value that none can have")
         self._readable = [os.path.realpath(folder) for folder in readable]
         self._protect, self._pinned, self._fixed = tuple(protect), _check_relative(pinned), _check_relative(fixed)
         if disk < 0 or reserve < 0:
@@ -144,9 +144,9 @@ class Local:
         await asyncio.gather(*(job.end() for job in self._started_jobs.values()))
         self._started_jobs.clear()
         with self._open_lock:
-            place, self._workspace = self._workspace, None
-        if place:
-            place.close()
+            workspace, self._workspace = self._workspace, None
+        if workspace:
+            workspace.close()
             if self._daemon is not None and self._daemon.alive:
                 with suppress(BackendError):
                     await self._daemon.unwatch(self._folder)
@@ -191,8 +191,10 @@ class Local:
         limit = self._timeout if timeout is None else timeout
         if not 0 < limit <= DAY:
             raise BackendError(f"a time limit is a number of seconds above 0, at most a day; not {limit}", "invalid")
-        if (odd := _invalid_env_name(env or {})) is not None:
-            raise BackendError(f"the environment variable {odd!r} has a name or a value that none can have", "invalid")
+        if (invalid := _invalid_env_name(env or {})) is not None:
+            raise BackendError(
+                f"the environment variable {invalid!r} has a name or a value that none can have", "invalid"
+            )
         launched = self._open_launch([SHELL, "-c", command], workdir=workdir, env=env)
         return await self._run_until_stopped(
             self._run_launch(launched, stdin=stdin, timeout=limit, on_output=on_output)
@@ -219,10 +221,10 @@ class Local:
 
     async def jobs(self) -> Sequence[JobInfo]:
         """Return the jobs of this backend, including recently ended ones."""
-        there: dict[tuple[Daemon, str], JobInfo] = {}
+        states: dict[tuple[Daemon, str], JobInfo] = {}
         for daemon in {started.daemon for started in self._started_jobs.values() if started.daemon.alive}:
-            there |= {(daemon, job["id"]): job for job in await daemon.jobs()}
-        return [await job.update(there.get((job.daemon, job.id))) for job in [*self._started_jobs.values()]]
+            states |= {(daemon, job["id"]): job for job in await daemon.jobs()}
+        return [await job.update(states.get((job.daemon, job.id))) for job in [*self._started_jobs.values()]]
 
     async def job_output(self, id: str, *, offset: int = 0) -> JobOutput:
         """Return the output of a job since `offset`."""
@@ -348,13 +350,13 @@ class Local:
         links: bool = True,
     ) -> GrepResult:
         """Find lines that match a regular expression (RE2)."""
-        asked = GrepRequest(pattern, path, glob, ignore_case, everything, links)
-        found = await self._run_ripgrep(asked) if self._has_ripgrep else None
-        return await self._run_file_operation(asked.search_files, "grep") if found is None else found
+        request = GrepRequest(pattern, path, glob, ignore_case, everything, links)
+        found = await self._run_ripgrep(request) if self._has_ripgrep else None
+        return await self._run_file_operation(request.search_files, "grep") if found is None else found
 
-    async def _run_ripgrep(self, asked: GrepRequest) -> GrepResult | None:
+    async def _run_ripgrep(self, request: GrepRequest) -> GrepResult | None:
         """Search with ripgrep in a read-only sandbox; return None if RE2 must do it instead."""
-        command = await self._run_file_operation(asked.build_ripgrep, "grep")
+        command = await self._run_file_operation(request.build_ripgrep, "grep")
         if command is None:
             return None
         argv, reading = command
@@ -365,7 +367,7 @@ class Local:
 
         executed = await self._run_until_stopped(reading.run_limited(run))
         found = await run_in_thread(lambda: reading.parse_matches(executed), "grep")
-        if found is None or asked.links:
+        if found is None or request.links:
             return found
         matches = found["matches"]  # ripgrep opens files by path, so check them without following links
         return {**found, "matches": await self._run_file_operation(lambda files: files.verify_matches(matches), "grep")}
@@ -384,19 +386,19 @@ class Local:
 
     async def _run_write_operation(self, do: Callable[[Workspace], T], size: int, name: str) -> T:
         """Run a file operation that needs disk space, and check the quota first."""
-        place = await self._ensure_workspace()
+        workspace = await self._ensure_workspace()
 
         def put() -> T:
-            place.disk_space.check(size)
-            done = do(place.files)
-            place.disk_space.add_written(size)
+            workspace.disk_space.check(size)
+            done = do(workspace.files)
+            workspace.disk_space.add_written(size)
             return done
 
         return await run_in_thread(put, name)
 
     async def _run_file_operation(self, do: Callable[[Workspace], T], name: str) -> T:
-        place = await self._ensure_workspace()
-        return await run_in_thread(lambda: do(place.files), name)
+        workspace = await self._ensure_workspace()
+        return await run_in_thread(lambda: do(workspace.files), name)
 
 
 # -- validation of options ------------------------------------------------------------------------------------------

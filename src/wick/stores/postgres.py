@@ -121,17 +121,17 @@ class Postgres:
 
     async def delete(self, owner: str, id: str) -> None:
         given = {"owner": owner, "id": id, "channel": self._channel}
-        gone = NOTIFY.format(last="NULL", inbox="NULL")
+        notify_deleted = NOTIFY.format(last="NULL", inbox="NULL")
         async with self._pools.connection(writes=True) as connection:
             await find_thread(connection, owner, id, "key")
             query = "WITH t AS (DELETE FROM threads WHERE owner = %(owner)s AND id = %(id)s RETURNING key) "
-            if not await fetch_rows(connection, f"{query} SELECT key, {gone} FROM t", given):
+            if not await fetch_rows(connection, f"{query} SELECT key, {notify_deleted} FROM t", given):
                 raise rows.not_found_error(id)
 
     async def expire(self, idle: float, *, owner: str = "", limit: int = 20) -> builtins.list[tuple[str, str]]:
         given = {"idle": rows.check_idle_seconds(idle), "owner": owner, "limit": limit, "channel": self._channel}
         async with self._pools.connection(writes=True) as connection:
-            return [(gone[0], gone[1]) for gone in await fetch_rows(connection, EXPIRE, given)]
+            return [(row[0], row[1]) for row in await fetch_rows(connection, EXPIRE, given)]
 
     async def fork(
         self, owner: str, id: str, at: int, new_id: str, *, title: str = "", meta: Mapping[str, Any] | None = None
@@ -344,8 +344,8 @@ class Postgres:
         name, count = digest(data), "SELECT coalesce(sum(octet_length(data)), 0) FROM blobs WHERE thread = %s"
         async with self._pools.connection(writes=True) as connection, connection.transaction():
             (key,) = await find_thread(connection, owner, id, "key", "FOR UPDATE")
-            there = await fetch_rows(connection, "SELECT 1 FROM blobs WHERE thread = %s AND sha256 = %s", (key, name))
-            if not there:
+            stored = await fetch_rows(connection, "SELECT 1 FROM blobs WHERE thread = %s AND sha256 = %s", (key, name))
+            if not stored:
                 ((size,),) = await fetch_rows(connection, count, (key,))
                 rows.check_blob_size(id, data, size)
                 await connection.execute("INSERT INTO blobs VALUES (%s, %s, %s)", (key, name, bytes(data)))

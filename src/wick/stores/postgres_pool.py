@@ -173,9 +173,9 @@ class LoopPools:
 
     @asynccontextmanager
     async def connection(self, *, writes: bool) -> AsyncIterator[Connection]:
-        home, _ = self.get_current()
+        loop_pool, _ = self.get_current()
         try:
-            pool = await home.ensure_ready()
+            pool = await loop_pool.ensure_ready()
             async with _take_connection(pool) as connection:
                 yield connection
         except PoolTimeout as error:
@@ -190,9 +190,9 @@ class LoopPools:
     async def close(self) -> None:
         found = self._by_loop.pop(asyncio.get_running_loop(), None)
         if found is not None:
-            home, watchers = found
+            loop_pool, watchers = found
             watchers.close()
-            await home.close()
+            await loop_pool.close()
 
 
 INCOMPATIBLE = "the server's database cannot be used by this version; its operator must update wick or restore it"
@@ -259,11 +259,11 @@ async def migrate_schema(connection: Connection, schema: str) -> None:
 
 
 async def _schema_version(connection: Connection, schema: str) -> int:
-    there = await connection.execute("SELECT to_regnamespace(%s) IS NOT NULL", (f'"{schema}"',))
-    if not (await there.fetchone() or (False,))[0]:
+    cursor = await connection.execute("SELECT to_regnamespace(%s) IS NOT NULL", (f'"{schema}"',))
+    if not (await cursor.fetchone() or (False,))[0]:
         await connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
-    there = await connection.execute("SELECT to_regclass('version') IS NOT NULL, to_regclass('threads') IS NOT NULL")
-    versioned, threads = await there.fetchone() or (False, False)
+    cursor = await connection.execute("SELECT to_regclass('version') IS NOT NULL, to_regclass('threads') IS NOT NULL")
+    versioned, threads = await cursor.fetchone() or (False, False)
     if not versioned and threads:
         raise StoreError(
             f"the schema {schema} belongs to something else; name another one", "incompatible", INCOMPATIBLE

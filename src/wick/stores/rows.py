@@ -160,10 +160,10 @@ def verify_blob(id: str, sha256: str, data: Any) -> bytes:
     return data
 
 
-def check_blob_size(id: str, data: bytes, there: int) -> None:
+def check_blob_size(id: str, data: bytes, stored: int) -> None:
     if len(data) > BLOB_BYTES:
         raise StoreError(f"thread {id}: {len(data):,} bytes are more than the {BLOB_BYTES:,} kept at once", "full")
-    if there + len(data) > BLOBS_BYTES:
+    if stored + len(data) > BLOBS_BYTES:
         raise StoreError(f"thread {id}: its files would take more than the {BLOBS_BYTES:,} bytes that are kept", "full")
 
 

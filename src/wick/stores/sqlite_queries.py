@@ -163,10 +163,10 @@ def idle_threads(db: sqlite3.Connection, now: float, idle: float, owner: str, li
 def delete_idle(do: Transaction, found: Sequence[tuple[str, str]], now: float, idle: float) -> list[tuple[str, str]]:
     """Delete those of the threads that are still idle, and return them."""
     query = f"SELECT 1 FROM threads t WHERE owner = ? AND id = ? AND {IDLE}"
-    gone = [(owner, id) for owner, id in found if do.db.execute(query, (owner, id, now - idle, now)).fetchone()]
-    for owner, id in gone:
+    expired = [(owner, id) for owner, id in found if do.db.execute(query, (owner, id, now - idle, now)).fetchone()]
+    for owner, id in expired:
         delete_thread(do, owner, id)
-    return gone
+    return expired
 
 
 def read_fork_source(db: sqlite3.Connection, owner: str, id: str, at: int) -> tuple[int, str, str, rows.PreparedAppend]:

@@ -120,7 +120,7 @@ ERRNO = {os.strerror(code): code for code in errno.errorcode}
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A resolved path: its names beneath the workspace without links, and the stat of what is there."""
+    """A resolved path: its names beneath the workspace without links, and its stat."""
 
     names: Names
     exists: bool = False
@@ -154,7 +154,7 @@ class TreeWalk(FileWalk):
 
 
 class ArchiveFiles:
-    """The files of a workspace in a container. Each method returns what a backend's method of that name returns."""
+    """The files of a workspace in a container. Each method returns the same as the backend's method of that name."""
 
     def __init__(
         self, engine: Engine, spec: ContainerSpec, container: str, runner: ExecRunner, protect: Sequence[str]

@@ -56,10 +56,12 @@ class Bubblewrap:
 
     def protection(self, network: bool, limits: str) -> Protection:
         reach = "the host's network, with what listens on it" if network else "no network"
-        says = f"commands run in bubblewrap: {reach}, no files but the workspace and the system's programs, {limits}"
+        description = (
+            f"commands run in bubblewrap: {reach}, no files but the workspace and the system's programs, {limits}"
+        )
         if seccomp.build_filter(os.uname().machine) is None:
-            says += f"; system calls are not filtered, as there is no filter for {os.uname().machine}"
-        return Protection("strong", "bubblewrap", says)
+            description += f"; system calls are not filtered, as there is no filter for {os.uname().machine}"
+        return Protection("strong", "bubblewrap", description)
 
     def command(self, argv: Sequence[str], view: SandboxView) -> SandboxedCommand:
         files = [("--file", [path], content) for path, content in GENERATED_FILES.items()]

@@ -68,10 +68,10 @@ class SandboxedWorkspace:
     def check(self) -> None:
         """Raise if the path of the workspace no longer leads to the open folder: commands get it by path."""
         try:
-            there = os.stat(self.tree.path)
+            found = os.stat(self.tree.path)
         except OSError:
-            there = None
-        if there is None or (there.st_dev, there.st_ino) != _identity(self.tree):
+            found = None
+        if found is None or (found.st_dev, found.st_ino) != _identity(self.tree):
             raise _missing_workspace_error(self.tree)
 
     def resolve_folder(self, path: str) -> tuple[str, ...]:
