@@ -7,7 +7,7 @@ import builtins
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import accumulate, count
 from threading import RLock
 from typing import Any, Literal
 from weakref import ref
@@ -271,7 +271,9 @@ class InMemory:
         while left is None or left > 0:
             most = rows.BATCH_ROWS if left is None else min(left, rows.BATCH_ROWS)
             with self._lock:
-                some = _limit_batch(self._find_thread(owner, id).log[done : done + most])
+                some = self._find_thread(owner, id).log[done : done + most]
+            sizes = accumulate(len(row[3]) for row in some)
+            some = some[: 1 + sum(size < rows.BATCH_BYTES for size in sizes)]  # slow readers hold little memory
             if not some:
                 return
             yield [rows.entry_from_row(id, done + number, row) for number, row in enumerate(some, 1)]
@@ -416,13 +418,3 @@ def _sweep_by_timer(store: ref[InMemory]) -> None:
         stored.sweep()
         if stored._threads:
             stored._schedule_sweep()
-
-
-def _limit_batch(log: list[Row]) -> list[Row]:
-    """Return the rows that fit into one batch, so that slow readers hold little memory."""
-    size = 0
-    for number, row in enumerate(log, 1):
-        size += len(row[3])
-        if size >= rows.BATCH_BYTES:
-            return log[:number]
-    return log

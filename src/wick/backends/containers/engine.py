@@ -162,6 +162,7 @@ class Engine:
 
     async def hijack(self, path: str, body: object) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Upgrade a connection to a raw byte stream in both directions."""
+        address, limit = self.address, constants.ENGINE_BUFFER_BYTES
         data = json.dumps(body).encode()
         head = (
             f"POST {path} HTTP/1.1\r\nHost: engine\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n"
@@ -169,7 +170,12 @@ class Engine:
         )
         try:
             async with asyncio.timeout(self.seconds):
-                reader, writer = await self._open_connection()
+                if unix_path := (await self._ensure_connections()).path:
+                    reader, writer = await asyncio.open_unix_connection(unix_path, limit=limit)
+                else:
+                    reader, writer = await asyncio.open_connection(
+                        address.host, address.port, ssl=address.tls, limit=limit
+                    )
                 try:
                     writer.write(head.encode() + data)
                     await _read_upgrade_reply(reader)
@@ -179,12 +185,6 @@ class Engine:
         except OSError as error:  # TimeoutError is one
             raise await self._explain_unreachable(error, self.seconds) from None
         return reader, writer
-
-    async def _open_connection(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        address, limit = self.address, constants.ENGINE_BUFFER_BYTES
-        if path := (await self._ensure_connections()).path:
-            return await asyncio.open_unix_connection(path, limit=limit)
-        return await asyncio.open_connection(address.host, address.port, ssl=address.tls, limit=limit)
 
     async def _ensure_connections(self) -> _LoopConnections:
         loop = asyncio.get_running_loop()

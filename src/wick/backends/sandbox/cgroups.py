@@ -83,8 +83,12 @@ class ControlGroup:
 
     def read_counts(self) -> dict[str, int]:
         """Return how often each limit was reached since the group was created."""
-        files = {one.name: (one.folder, *EVENT_FILES[one.name, one.version]) for one in self.used}
-        return {name: _read_count(f"{folder}/{self.name}/{file}", word) for name, (folder, file, word) in files.items()}
+        counts = {controller.name: 0 for controller in self.used}
+        for controller in self.used:
+            file, event = EVENT_FILES[controller.name, controller.version]
+            with suppress(OSError), open(f"{controller.folder}/{self.name}/{file}") as lines:
+                counts[controller.name] = sum(int(count) for name, count in map(str.split, lines) if name == event)
+        return counts
 
     def release(self) -> None:
         """Keep the group for reuse if it is empty, and remove it otherwise."""
@@ -171,7 +175,12 @@ def get_controllers() -> Mapping[str, Controller]:
     with suppress(OSError):
         with open("/proc/self/mounts") as mounts, open("/proc/self/cgroup") as own:
             found = detect_controllers(mounts.read(), own.read())
-        _remove_orphaned_groups({controller.folder for controller in found.values()})
+        folders = {controller.folder for controller in found.values()}
+        for group in [f"{folder}/{name}" for folder in folders for name in os.listdir(folder)]:
+            word, _, rest = os.path.basename(group).partition("-")
+            pid = rest.partition("-")[0]
+            if word == "wick" and pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
+                _remove_folder(group)
         return found
     return {}
 
@@ -186,7 +195,10 @@ def detect_controllers(mounts: str, own: str) -> dict[str, Controller]:
                 path = next((path for names, path in groups.items() if name in names.split(",")), "/")
                 found |= _first_usable(name, 1, [point + path.rstrip("/"), point])
             elif kind == "cgroup2" and name not in found:
-                found |= _first_usable(name, 2, _ancestor_folders(point, groups.get("", "/")))
+                # This group or an ancestor: in v2 a group with processes cannot delegate controllers.
+                parts = [part for part in groups.get("", "/").split("/") if part]
+                folders = ["/".join([point, *parts[:length]]) for length in range(len(parts), -1, -1)]
+                found |= _first_usable(name, 2, folders)
     return found
 
 
@@ -195,12 +207,6 @@ def _first_usable(name: str, version: int, folders: list[str]) -> dict[str, Cont
         ({name: Controller(name, version, folder)} for folder in folders if _can_create_group(name, version, folder)),
         {},
     )
-
-
-def _ancestor_folders(point: str, path: str) -> list[str]:
-    """Return the folders of this group and its ancestors. In v2 a group with processes cannot delegate controllers."""
-    parts = [part for part in path.split("/") if part]
-    return ["/".join([point, *parts[:length]]) for length in range(len(parts), -1, -1)]
 
 
 def _can_create_group(name: str, version: int, folder: str) -> bool:
@@ -218,15 +224,6 @@ def _can_create_group(name: str, version: int, folder: str) -> bool:
         _remove_folder(trial)
 
 
-def _remove_orphaned_groups(folders: set[str]) -> None:
-    for folder in folders:
-        for name in os.listdir(folder):
-            word, _, rest = name.partition("-")
-            pid = rest.partition("-")[0]
-            if word == "wick" and pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
-                _remove_folder(f"{folder}/{name}")
-
-
 # -- files ----------------------------------------------------------------------------------------------------------
 
 
@@ -236,12 +233,6 @@ def _write_value(path: str, value: object) -> None:
         os.write(descriptor, str(value).encode())
     finally:
         os.close(descriptor)
-
-
-def _read_count(path: str, word: str) -> int:
-    with suppress(OSError), open(path) as file:
-        return sum(int(number) for name, number in (line.split() for line in file) if name == word)
-    return 0
 
 
 def _has_processes(folder: str) -> bool:
