@@ -263,7 +263,11 @@ class DaemonTerminal:
     async def read(self) -> bytes:
         """Return the next bytes; empty at the end."""
         while not self._chunks:
-            if self._has_ended():
+            if self._pending is None:
+                return b""
+            if self._pending.final.done():
+                with suppress(DaemonLost):
+                    self.exit_code = daemon_replies.parse_exit_code(self._pending.final.result())
                 return b""
             self._changed.clear()
             await self._changed.wait()
@@ -272,13 +276,6 @@ class DaemonTerminal:
         self._buffered_bytes = 0
         self._daemon.send({"op": "taken", "target": self._request_id, "bytes": len(data)})
         return data
-
-    def _has_ended(self) -> bool:
-        if self._pending is None or not self._pending.final.done():
-            return self._pending is None
-        with suppress(DaemonLost):
-            self.exit_code = daemon_replies.parse_exit_code(self._pending.final.result())
-        return True
 
     async def write(self, data: bytes) -> None:
         """Write input; wait while the programs in the terminal do not read."""
@@ -329,7 +326,7 @@ class _HostState:
 
     lock: asyncio.Lock
     daemon: Daemon | None = None
-    keeper: AsyncGenerator[Daemon, None] | None = None
+    holder: AsyncGenerator[Daemon, None] | None = None
 
 
 _hosts: WeakKeyDictionary[asyncio.AbstractEventLoop, _HostState] = WeakKeyDictionary()
@@ -348,7 +345,9 @@ class _HostDaemon(Daemon):
         stream, env = theirs.fileno(), clean_environment()
         try:
             with theirs:
-                self._process = _spawn(command, stream, env)
+                self._process = subprocess.Popen(  # noqa: ASYNC220 - it returns once the process is started
+                    command, stdin=stream, stdout=stream, env=env, start_new_session=True, cwd="/"
+                )
             await self.ping(constants.HOST_START_SECONDS)
         except (OSError, DaemonLost) as error:
             raise DaemonLost(f"wickd cannot be started with {sys.executable}: {error}", began=False) from None
@@ -378,11 +377,11 @@ async def get_host_daemon() -> Daemon:
     async with host.lock:
         if host.daemon is not None and host.daemon.alive:
             return host.daemon
-        keeper, host.daemon = host.keeper, None
-        if keeper is not None:
-            await keeper.aclose()
-        host.keeper = _hold_daemon()
-        host.daemon = await anext(host.keeper)
+        holder, host.daemon = host.holder, None
+        if holder is not None:
+            await holder.aclose()
+        host.holder = _hold_daemon()
+        host.daemon = await anext(host.holder)
         return host.daemon
 
 
@@ -404,7 +403,3 @@ async def _hold_daemon() -> AsyncGenerator[Daemon, None]:
         if host is not None and host.daemon is daemon:
             del _hosts[loop]  # the daemon refers to its loop, the key, which would never be freed
         await daemon.stop()
-
-
-def _spawn(command: list[str], stream: int, env: dict[str, str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(command, stdin=stream, stdout=stream, env=env, start_new_session=True, cwd="/")

@@ -95,20 +95,16 @@ class DaemonConnection(asyncio.Protocol):
         """Buffer received bytes and handle complete lines."""
         self._buffer += data
         while (end := self._buffer.find(END_LINE, self._searched)) >= 0:
-            self._handle_line(self._cut_line(end + 1))
+            self._searched = 0
+            if end + 1 == len(self._buffer):  # not copied, as it may be large
+                line, self._buffer = self._buffer, bytearray()
+            else:
+                line = self._buffer[: end + 1]
+                del self._buffer[: end + 1]
+            self._handle_line(line)
         self._searched = len(self._buffer)
         if self._searched > constants.WIRE_LINE_BYTES:
             self.abort(f"it sent more than {constants.WIRE_LINE_BYTES} bytes in one line")
-
-    def _cut_line(self, size: int) -> bytearray:
-        """Cut the next line from the buffer; a line that fills it is not copied, as it may be large."""
-        self._searched = 0
-        if size == len(self._buffer):
-            line, self._buffer = self._buffer, bytearray()
-        else:
-            line = self._buffer[:size]
-            del self._buffer[:size]
-        return line
 
     def read_from(self, reader: Any) -> None:
         """Start a task that reads an asyncio stream until its end."""

@@ -86,8 +86,8 @@ class Docker:
         protect: Sequence[str] = PROTECTED,
         timeout: float = constants.COMMAND_SECONDS,
     ) -> None:
-        there = Engine(engine, tls=tls)
-        local = there.address.is_local
+        client = Engine(engine, tls=tls)
+        local = client.address.is_local
         if daemon not in DAEMONS:
             raise ConfigError(f"there is no daemon {daemon!r}; it is one of {', '.join(DAEMONS)}")
         if daemon in ("tcp", "unix") and not local:
@@ -109,7 +109,7 @@ class Docker:
             shared=socket_folder.folder_path(self.id) if daemon == "unix" else "",
         )
         self._protect, self._timeout = tuple(protect), timeout
-        self._lifecycle = ContainerLifecycle(there, self._spec, daemon=daemon, protect=self._protect, pull=pull)
+        self._lifecycle = ContainerLifecycle(client, self._spec, daemon=daemon, protect=self._protect, pull=pull)
         self._lifecycle.may_exist = bool(id)  # without an id, no earlier container can exist
 
     def __repr__(self) -> str:
@@ -188,8 +188,8 @@ class Docker:
             full_env = {**link.env, **(env or {})}
             try:
                 return await daemon.run(command, env=full_env, on_output=on_output, **options)
-            except DaemonLost as gone:
-                link = await self._fall_back(gone, "the command")
+            except DaemonLost as lost:
+                link = await self._fall_back(lost, "the command")
         return await self._run_by_exec(link, lambda plain: plain.run(command, env=env, on_output=on_output, **options))
 
     async def background(self, command: str, *, workdir: str = "", approved: bool = False) -> JobInfo:
@@ -209,8 +209,8 @@ class Docker:
         if daemon := link.daemon:
             try:
                 return daemon, await daemon.job(command, workdir=folder, env=link.env)
-            except DaemonLost as gone:
-                link = await self._fall_back(gone, "the command")
+            except DaemonLost as lost:
+                link = await self._fall_back(lost, "the command")
         job = await self._run_by_exec(link, lambda plain: plain.job(command, workdir=folder))
         return cast(ExecRunner, link.exec_runner), job
 
@@ -256,8 +256,8 @@ class Docker:
         if daemon := link.daemon:
             try:
                 return await daemon.terminal(SHELL, rows=rows, columns=columns, workdir=self.workdir, env=env)
-            except DaemonLost as gone:
-                link = await self._fall_back(gone, "the terminal")
+            except DaemonLost as lost:
+                link = await self._fall_back(lost, "the terminal")
         return await self._run_by_exec(link, lambda plain: plain.terminal(rows, columns, workdir=self.workdir, env=env))
 
     def _resolve_workdir(self, workdir: str) -> str:
@@ -294,13 +294,13 @@ class Docker:
             await self._lifecycle.ensure_ready()
         raise AssertionError("unreachable")
 
-    async def _fall_back(self, gone: DaemonLost, what: str) -> ContainerLink:
+    async def _fall_back(self, lost: DaemonLost, what: str) -> ContainerLink:
         """Return a link for a retry by exec; raise `unknown` if the daemon may have started the request."""
-        if gone.began:
+        if lost.began:
             self._lifecycle.end_daemon_commands()
             raise BackendError(
                 f"the connection to the container was lost: {what} may have run, wholly or in part; "
-                f"look before you do it again ({gone})",
+                f"look before you do it again ({lost})",
                 "unknown",
             ) from None
         return await self._lifecycle.ensure_ready()
@@ -312,9 +312,9 @@ class Docker:
         if daemon := link.daemon:
             try:
                 return await daemon.file(op, self.workdir, self._protect, **args)
-            except DaemonLost as gone:
+            except DaemonLost as lost:
                 link = (
-                    await self._lifecycle.ensure_ready() if op in READ_OPERATIONS else await self._fall_back(gone, op)
+                    await self._lifecycle.ensure_ready() if op in READ_OPERATIONS else await self._fall_back(lost, op)
                 )
             except BackendError as error:
                 if error.code != "no_engine":  # no search engine in the container: search here
@@ -419,11 +419,11 @@ async def reap(
     engine: str = "", *, tls: str | ssl.SSLContext | None = None, server: str = "", keep: Sequence[str] = ()
 ) -> list[str]:
     """Remove the leftover containers of a server, except the ids in `keep`; return the removed ids."""
-    there = Engine(engine, tls=tls)
+    client = Engine(engine, tls=tls)
     try:
-        gone = await reap_containers(there, server=server, keep=keep)
-        for id in gone:
+        removed = await reap_containers(client, server=server, keep=keep)
+        for id in removed:
             socket_folder.remove_folder(socket_folder.folder_path(id))
-        return gone
+        return removed
     finally:
-        await there.close()
+        await client.close()

@@ -91,8 +91,8 @@ class Local:
         self._network, self._timeout = network, timeout
         self._limits = _merge_limits(limits or {})
         self._env = dict(env or {})
-        if (odd := _invalid_env_name(self._env)) is not None:
-            raise ConfigError(f"the environment variable {odd!r} has a name or a value that none can have")
+        if (invalid := _invalid_env_name(self._env)) is not None:
+            raise ConfigError(f"the environment variable {invalid!r} has a name or a value that none can have")
         self._readable = [os.path.realpath(folder) for folder in readable]
         self._protect, self._pinned, self._fixed = tuple(protect), _check_relative(pinned), _check_relative(fixed)
         if disk < 0 or reserve < 0:
@@ -122,7 +122,13 @@ class Local:
 
     @property
     def protection(self) -> Protection:
-        return self._sandbox.protection(self._network, _format_limits(self._limits))
+        grouped, limits = cgroups.get_controllers(), []  # a limit without a controller holds per process only
+        if memory := self._limits.get("memory"):
+            scope = "" if "memory" in grouped else " for each process"
+            limits.append(f"memory {cgroups.format_bytes(memory)}{scope}")
+        if pids := self._limits.get("pids"):
+            limits.append(f"{pids:g} processes" + ("" if "pids" in grouped else " more than the user has now"))
+        return self._sandbox.protection(self._network, ", ".join(limits) or "no limits")
 
     async def start(self) -> None:
         await self._ensure_workspace()
@@ -138,9 +144,9 @@ class Local:
         await asyncio.gather(*(job.end() for job in self._started_jobs.values()))
         self._started_jobs.clear()
         with self._open_lock:
-            place, self._workspace = self._workspace, None
-        if place:
-            place.close()
+            workspace, self._workspace = self._workspace, None
+        if workspace:
+            workspace.close()
             if self._daemon is not None and self._daemon.alive:
                 with suppress(BackendError):
                     await self._daemon.unwatch(self._folder)
@@ -185,8 +191,10 @@ class Local:
         limit = self._timeout if timeout is None else timeout
         if not 0 < limit <= DAY:
             raise BackendError(f"a time limit is a number of seconds above 0, at most a day; not {limit}", "invalid")
-        if (odd := _invalid_env_name(env or {})) is not None:
-            raise BackendError(f"the environment variable {odd!r} has a name or a value that none can have", "invalid")
+        if (invalid := _invalid_env_name(env or {})) is not None:
+            raise BackendError(
+                f"the environment variable {invalid!r} has a name or a value that none can have", "invalid"
+            )
         launched = self._open_launch([SHELL, "-c", command], workdir=workdir, env=env)
         return await self._run_until_stopped(
             self._run_launch(launched, stdin=stdin, timeout=limit, on_output=on_output)
@@ -200,7 +208,10 @@ class Local:
     async def background(self, command: str, *, workdir: str = "", approved: bool = False) -> JobInfo:
         """Start a background command, which runs until it exits, is ended, or the backend stops."""
         self._check_allowed(command, approved)
-        await self._forget_old_jobs()
+        if len(self._started_jobs) > constants.JOBS_KEPT:
+            ended = [job["id"] for job in await self.jobs() if not job["running"]]
+            for old in ended[: len(self._started_jobs) - constants.JOBS_KEPT]:
+                del self._started_jobs[old]
         launch = await self._begin_launch([SHELL, "-c", command], workdir=workdir)
         started = launch.daemon.job(**launch.options, label=command, guard=launch.guard)
         job = await self._end_on_error(launch, started)
@@ -210,16 +221,10 @@ class Local:
 
     async def jobs(self) -> Sequence[JobInfo]:
         """Return the jobs of this backend, including recently ended ones."""
-        there: dict[tuple[Daemon, str], JobInfo] = {}
+        states: dict[tuple[Daemon, str], JobInfo] = {}
         for daemon in {started.daemon for started in self._started_jobs.values() if started.daemon.alive}:
-            there |= {(daemon, job["id"]): job for job in await daemon.jobs()}
-        return [await job.update(there.get((job.daemon, job.id))) for job in [*self._started_jobs.values()]]
-
-    async def _forget_old_jobs(self) -> None:
-        if len(self._started_jobs) > constants.JOBS_KEPT:
-            ended = [job["id"] for job in await self.jobs() if not job["running"]]
-            for id in ended[: len(self._started_jobs) - constants.JOBS_KEPT]:
-                del self._started_jobs[id]
+            states |= {(daemon, job["id"]): job for job in await daemon.jobs()}
+        return [await job.update(states.get((job.daemon, job.id))) for job in [*self._started_jobs.values()]]
 
     async def job_output(self, id: str, *, offset: int = 0) -> JobOutput:
         """Return the output of a job since `offset`."""
@@ -345,13 +350,13 @@ class Local:
         links: bool = True,
     ) -> GrepResult:
         """Find lines that match a regular expression (RE2)."""
-        asked = GrepRequest(pattern, path, glob, ignore_case, everything, links)
-        found = await self._run_ripgrep(asked) if self._has_ripgrep else None
-        return await self._run_file_operation(asked.search_files, "grep") if found is None else found
+        request = GrepRequest(pattern, path, glob, ignore_case, everything, links)
+        found = await self._run_ripgrep(request) if self._has_ripgrep else None
+        return await self._run_file_operation(request.search_files, "grep") if found is None else found
 
-    async def _run_ripgrep(self, asked: GrepRequest) -> GrepResult | None:
+    async def _run_ripgrep(self, request: GrepRequest) -> GrepResult | None:
         """Search with ripgrep in a read-only sandbox; return None if RE2 must do it instead."""
-        command = await self._run_file_operation(asked.build_ripgrep, "grep")
+        command = await self._run_file_operation(request.build_ripgrep, "grep")
         if command is None:
             return None
         argv, reading = command
@@ -362,7 +367,7 @@ class Local:
 
         executed = await self._run_until_stopped(reading.run_limited(run))
         found = await run_in_thread(lambda: reading.parse_matches(executed), "grep")
-        if found is None or asked.links:
+        if found is None or request.links:
             return found
         matches = found["matches"]  # ripgrep opens files by path, so check them without following links
         return {**found, "matches": await self._run_file_operation(lambda files: files.verify_matches(matches), "grep")}
@@ -381,19 +386,19 @@ class Local:
 
     async def _run_write_operation(self, do: Callable[[Workspace], T], size: int, name: str) -> T:
         """Run a file operation that needs disk space, and check the quota first."""
-        place = await self._ensure_workspace()
+        workspace = await self._ensure_workspace()
 
         def put() -> T:
-            place.disk_space.check(size)
-            done = do(place.files)
-            place.disk_space.add_written(size)
+            workspace.disk_space.check(size)
+            done = do(workspace.files)
+            workspace.disk_space.add_written(size)
             return done
 
         return await run_in_thread(put, name)
 
     async def _run_file_operation(self, do: Callable[[Workspace], T], name: str) -> T:
-        place = await self._ensure_workspace()
-        return await run_in_thread(lambda: do(place.files), name)
+        workspace = await self._ensure_workspace()
+        return await run_in_thread(lambda: do(workspace.files), name)
 
 
 # -- validation of options ------------------------------------------------------------------------------------------
@@ -430,17 +435,6 @@ def _merge_limits(limits: Mapping[str, float | None]) -> dict[str, float]:
         if limit is not None and not limit > 0:
             raise ConfigError(f"the limit {name!r} is a number above 0, or None for no limit; not {limit!r}")
     return {name: limit for name, limit in {**DEFAULT_LIMITS, **limits}.items() if limit is not None}
-
-
-def _format_limits(limits: Mapping[str, float]) -> str:
-    """Format the limits for the user; name those that hold per process only."""
-    grouped = cgroups.get_controllers()
-    parts = []
-    if memory := limits.get("memory"):
-        parts.append(f"memory {cgroups.format_bytes(memory)}" + ("" if "memory" in grouped else " for each process"))
-    if pids := limits.get("pids"):
-        parts.append(f"{pids:g} processes" + ("" if "pids" in grouped else " more than the user has now"))
-    return ", ".join(parts) or "no limits"
 
 
 def _invalid_env_name(env: Mapping[str, str]) -> str | None:

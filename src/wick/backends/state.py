@@ -32,6 +32,7 @@ from wick.workspace.results import (
     FileLines,
     FileStat,
     GlobResult,
+    GrepMatch,
     GrepResult,
     JobInfo,
     JobOutput,
@@ -135,7 +136,9 @@ class State:
         return read_lines(path, [data], len(data), offset, limit)
 
     async def glob(self, pattern: str, path: str = ".", *, everything: bool = False, links: bool = True) -> GlobResult:
-        pattern, path = self._resolve_pattern(pattern, path)
+        if pattern.startswith("/"):  # relative to the root of the workspace
+            with self._resolve_path(pattern):
+                pattern, path = f".{self._relative_path(pattern)}", "."
         with self._resolve_path(path) as names:
             files, wanted, budget = dict(self._files), Glob(pattern), WalkBudget()
             StateTree(files).check_folder(names)
@@ -161,31 +164,26 @@ class State:
         search, budget = LineSearch(pattern, ignore_case=ignore_case), WalkBudget()
         with self._resolve_path(path) as names:
             files, wanted = dict(self._files), Glob(glob or "**")
-            one = StateTree(files).is_file(names) and not _is_folder_path(path)
-            if one:
+            is_file = StateTree(files).is_file(names) and not _is_folder_path(path)
+            if is_file:
                 self._protected.check_read(names, path)
             else:
                 StateTree(files).check_folder(names)
 
         def find() -> GrepResult:
-            walk, start = MappedWalk(files, budget, everything=everything), "/".join(names)
-            return self._search_files(
-                search, StateTree(files), [start] if one else (file for file, _ in walk.files(start, wanted))
-            )
+            walk, tree = MappedWalk(files, budget, everything=everything), StateTree(files)
+            start, matches = "/".join(names), list[GrepMatch]()
+            for file in [start] if is_file else (file for file, _ in walk.files(start, wanted)):
+                if self._protected.is_secret(file.split("/")):
+                    continue
+                for line, text in search.find_lines(tree.read_searchable(file)):
+                    if len(matches) == constants.GREP_MATCHES:
+                        return {"matches": matches, "truncated": True}
+                    matches.append({"file": file, "line": line, "text": text})
+            return {"matches": matches, "truncated": False}
 
         found = await run_in_thread(find, "grep")
         return {**found, "truncated": found["truncated"] or budget.spent}
-
-    def _search_files(self, search: LineSearch, tree: StateTree, files: Iterable[str]) -> GrepResult:
-        found: GrepResult = {"matches": [], "truncated": False}
-        for file in files:
-            if self._protected.is_secret(file.split("/")):
-                continue
-            for line, text in search.find_lines(tree.read_searchable(file)):
-                if len(found["matches"]) == constants.GREP_MATCHES:
-                    return {**found, "truncated": True}
-                found["matches"].append({"file": file, "line": line, "text": text})
-        return found
 
     # -- changing --
 
@@ -219,7 +217,8 @@ class State:
                 raise_os_error(errno.EEXIST)
             tree.check_parents(names)
             if not tree.is_folder(names):
-                self._make_folder(names)
+                self._store("/".join(names) + "/", b"")
+                self._touch(names)
 
     async def move(self, source: str, target: str) -> None:
         tree = StateTree(self._files)
@@ -236,7 +235,10 @@ class State:
                     raise_os_error(errno.EEXIST)
                 if there[: len(here)] == here:
                     raise_os_error(errno.EINVAL)
-        self._rename(tree, here, there)
+        for key in tree.find_keys(here):
+            self._files["/".join(there) + key[len("/".join(here)) :]] = self._files.pop(key)
+        self._touch(there)
+        self._preserve_folder(here[:-1])
 
     async def delete(self, path: str, *, recursive: bool = False) -> None:
         with self._resolve_path(path) as names:
@@ -261,7 +263,15 @@ class State:
         """Yield the names of a path; translate OSErrors into BackendErrors."""
         self._status = Status("launched")
         try:
-            yield self._split_path(check_path(path))
+            names: list[str] = []
+            for name in self._relative_path(check_path(path)).split("/"):
+                if name == ".." and not names:
+                    raise_os_error(errno.EXDEV)
+                elif name == "..":
+                    names.pop()
+                elif name not in ("", "."):
+                    names.append(name)
+            yield tuple(names)
         except OSError as error:
             raise to_backend_error(error, path) from None
 
@@ -271,17 +281,6 @@ class State:
             self._protected.check_change(names, path)
             yield names
 
-    def _split_path(self, path: str) -> PathNames:
-        names: list[str] = []
-        for name in self._relative_path(path).split("/"):
-            if name == ".." and not names:
-                raise_os_error(errno.EXDEV)
-            elif name == "..":
-                names.pop()
-            elif name not in ("", "."):
-                names.append(name)
-        return tuple(names)
-
     def _relative_path(self, path: str) -> str:
         """Return a path relative to the workspace."""
         if not path.startswith("/"):
@@ -289,13 +288,6 @@ class State:
         if path != self.workdir and not path.startswith(f"{self.workdir}/"):
             raise_os_error(errno.EXDEV)
         return path[len(self.workdir) :]
-
-    def _resolve_pattern(self, pattern: str, path: str) -> tuple[str, str]:
-        """Return a pattern and its folder; an absolute pattern is relative to the workspace root."""
-        if not pattern.startswith("/"):
-            return pattern, path
-        with self._resolve_path(pattern):
-            return f".{self._relative_path(pattern)}", "."
 
     def _check_nothing_protected(self, tree: StateTree, names: PathNames, then: PathNames, path: str) -> None:
         """Raise if a path in a folder is protected, under its current or its future name."""
@@ -334,20 +326,10 @@ class State:
             raise_os_error(errno.ENOSPC)
         self._files[key] = encode_state(data)
 
-    def _make_folder(self, names: PathNames) -> None:
-        self._store("/".join(names) + "/", b"")
-        self._touch(names)
-
     def _preserve_folder(self, names: PathNames) -> None:
         """Keep a folder after its last entry was removed."""
         if names and not StateTree(self._files).is_folder(names):
             self._files["/".join(names) + "/"] = ""
-
-    def _rename(self, tree: StateTree, here: PathNames, there: PathNames) -> None:
-        for key in tree.find_keys(here):
-            self._files["/".join(there) + key[len("/".join(here)) :]] = self._files.pop(key)
-        self._touch(there)
-        self._preserve_folder(here[:-1])
 
     def _touch(self, names: PathNames) -> None:
         self._times[names] = self._times[names[:-1]] = time.time()

@@ -35,8 +35,8 @@ class InThread(MutableMapping[str, Any]):
     def __getitem__(self, path: str) -> Any:
         return self._files()[path]
 
-    def __setitem__(self, path: str, kept: Any) -> None:
-        self._values.put(self.KEY, path, kept)
+    def __setitem__(self, path: str, stored: Any) -> None:
+        self._values.put(self.KEY, path, stored)
 
     def __delitem__(self, path: str) -> None:
         self._files()[path]  # an unknown path is a KeyError
@@ -105,17 +105,17 @@ class StateTree:
         return [] if is_binary(data) else [cut_at_nul(data)]
 
     def read_data(self, path: str) -> bytes:
-        kept = self._files[path]
-        if isinstance(kept, str):
-            return kept.encode("utf-8", "surrogatepass")
+        stored = self._files[path]
+        if isinstance(stored, str):
+            return stored.encode("utf-8", "surrogatepass")
         try:
-            return base64.b64decode(kept["content"], validate=True)
+            return base64.b64decode(stored["content"], validate=True)
         except (TypeError, KeyError, ValueError):
             raise BackendError(f"{path} is stored in an invalid form; write it again", "failed") from None
 
     def total_size(self, *, without: str) -> int:
         """Return the total size of all files and their names."""
-        return sum(len(key) + _content_size(kept) for key, kept in self._files.items() if key != without)
+        return sum(len(key) + _content_size(stored) for key, stored in self._files.items() if key != without)
 
     def _keys_beneath(self, names: PathNames) -> Iterator[str]:
         start = "/".join((*names, ""))
@@ -130,15 +130,14 @@ class MappedWalk(FileWalk):
         self._files, self._keys = files, sorted(files)
 
     def entries(self, prefix: str) -> list[str]:
-        return sorted(entry for entry in self._entry_names(prefix) if self.budget.take_entry())
-
-    def _entry_names(self, prefix: str) -> Iterator[str]:
+        entries: list[str] = []
         at = bisect_left(self._keys, prefix)
         while at < len(self._keys) and self._keys[at].startswith(prefix):
             name, slash, _ = self._keys[at][len(prefix) :].partition("/")
-            if name and (not slash or prefix + name not in self._files):
-                yield name + slash
+            if name and (not slash or prefix + name not in self._files) and self.budget.take_entry():
+                entries.append(name + slash)
             at = bisect_left(self._keys, f"{prefix}{name}{AFTER_SLASH}", at) if slash and name else at + 1
+        return sorted(entries)
 
     def ignore_text(self, prefix: str) -> str:
         path = f"{prefix}.gitignore"
@@ -156,8 +155,8 @@ def encode_state(data: bytes) -> Any:
         return {"content": base64.b64encode(data).decode(), "encoding": "base64"}
 
 
-def _content_size(kept: Any) -> int:
-    if isinstance(kept, str):
-        return len(kept) if kept.isascii() else len(kept.encode("utf-8", "surrogatepass"))
-    content = kept.get("content") if isinstance(kept, Mapping) else None
+def _content_size(stored: Any) -> int:
+    if isinstance(stored, str):
+        return len(stored) if stored.isascii() else len(stored.encode("utf-8", "surrogatepass"))
+    content = stored.get("content") if isinstance(stored, Mapping) else None
     return len(content) * 3 // 4 - content[-2:].count("=") if isinstance(content, str) else 0

@@ -81,8 +81,8 @@ class CommandGuard(Protocol):
 class GuardedTerminal:
     """A terminal with a guard of its workspace, which ends with the terminal."""
 
-    def __init__(self, inner: Terminal, guard: CommandGuard, over: Callable[[GuardedTerminal], None]) -> None:
-        self._inner, self._guard, self._on_end = inner, guard, over
+    def __init__(self, inner: Terminal, guard: CommandGuard, on_end: Callable[[GuardedTerminal], None]) -> None:
+        self._inner, self._guard, self._on_end = inner, guard, on_end
 
     @property
     def moved(self) -> list[str]:

@@ -76,7 +76,10 @@ async def hold(
 
 async def _acquire_lease(store: Store, owner: str, id: str, seconds: float, wait: bool) -> Lease:
     holder, pause = holder_name(), SHORTEST_WAIT
-    await _release_leftover(store, owner, id)
+    unreleased = _unreleased.get(store, {})
+    if (owner, id) in unreleased:  # this process failed to release it earlier; it would block until it expires
+        await store.release(owner, id, unreleased[owner, id])
+        unreleased.pop((owner, id), None)
     while True:
         taking = asyncio.create_task(store.lease(owner, id, holder, seconds), name=f"taking {id}")
         try:
@@ -98,14 +101,6 @@ async def _release_unwanted(taking: asyncio.Task[Lease], store: Store, owner: st
 
 
 _unreleased: WeakKeyDictionary[Store, dict[tuple[str, str], int]] = WeakKeyDictionary()  # fences, by owner and thread
-
-
-async def _release_leftover(store: Store, owner: str, id: str) -> None:
-    """Release a lease that this process failed to release earlier, before it expires."""
-    left = _unreleased.get(store, {})
-    if (owner, id) in left:
-        await store.release(owner, id, left[owner, id])
-        left.pop((owner, id), None)
 
 
 async def release_leases(store: Store) -> None:
@@ -168,7 +163,13 @@ class HeldThread:
         self._check_not_held()
         head = await self.store.head(self.owner, thread.id)
         if thread.entries and head.last:
-            await self._check_same_thread(head.last)
+            place = min(head.last, len(thread.entries))  # the last entry of the common part
+            batches = self.store.read(self.owner, thread.id, after=place - 1, limit=1)
+            rows = [row async for batch in batches for row in batch]
+            if not rows or rows[0] != thread.entries[place - 1].to_json():
+                raise StoreError(
+                    f"thread {thread.id} is another one here than in the store; load it from there", "conflict"
+                )
         self._last = min(head.last, len(thread.entries))
         await load(self.store, self.owner, thread.id, thread)
         self._last = max(self._last, head.last)
@@ -185,19 +186,6 @@ class HeldThread:
         if isinstance(other, HeldThread) and not other._loop.is_closed():
             raise StoreError(
                 f"thread {self.thread.id} is being kept for {other.owner} now; give this run another Thread", "conflict"
-            )
-
-    async def _check_same_thread(self, last: int) -> None:
-        """Raise a `conflict` if the thread and its stored log differ in their common part."""
-        place = min(last, len(self.thread.entries))
-        rows = [
-            row
-            async for batch in self.store.read(self.owner, self.thread.id, after=place - 1, limit=1)
-            for row in batch
-        ]
-        if not rows or rows[0] != self.thread.entries[place - 1].to_json():
-            raise StoreError(
-                f"thread {self.thread.id} is another one here than in the store; load it from there", "conflict"
             )
 
     def write(self, entry: Entry) -> None:
@@ -244,28 +232,26 @@ class HeldThread:
         """Wait for the first answer to a question; return None at the timeout."""
         if not self._on_own_loop():
             return await self._run_on_own_loop(self.answer(question, most))
-        found, seconds = await self._find_answer(question), min(self.patience, most)
-        if found is not None or seconds <= 0:
-            return found
+        answer, seconds = await self._find_answer(question), min(self.patience, most)
+        if answer is not None or seconds <= 0:
+            return answer
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds), closing_stream(self.store.watch(self.owner, self.thread.id)) as news:
                 async for _ in news:
-                    if found := await self._find_answer(question):
-                        return found
+                    if answer := await self._find_answer(question):
+                        return answer
         return None
 
     async def _find_answer(self, question: str) -> FrozenDict | None:
-        found = (row.data for row in await self._fetch_inbox() if row.kind == "answer" and row.data["id"] == question)
-        if (first := next(found, None)) is None:
+        answers = (row.data for row in await self._fetch_inbox() if row.kind == "answer" and row.data["id"] == question)
+        if (first := next(answers, None)) is None:
             return None
         self._answered_questions.add(question)
         return FrozenDict(freeze(first))
 
     async def _fetch_inbox(self) -> Sequence[Queued]:
-        found = await self.store.inbox(self.owner, self.thread.id)
-        queued = [
-            row for row in found if row.position not in self._consumed
-        ]  # it may have been read before it was consumed
+        rows = await self.store.inbox(self.owner, self.thread.id)
+        queued = [row for row in rows if row.position not in self._consumed]  # read while they were being consumed
         self._queued_answers |= {row.position: row.data["id"] for row in queued if row.kind == "answer"}
         return queued
 
@@ -330,10 +316,8 @@ class HeldThread:
         """Write the remaining entries and release the lease."""
         with suppress(StoreError):
             await self.saved()
-        renewing, self._renewal_task = (
-            self._renewal_task,
-            None,
-        )  # break the cycle task → traceback → frame → self
+        # Break the cycle task → traceback → frame → self.
+        renewing, self._renewal_task = self._renewal_task, None
         await cancel_and_wait(() if renewing is None else (renewing,))
         try:
             await self.store.release(self.owner, self.thread.id, self.lease.fence)
@@ -351,18 +335,18 @@ _queues: WeakKeyDictionary[asyncio.AbstractEventLoop, _Queues] = WeakKeyDictiona
 @asynccontextmanager
 async def _wait_in_queue(store: Store, owner: str, thread: str, wait: bool) -> AsyncIterator[None]:
     loop = asyncio.get_running_loop()
-    lines, key = _queues.setdefault(loop, {}), (id(store), owner, thread)
-    line, mine = lines.setdefault(key, deque()), loop.create_future()
-    if line and not wait:
+    queues, key = _queues.setdefault(loop, {}), (id(store), owner, thread)
+    queue, turn = queues.setdefault(key, deque()), loop.create_future()
+    if queue and not wait:
         raise StoreError(f"a run of thread {thread} is going on; wait for it, or send it the message", "conflict")
-    line.append(mine)
+    queue.append(turn)
     try:
-        if line[0] is not mine:
-            await mine
+        if queue[0] is not turn:
+            await turn
         yield
     finally:
-        line.remove(mine)
-        if not line:
-            lines.pop(key, None)
-        elif not line[0].done():
-            line[0].set_result(None)
+        queue.remove(turn)
+        if not queue:
+            queues.pop(key, None)
+        elif not queue[0].done():
+            queue[0].set_result(None)

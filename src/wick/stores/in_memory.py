@@ -7,7 +7,7 @@ import builtins
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import accumulate, count
 from threading import RLock
 from typing import Any, Literal
 from weakref import ref
@@ -85,9 +85,9 @@ class InMemory:
         if key in self._threads:
             raise rows.exists_error(id)
         now = self._clock()
-        made = _StoredThread(next(self._keys), owner, id, rows.shorten_title(title), meta, now, now, now)
-        self._threads[key] = made
-        return made
+        stored = _StoredThread(next(self._keys), owner, id, rows.shorten_title(title), meta, now, now, now)
+        self._threads[key] = stored
+        return stored
 
     def _find_thread(self, owner: str, id: str) -> _StoredThread:
         self._sweep_if_due()
@@ -206,10 +206,10 @@ class InMemory:
             for _, kind, _, body, _ in stored.log[:at]:
                 rows.note_entry(history, kind, rows.decode_json(body))
             about = stored.meta if meta is None else rows.encode_meta(meta)
-            made = self._create_thread(owner, new_id, title or stored.title or history.title, about)
-            made.log, made.blobs, made.run = stored.log[:at], dict(stored.blobs), history.run or ""
-            made.questions = dict.fromkeys(rows.find_open_questions(history.questions), "open")
-            return self._summarize(made)
+            fork = self._create_thread(owner, new_id, title or stored.title or history.title, about)
+            fork.log, fork.blobs, fork.run = stored.log[:at], dict(stored.blobs), history.run or ""
+            fork.questions = dict.fromkeys(rows.find_open_questions(history.questions), "open")
+            return self._summarize(fork)
 
     # -- the log ----------------------------------------------------------------------------------------------------
 
@@ -223,33 +223,33 @@ class InMemory:
         fence: int,
         took: Sequence[int] = (),
     ) -> int:
-        made = rows.prepare_append(id, entries, rows.check_number("the expected entry", expect))
+        prepared = rows.prepare_append(id, entries, rows.check_number("the expected entry", expect))
         took = rows.check_positions(took)
         with self._lock:
             stored = self._find_thread(owner, id)
             if stored.fence != fence or not stored.holder:
                 raise rows.fenced_error(id)
             if len(stored.log) != expect:
-                if stored.log[expect:] == made.rows:
-                    return made.last
+                if stored.log[expect:] == prepared.rows:
+                    return prepared.last
                 raise rows.conflict_error(id, expect, len(stored.log))
-            self._update_inbox_and_questions(stored, made, took)
-            stored.log += made.rows
+            self._update_inbox_and_questions(stored, prepared, took)
+            stored.log += prepared.rows
             stored.updated = self._clock()
-            stored.run = stored.run if made.run is None else made.run
-            stored.title = stored.title or made.title
+            stored.run = stored.run if prepared.run is None else prepared.run
+            stored.title = stored.title or prepared.title
             self._watchers.notify((owner, id), stored.news)
-            return made.last
+            return prepared.last
 
     def _update_inbox_and_questions(
-        self, stored: _StoredThread, made: rows.PreparedAppend, took: Sequence[int]
+        self, stored: _StoredThread, prepared: rows.PreparedAppend, took: Sequence[int]
     ) -> None:
         """Consume inbox items and update question states; change nothing on an error."""
         states, answers = dict(stored.questions), dict(stored.answers)
         for position in took:
             if position not in stored.queue:
                 raise rows.not_queued_error(stored.id, position)
-        for step, question in made.questions:
+        for step, question in prepared.questions:
             if step == "asked":
                 if answers.get(question) not in stored.queue or answers[question] in took:
                     states[question] = "open"  # reopened, unless its answer is queued
@@ -271,7 +271,9 @@ class InMemory:
         while left is None or left > 0:
             most = rows.BATCH_ROWS if left is None else min(left, rows.BATCH_ROWS)
             with self._lock:
-                some = _limit_batch(self._find_thread(owner, id).log[done : done + most])
+                some = self._find_thread(owner, id).log[done : done + most]
+            sizes = accumulate(len(row[3]) for row in some)
+            some = some[: 1 + sum(size < rows.BATCH_BYTES for size in sizes)]  # slow readers hold little memory
             if not some:
                 return
             yield [rows.entry_from_row(id, done + number, row) for number, row in enumerate(some, 1)]
@@ -279,11 +281,15 @@ class InMemory:
 
     async def search(self, owner: str, text: str, *, limit: int = 20) -> builtins.list[Hit]:
         wanted, limit = rows.split_words(text), rows.clamp_limit(limit)
+        hits: builtins.list[Hit] = []
         with self._lock:
             self._sweep_if_due()
-            hits = [
-                hit for stored in self._threads.values() if stored.owner == owner for hit in _find_hits(stored, wanted)
-            ]
+            threads = [stored for stored in self._threads.values() if stored.owner == owner]
+            messages = [(stored, row) for stored in threads for row in stored.log if row[1] == "message"]
+            for stored, (seq, _, at, body, _) in messages:
+                message = rows.message_text(rows.decode_json(body))
+                if all(word in rows.fold_text(message) for word in wanted):
+                    hits.append(Hit(stored.id, stored.title, seq, at, rows.make_excerpt(message, wanted[0])))
         return sorted(hits, key=lambda hit: (hit.at, hit.seq), reverse=True)[:limit]
 
     # -- leases -----------------------------------------------------------------------------------------------------
@@ -412,23 +418,3 @@ def _sweep_by_timer(store: ref[InMemory]) -> None:
         stored.sweep()
         if stored._threads:
             stored._schedule_sweep()
-
-
-def _limit_batch(log: list[Row]) -> list[Row]:
-    """Return the rows that fit into one batch, so that slow readers hold little memory."""
-    size = 0
-    for number, row in enumerate(log, 1):
-        size += len(row[3])
-        if size >= rows.BATCH_BYTES:
-            return log[:number]
-    return log
-
-
-def _find_hits(stored: _StoredThread, wanted: Sequence[str]) -> list[Hit]:
-    hits = []
-    for seq, kind, at, body, _ in stored.log:
-        if kind == "message":
-            text = rows.message_text(rows.decode_json(body))
-            if all(word in rows.fold_text(text) for word in wanted):
-                hits.append(Hit(stored.id, stored.title, seq, at, rows.make_excerpt(text, wanted[0])))
-    return hits

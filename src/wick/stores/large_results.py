@@ -7,7 +7,6 @@ await load_large_text(thread, path)                  the whole text
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from wick import constants
@@ -27,11 +26,11 @@ def truncate_text(text: str) -> str:
 async def store_large_text(thread: Thread, run: str, path: str, text: str) -> bool:
     """Store a text with a thread under a path; return True on success."""
     about: dict[str, Any] = {"path": path}
-    if isinstance(keeper := thread.writer, HeldThread):
+    if isinstance(held := thread.writer, HeldThread):
+        data, size = text.encode(), constants.STATE_FILE_BYTES
+        parts = [data[at : at + size] for at in range(0, len(data), size)]
         try:
-            about["blobs"] = [
-                await keeper.store.put_blob(keeper.owner, thread.id, part) for part in _split_into_blobs(text)
-            ]
+            about["blobs"] = [await held.store.put_blob(held.owner, thread.id, part) for part in parts]
         except StoreError:
             return False
     elif len(text) <= constants.STATE_FILE_BYTES:
@@ -44,25 +43,17 @@ async def store_large_text(thread: Thread, run: str, path: str, text: str) -> bo
 
 async def load_large_text(thread: Thread, path: str) -> str | None:
     """Load the latest text stored under a path, or return None."""
-    for entry in reversed(thread.entries):
-        if entry.kind == "event" and entry.data["name"] == ENTRY and entry.data["data"]["path"] == path:
-            return await _load_parts(thread, entry.data["data"])
-    return None
-
-
-async def _load_parts(thread: Thread, about: Mapping[str, Any]) -> str | None:
+    events = (entry.data for entry in reversed(thread.entries) if entry.kind == "event")
+    texts = (event["data"] for event in events if event["name"] == ENTRY)
+    about = next((about for about in texts if about["path"] == path), None)
+    if about is None:
+        return None
     if "text" in about:
         return str(about["text"])
-    if not isinstance(keeper := thread.writer, HeldThread):
+    if not isinstance(held := thread.writer, HeldThread):
         return None
     try:
-        parts = [await keeper.store.get_blob(keeper.owner, thread.id, sha256) for sha256 in about["blobs"]]
+        parts = [await held.store.get_blob(held.owner, thread.id, sha256) for sha256 in about["blobs"]]
     except StoreError:
         return None
     return b"".join(parts).decode()
-
-
-def _split_into_blobs(text: str) -> list[bytes]:
-    """Split a text into parts of at most the blob size."""
-    data, most = text.encode(), constants.STATE_FILE_BYTES
-    return [data[at : at + most] for at in range(0, len(data), most)]

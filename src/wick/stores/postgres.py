@@ -121,17 +121,17 @@ class Postgres:
 
     async def delete(self, owner: str, id: str) -> None:
         given = {"owner": owner, "id": id, "channel": self._channel}
-        gone = NOTIFY.format(last="NULL", inbox="NULL")
+        notify_deleted = NOTIFY.format(last="NULL", inbox="NULL")
         async with self._pools.connection(writes=True) as connection:
             await find_thread(connection, owner, id, "key")
             query = "WITH t AS (DELETE FROM threads WHERE owner = %(owner)s AND id = %(id)s RETURNING key) "
-            if not await fetch_rows(connection, f"{query} SELECT key, {gone} FROM t", given):
+            if not await fetch_rows(connection, f"{query} SELECT key, {notify_deleted} FROM t", given):
                 raise rows.not_found_error(id)
 
     async def expire(self, idle: float, *, owner: str = "", limit: int = 20) -> builtins.list[tuple[str, str]]:
         given = {"idle": rows.check_idle_seconds(idle), "owner": owner, "limit": limit, "channel": self._channel}
         async with self._pools.connection(writes=True) as connection:
-            return [(gone[0], gone[1]) for gone in await fetch_rows(connection, EXPIRE, given)]
+            return [(row[0], row[1]) for row in await fetch_rows(connection, EXPIRE, given)]
 
     async def fork(
         self, owner: str, id: str, at: int, new_id: str, *, title: str = "", meta: Mapping[str, Any] | None = None
@@ -149,8 +149,8 @@ class Postgres:
         async with self._pools.connection(writes=True) as connection, connection.transaction():
             key, kept = await find_thread(connection, owner, id, "key, meta", "FOR SHARE")  # locked against deletion
             await create_thread(connection, owner, new_id, title, kept if about is None else about)
-            (made,) = await find_thread(connection, owner, new_id, "key")
-            await copy_thread(connection, key, made, at, history)
+            (new_key,) = await find_thread(connection, owner, new_id, "key")
+            await copy_thread(connection, key, new_key, at, history)
             return summary_from_row(await find_thread(connection, owner, new_id, SUMMARY))
 
     # -- the log ----------------------------------------------------------------------------------------------------
@@ -165,47 +165,43 @@ class Postgres:
         fence: int,
         took: Sequence[int] = (),
     ) -> int:
-        made = rows.prepare_append(id, entries, rows.check_number("the expected entry", expect))
+        prepared = rows.prepare_append(id, entries, rows.check_number("the expected entry", expect))
         fence, took = rows.check_number("a fence", fence), rows.check_positions(took)
-        plain = not took and all(step == "over" for step, _ in made.questions)
-        seqs, kinds, ats, datas, sums = zip(*made.rows, strict=True)
+        plain = not took and all(step == "over" for step, _ in prepared.questions)
+        seqs, kinds, ats, datas, sums = zip(*prepared.rows, strict=True)
         given = {
             "owner": owner,
             "id": id,
             "fence": fence,
             "expect": expect,
             "channel": self._channel,
-            "last": made.last,
-            "run": made.run,
-            "title": made.title,
-            "over": plain and bool(made.questions),
+            "last": prepared.last,
+            "run": prepared.run,
+            "title": prepared.title,
+            "over": plain and bool(prepared.questions),
             "seqs": [*seqs],
             "kinds": [*kinds],
             "ats": [*ats],
             "datas": [*datas],
             "sums": [*sums],
-            "texts": [_searchable_text(entry) for entry in entries],
+            "texts": [  # of messages, for searches
+                rows.fold_text(rows.message_text(entry["data"])) if entry["kind"] == "message" else None
+                for entry in entries
+            ],
         }
         async with self._pools.connection(writes=True) as connection:
-            if plain:
-                done = (
-                    await fetch_rows(connection, APPEND, given)
-                    if rows.is_valid_name(owner) and rows.is_valid_name(id)
-                    else []
-                )
+            if not plain:
+                async with connection.transaction():
+                    await find_thread(connection, owner, id, "key", "FOR UPDATE")
+                    if done := await fetch_rows(connection, APPEND, given):
+                        await update_inbox_and_questions(connection, done[0][0], id, prepared, took)
+            elif rows.is_valid_name(owner) and rows.is_valid_name(id):
+                done = await fetch_rows(connection, APPEND, given)
             else:
-                done = await self._append_in_transaction(connection, given, made, took)
-            return made.last if done else await explain_failed_append(connection, owner, id, made, expect, fence)
-
-    async def _append_in_transaction(
-        self, connection: Connection, given: dict[str, Any], made: rows.PreparedAppend, took: Sequence[int]
-    ) -> builtins.list[Any]:
-        async with connection.transaction():
-            await find_thread(connection, given["owner"], given["id"], "key", "FOR UPDATE")
-            done = await fetch_rows(connection, APPEND, given)
-            if done:
-                await update_inbox_and_questions(connection, done[0][0], given["id"], made, took)
-            return done
+                done = []
+            return (
+                prepared.last if done else await explain_failed_append(connection, owner, id, prepared, expect, fence)
+            )
 
     async def read(
         self, owner: str, id: str, *, after: int = 0, limit: int | None = None
@@ -280,20 +276,14 @@ class Postgres:
             if len(bodies) == 1 and not key:
                 return await self._enqueue_item(connection, owner, id, "message", bodies[0])
             async with connection.transaction():
-                return await self._enqueue_messages(connection, owner, id, bodies, key)
-
-    async def _enqueue_messages(
-        self, connection: Connection, owner: str, id: str, bodies: Sequence[bytes], key: str
-    ) -> int:
-        """Enqueue messages; under an idempotency key, only once."""
-        (thread,) = await find_thread(connection, owner, id, "key", "FOR UPDATE")
-        query = "SELECT position FROM keyed WHERE thread = %s AND key = %s"
-        for (before,) in await fetch_rows(connection, query, (thread, key)) if key else ():
-            return int(before)
-        position = [await self._enqueue_item(connection, owner, id, "message", body) for body in bodies][-1]
-        if key:
-            await connection.execute("INSERT INTO keyed VALUES (%s, %s, %s)", (thread, key, position))
-        return position
+                (thread,) = await find_thread(connection, owner, id, "key", "FOR UPDATE")
+                query = "SELECT position FROM keyed WHERE thread = %s AND key = %s"
+                for (before,) in await fetch_rows(connection, query, (thread, key)) if key else ():
+                    return int(before)  # enqueued earlier under this idempotency key
+                position = [await self._enqueue_item(connection, owner, id, "message", body) for body in bodies][-1]
+                if key:
+                    await connection.execute("INSERT INTO keyed VALUES (%s, %s, %s)", (thread, key, position))
+                return position
 
     async def _enqueue_item(self, connection: Connection, owner: str, id: str, kind: str, body: bytes) -> int:
         given = {"owner": owner, "id": id, "kind": kind, "data": body, "sum": rows.inbox_checksum(kind, body)}
@@ -354,8 +344,8 @@ class Postgres:
         name, count = digest(data), "SELECT coalesce(sum(octet_length(data)), 0) FROM blobs WHERE thread = %s"
         async with self._pools.connection(writes=True) as connection, connection.transaction():
             (key,) = await find_thread(connection, owner, id, "key", "FOR UPDATE")
-            there = await fetch_rows(connection, "SELECT 1 FROM blobs WHERE thread = %s AND sha256 = %s", (key, name))
-            if not there:
+            stored = await fetch_rows(connection, "SELECT 1 FROM blobs WHERE thread = %s AND sha256 = %s", (key, name))
+            if not stored:
                 ((size,),) = await fetch_rows(connection, count, (key,))
                 rows.check_blob_size(id, data, size)
                 await connection.execute("INSERT INTO blobs VALUES (%s, %s, %s)", (key, name, bytes(data)))
@@ -373,8 +363,3 @@ class Postgres:
     async def close(self) -> None:
         """Close the connections of this event loop; a later call opens new ones."""
         await self._pools.close()
-
-
-def _searchable_text(entry: Mapping[str, Any]) -> str | None:
-    """Return the text of an entry that searches compare, if it is a message."""
-    return rows.fold_text(rows.message_text(entry["data"])) if entry["kind"] == "message" else None

@@ -82,15 +82,15 @@ class LoopPool:
             return self.pool
         async with self._open_lock:
             if self.pool is None:
-                keeper = self._hold_pool()
-                pool = await anext(keeper)
+                holder = self._hold_pool()
+                pool = await anext(holder)
                 try:
                     async with _take_connection(pool) as connection:
                         await migrate_schema(connection, self._schema)
                 except BaseException:
-                    await keeper.aclose()
+                    await holder.aclose()
                     raise
-                self.pool, self._pool_holder = pool, keeper
+                self.pool, self._pool_holder = pool, holder
             return self.pool
 
     async def _hold_pool(self) -> AsyncGenerator[Pool, None]:
@@ -173,9 +173,9 @@ class LoopPools:
 
     @asynccontextmanager
     async def connection(self, *, writes: bool) -> AsyncIterator[Connection]:
-        home, _ = self.get_current()
+        loop_pool, _ = self.get_current()
         try:
-            pool = await home.ensure_ready()
+            pool = await loop_pool.ensure_ready()
             async with _take_connection(pool) as connection:
                 yield connection
         except PoolTimeout as error:
@@ -190,9 +190,9 @@ class LoopPools:
     async def close(self) -> None:
         found = self._by_loop.pop(asyncio.get_running_loop(), None)
         if found is not None:
-            home, watchers = found
+            loop_pool, watchers = found
             watchers.close()
-            await home.close()
+            await loop_pool.close()
 
 
 INCOMPATIBLE = "the server's database cannot be used by this version; its operator must update wick or restore it"
@@ -250,25 +250,20 @@ async def migrate_schema(connection: Connection, schema: str) -> None:
             )
         if version == len(STEPS):
             return
-        for statement in (*_VERSION_TABLE, *_pending_statements(version)):
-            await connection.execute(statement)
+        await connection.execute("CREATE TABLE IF NOT EXISTS version (version bigint NOT NULL)")
+        for step in STEPS[version:]:
+            for statement in step:
+                await connection.execute(statement)
         await connection.execute("DELETE FROM version")
         await connection.execute("INSERT INTO version VALUES (%s)", (len(STEPS),))
 
 
-_VERSION_TABLE = ("CREATE TABLE IF NOT EXISTS version (version bigint NOT NULL)",)
-
-
-def _pending_statements(version: int) -> list[str]:
-    return [statement for step in STEPS[version:] for statement in step]
-
-
 async def _schema_version(connection: Connection, schema: str) -> int:
-    there = await connection.execute("SELECT to_regnamespace(%s) IS NOT NULL", (f'"{schema}"',))
-    if not (await there.fetchone() or (False,))[0]:
+    cursor = await connection.execute("SELECT to_regnamespace(%s) IS NOT NULL", (f'"{schema}"',))
+    if not (await cursor.fetchone() or (False,))[0]:
         await connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
-    there = await connection.execute("SELECT to_regclass('version') IS NOT NULL, to_regclass('threads') IS NOT NULL")
-    versioned, threads = await there.fetchone() or (False, False)
+    cursor = await connection.execute("SELECT to_regclass('version') IS NOT NULL, to_regclass('threads') IS NOT NULL")
+    versioned, threads = await cursor.fetchone() or (False, False)
     if not versioned and threads:
         raise StoreError(
             f"the schema {schema} belongs to something else; name another one", "incompatible", INCOMPATIBLE

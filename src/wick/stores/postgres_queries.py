@@ -97,39 +97,43 @@ async def create_thread(connection: Connection, owner: str, id: str, title: str,
     raise rows.exists_error(id)
 
 
-async def copy_thread(connection: Connection, key: int, made: int, at: int, history: rows.PreparedAppend) -> None:
+async def copy_thread(connection: Connection, key: int, new_key: int, at: int, history: rows.PreparedAppend) -> None:
     await connection.execute(
         "INSERT INTO entries (thread, seq, kind, at, data, sum, text) "
         "SELECT %s, seq, kind, at, data, sum, text FROM entries WHERE thread = %s AND seq <= %s",
-        (made, key, at),
+        (new_key, key, at),
     )
     await connection.execute(
-        "INSERT INTO blobs (thread, sha256, data) SELECT %s, sha256, data FROM blobs WHERE thread = %s", (made, key)
+        "INSERT INTO blobs (thread, sha256, data) SELECT %s, sha256, data FROM blobs WHERE thread = %s", (new_key, key)
     )
     asked = rows.find_open_questions(history.questions)
     await connection.execute(
-        "INSERT INTO questions (thread, id, state) SELECT %s, unnest(%s::text[]), 'open'", (made, asked)
+        "INSERT INTO questions (thread, id, state) SELECT %s, unnest(%s::text[]), 'open'", (new_key, asked)
     )
     await connection.execute(
-        "UPDATE threads SET last = %s, run = %s, asking = %s WHERE key = %s", (at, history.run or "", len(asked), made)
+        "UPDATE threads SET last = %s, run = %s, asking = %s WHERE key = %s",
+        (at, history.run or "", len(asked), new_key),
     )
 
 
 async def explain_failed_append(
-    connection: Connection, owner: str, id: str, made: rows.PreparedAppend, expect: int, fence: int
+    connection: Connection, owner: str, id: str, prepared: rows.PreparedAppend, expect: int, fence: int
 ) -> int:
     """Raise the reason of a failed append; return its last entry if it is a retry that is stored already."""
     key, last, its_fence, holder = await find_thread(connection, owner, id, "key, last, fence, holder")
     if its_fence != fence or not holder:
         raise rows.fenced_error(id)
     query = "SELECT seq, kind, at, data, sum FROM entries WHERE thread = %s AND seq > %s ORDER BY seq LIMIT %s"
-    if last == made.last and await fetch_rows(connection, query, (key, expect, len(made.rows))) == made.rows:
-        return made.last
+    if (
+        last == prepared.last
+        and await fetch_rows(connection, query, (key, expect, len(prepared.rows))) == prepared.rows
+    ):
+        return prepared.last
     raise rows.conflict_error(id, expect, last)
 
 
 async def update_inbox_and_questions(
-    connection: Connection, key: int, id: str, made: rows.PreparedAppend, took: Sequence[int]
+    connection: Connection, key: int, id: str, prepared: rows.PreparedAppend, took: Sequence[int]
 ) -> None:
     """Consume inbox items, and update the states of questions."""
     taken = await fetch_rows(
@@ -140,7 +144,7 @@ async def update_inbox_and_questions(
     for position in took:
         if (position,) not in taken:
             raise rows.not_queued_error(id, position)
-    for step, question in made.questions:
+    for step, question in prepared.questions:
         if step == "asked":
             await connection.execute(
                 "INSERT INTO questions (thread, id, state) VALUES (%s, %s, 'open') "
@@ -149,23 +153,17 @@ async def update_inbox_and_questions(
             )
         elif step == "over":
             await connection.execute("UPDATE questions SET state = 'over' WHERE thread = %s AND state = 'open'", (key,))
-        else:
-            await _mark_answered(connection, key, id, question, took)
+        else:  # answered by the holder or by a queued answer; the first answer counts
+            query = "SELECT state, position FROM questions WHERE thread = %s AND id = %s"
+            found = await fetch_rows(connection, query, (key, question))
+            if any(state == "answered" and position not in took for state, position in found):
+                raise rows.answered_error(id, question)
+            query = "UPDATE questions SET state = 'answered', position = NULL WHERE thread = %s AND id = %s"
+            await connection.execute(query, (key, question))
     await connection.execute(
         "UPDATE threads SET queued = queued - %s, "
         "asking = (SELECT count(*) FROM questions WHERE thread = key AND state = 'open') WHERE key = %s",
         (len(took), key),
-    )
-
-
-async def _mark_answered(connection: Connection, key: int, id: str, question: str, took: Sequence[int]) -> None:
-    """Mark a question as answered, by the holder or by a queued answer; the first answer counts."""
-    query = "SELECT state, position FROM questions WHERE thread = %s AND id = %s"
-    for state, position in await fetch_rows(connection, query, (key, question)):
-        if state == "answered" and position not in took:
-            raise rows.answered_error(id, question)
-    await connection.execute(
-        "UPDATE questions SET state = 'answered', position = NULL WHERE thread = %s AND id = %s", (key, question)
     )
 
 

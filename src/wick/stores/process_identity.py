@@ -24,23 +24,19 @@ def has_ended(holder: str) -> bool:
     *host, namespace, pid, started, _ = holder.rsplit(":", 4) if holder.count(":") >= 4 else ("",) * 5
     if host != [socket.gethostname()] or namespace != _pid_namespace() or not pid.isdecimal():
         return False
-    return not _process_exists(int(pid)) or _process_start_time(int(pid)) != started
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):  # owned by another user
+        pass
+    return _process_start_time(int(pid)) != started
 
 
 @cache
 def _holder_prefix(pid: int) -> str:
     """Return the prefix of this process's holder names."""
     return f"{socket.gethostname()}:{_pid_namespace()}:{pid}:{_process_start_time(pid)}:"
-
-
-def _process_exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):  # owned by another user
-        pass
-    return True
 
 
 def _pid_namespace() -> str:

@@ -52,40 +52,36 @@ def prepare_append(id: str, entries: Sequence[Mapping[str, Any]], expect: int) -
     """Validate and encode entries that follow the entry `expect`."""
     if not entries:
         raise StoreError(f"thread {id}: there is nothing to append", "invalid")
-    made = PreparedAppend(last=expect + len(entries))
+    prepared = PreparedAppend(last=expect + len(entries))
     for seq, entry in enumerate(entries, expect + 1):
         try:
-            _add_entry(made, seq, entry)
+            kind, at, data = entry["kind"], float(entry["at"]), entry["data"]
+            if entry["seq"] != seq:
+                raise ValueError(f"its number is {entry['seq']!r}")
+            if not is_valid_name(kind) or not isfinite(at):
+                raise ValueError(f"its kind is {kind!r} and its time {at!r}")
+            body = encode_json(data)
+            prepared.rows.append((seq, kind, at, body, checksum(seq, kind, at, body)))
+            note_entry(prepared, kind, data)
         except (LookupError, TypeError, ValueError, OverflowError) as error:
             raise StoreError(f"thread {id}: entry {seq} cannot be stored: {error}", "invalid") from error
-    return made
+    return prepared
 
 
-def _add_entry(made: PreparedAppend, seq: int, entry: Mapping[str, Any]) -> None:
-    kind, at, data = entry["kind"], float(entry["at"]), entry["data"]
-    if entry["seq"] != seq:
-        raise ValueError(f"its number is {entry['seq']!r}")
-    if not is_valid_name(kind) or not isfinite(at):
-        raise ValueError(f"its kind is {kind!r} and its time {at!r}")
-    body = encode_json(data)
-    made.rows.append((seq, kind, at, body, checksum(seq, kind, at, body)))
-    note_entry(made, kind, data)
-
-
-def note_entry(made: PreparedAppend, kind: str, data: Any) -> None:
+def note_entry(prepared: PreparedAppend, kind: str, data: Any) -> None:
     """Apply an entry to the thread columns of an append."""
     if kind == "message":
         if data["role"] == "assistant":  # a new reply closes the questions about earlier ones
-            made.questions.append(("over", ""))
-        elif data["role"] == "user" and not made.title:
-            made.title = shorten_title(message_text(data))
+            prepared.questions.append(("over", ""))
+        elif data["role"] == "user" and not prepared.title:
+            prepared.title = shorten_title(message_text(data))
     elif kind == "asked" or kind == "answered":
-        made.questions.append((kind, _check_entry_name(data["id"])))  # type: ignore[arg-type]
+        prepared.questions.append((kind, _check_entry_name(data["id"])))  # type: ignore[arg-type]
     elif kind == "run_start":
-        made.run = _check_entry_name(data["run"])
+        prepared.run = _check_entry_name(data["run"])
     elif kind == "rewind" or (kind == "run_end" and data["outcome"] != "interrupted"):
-        made.run = ""
-        made.questions.append(("over", ""))
+        prepared.run = ""
+        prepared.questions.append(("over", ""))
 
 
 def _check_entry_name(value: Any) -> str:
@@ -164,10 +160,10 @@ def verify_blob(id: str, sha256: str, data: Any) -> bytes:
     return data
 
 
-def check_blob_size(id: str, data: bytes, there: int) -> None:
+def check_blob_size(id: str, data: bytes, stored: int) -> None:
     if len(data) > BLOB_BYTES:
         raise StoreError(f"thread {id}: {len(data):,} bytes are more than the {BLOB_BYTES:,} kept at once", "full")
-    if there + len(data) > BLOBS_BYTES:
+    if stored + len(data) > BLOBS_BYTES:
         raise StoreError(f"thread {id}: its files would take more than the {BLOBS_BYTES:,} bytes that are kept", "full")
 
 

@@ -182,8 +182,8 @@ class Sqlite:
         def work(do: Transaction) -> Summary:
             find_thread(do.db, owner, id, "key")  # it may be deleted by now
             create_thread(do, owner, new_id, title, kept if about is None else about, self._clock())
-            (made,) = find_thread(do.db, owner, new_id, "key")
-            copy_thread(do.db, key, made, at, history)
+            (new_key,) = find_thread(do.db, owner, new_id, "key")
+            copy_thread(do.db, key, new_key, at, history)
             return self._read_summary(do.db, owner, new_id)
 
         return await self._write(work)
@@ -200,12 +200,14 @@ class Sqlite:
         fence: int,
         took: Sequence[int] = (),
     ) -> int:
-        made = rows.prepare_append(id, entries, rows.check_number("the expected entry", expect))
+        prepared = rows.prepare_append(id, entries, rows.check_number("the expected entry", expect))
         fence, taken = rows.check_number("a fence", fence), rows.check_positions(took)
         if not (rows.is_valid_name(owner) and rows.is_valid_name(id)):
             raise rows.not_found_error(id)
         return await self._write(
-            lambda do: append_entries(do, owner, id, made, expect=expect, fence=fence, took=taken, now=self._clock())
+            lambda do: append_entries(
+                do, owner, id, prepared, expect=expect, fence=fence, took=taken, now=self._clock()
+            )
         )
 
     async def read(
@@ -317,11 +319,6 @@ class Sqlite:
             await run_in_thread(lambda: writer.join(2 * self._file.busy_seconds + 5), "sqlite closing")
         self._readers.close()
 
-    def _abandon_connections(self) -> None:
-        """Drop the connections in a forked child, without closing those of the parent."""
-        _parent_connections.append((self._writer, [*self._readers.idle]))
-        self._reset_connections()
-
 
 def _weak_callback(sweep: Callable[[Transaction], None]) -> Callable[[Transaction], None]:
     """Return a callback that holds its store weakly, so that the writer thread does not keep it alive."""
@@ -342,7 +339,8 @@ _parent_connections: list[Any] = []  # referenced, so that a forked child never 
 def _reset_after_fork() -> None:
     sqlite_file.reset_open_lock()
     for store in [*_stores]:
-        store._abandon_connections()
+        _parent_connections.append((store._writer, [*store._readers.idle]))
+        store._reset_connections()
 
 
 if hasattr(os, "register_at_fork"):

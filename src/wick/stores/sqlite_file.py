@@ -79,7 +79,9 @@ def reset_open_lock() -> None:
 
 def check_content(db: sqlite3.Connection, path: Path, schema: SqliteSchema) -> None:
     """Raise if a database is damaged: each table can be read, and the pages of a small file are consistent."""
-    tables = [found[1] for step in schema.steps for made in step if (found := re.match(r"CREATE TABLE (\w+)", made))]
+    tables = [
+        found[1] for step in schema.steps for statement in step if (found := re.match(r"CREATE TABLE (\w+)", statement))
+    ]
     for table in tables:
         if db.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)).fetchone() is None:
             problem = f"is damaged: its table {table} is missing; restore it from a backup"
@@ -153,7 +155,11 @@ class SqliteFile:
     def _open(self, writes: bool) -> SqliteConnection:
         if not self.is_created:
             _create_file(self.path)
-        _restrict_mode(self.path)
+        with suppress(OSError):  # the file may belong to another user
+            mode = self.path.stat().st_mode & 0o700  # a log created while the file was read-only is made writable
+            for path in (self.path, _sibling_path(self.path, "-wal"), _sibling_path(self.path, "-shm")):
+                if path.exists() and path.stat().st_mode & 0o777 != mode:
+                    path.chmod(mode)
         db, schema = None, self.schema or SqliteSchema(APPLICATION, STEPS, "threads")
         try:
             db = _connect(self.path, self.busy_seconds)
@@ -167,8 +173,8 @@ class SqliteFile:
                 raise to_store_error(error, self.path) from error
             raise
         self.is_created = True
-        path = str(self.path)
-        return SqliteConnection(db, path, (_file_identity(path), _file_identity(path + "-wal")), self.generation)
+        name = str(self.path)
+        return SqliteConnection(db, name, (_file_identity(name), _file_identity(name + "-wal")), self.generation)
 
 
 def _create_file(path: Path) -> None:
@@ -188,15 +194,6 @@ def _create_file(path: Path) -> None:
         os.close(folder)
 
 
-def _restrict_mode(path: Path) -> None:
-    """Restrict the file and its log to their owner. A log created while the file was read-only is made writable."""
-    with suppress(OSError):  # the file may belong to another user
-        mode = path.stat().st_mode & 0o700
-        for name in (path, _sibling_path(path, "-wal"), _sibling_path(path, "-shm")):
-            if name.exists() and name.stat().st_mode & 0o777 != mode:
-                name.chmod(mode)
-
-
 def _connect(path: Path, busy_seconds: float) -> sqlite3.Connection:
     db = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=rw",
@@ -207,7 +204,7 @@ def _connect(path: Path, busy_seconds: float) -> sqlite3.Connection:
         cached_statements=256,
     )
     try:
-        db.text_factory = _decode_text
+        db.text_factory = lambda raw: raw.decode("utf-8", "replace")  # the checksum detects damage
         db.execute("PRAGMA foreign_keys = ON")
         db.execute("PRAGMA trusted_schema = OFF")
         if db.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
@@ -218,11 +215,6 @@ def _connect(path: Path, busy_seconds: float) -> sqlite3.Connection:
         db.close()
         raise
     return db
-
-
-def _decode_text(raw: bytes) -> str:
-    """Decode text leniently; the checksum detects damage."""
-    return raw.decode("utf-8", "replace")
 
 
 def _migrate_schema(db: sqlite3.Connection, path: Path, schema: SqliteSchema) -> None:
@@ -331,9 +323,8 @@ class SqliteReaders:
             found = work(link.db)
             self._return_connection(link)
         except StoreError as error:
-            clear_frames(
-                error.__traceback__
-            )  # a stored error would keep its frames and cursors alive, and the file open
+            # A stored error would keep its frames and cursors alive, and the file open.
+            clear_frames(error.__traceback__)
             self._return_connection(link)
             raise
         except BaseException as error:

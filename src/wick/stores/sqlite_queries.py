@@ -40,11 +40,11 @@ def summary_from_row(row: Sequence[Any]) -> Summary:
 def create_thread(do: Transaction, owner: str, id: str, title: str, meta: str, now: float) -> Summary:
     if do.db.execute("SELECT 1 FROM threads WHERE owner = ? AND id = ?", (owner, id)).fetchone():
         raise rows.exists_error(id)
-    made = do.db.execute(
+    inserted = do.db.execute(
         "INSERT INTO threads (owner, id, title, meta, created, updated) VALUES (?, ?, ?, ?, ?, ?)",
         (owner, id, title, meta, now, now),
     )
-    do.db.execute(f"UPDATE threads SET fence = key << {FENCE_BITS} WHERE key = ?", (made.lastrowid,))
+    do.db.execute(f"UPDATE threads SET fence = key << {FENCE_BITS} WHERE key = ?", (inserted.lastrowid,))
     return summary_from_row(find_thread(do.db, owner, id, SUMMARY, now))
 
 
@@ -52,7 +52,7 @@ def append_entries(
     do: Transaction,
     owner: str,
     id: str,
-    made: rows.PreparedAppend,
+    prepared: rows.PreparedAppend,
     *,
     expect: int,
     fence: int,
@@ -63,20 +63,20 @@ def append_entries(
     added = do.db.executemany(
         "INSERT INTO entries (thread, seq, kind, at, data, sum) SELECT key, ?, ?, ?, ?, ? FROM threads "
         f"WHERE {FENCED} AND last = ?",
-        [(*row, *place) for row in made.rows],
+        [(*row, *place) for row in prepared.rows],
     )
-    if added.rowcount != len(made.rows):
-        return explain_failed_append(do.db, owner, id, made, expect, fence)
+    if added.rowcount != len(prepared.rows):
+        return explain_failed_append(do.db, owner, id, prepared, expect, fence)
     key, asking, inbox = find_thread(do.db, owner, id, "key, asking, inbox")
-    if took or asking or any(step != "over" for step, _ in made.questions):
-        update_inbox_and_questions(do.db, key, id, made, took)
+    if took or asking or any(step != "over" for step, _ in prepared.questions):
+        update_inbox_and_questions(do.db, key, id, prepared, took)
     do.db.execute(
         "UPDATE threads SET last = ?, updated = ?, run = coalesce(?, run), "
         "title = CASE title WHEN '' THEN ? ELSE title END WHERE key = ?",
-        (made.last, now, made.run, made.title, key),
+        (prepared.last, now, prepared.run, prepared.title, key),
     )
-    do.notify((owner, id), News(made.last, inbox))
-    return made.last
+    do.notify((owner, id), News(prepared.last, inbox))
+    return prepared.last
 
 
 def acquire_lease(db: sqlite3.Connection, owner: str, id: str, holder: str, seconds: float, now: float) -> Lease:
@@ -163,10 +163,10 @@ def idle_threads(db: sqlite3.Connection, now: float, idle: float, owner: str, li
 def delete_idle(do: Transaction, found: Sequence[tuple[str, str]], now: float, idle: float) -> list[tuple[str, str]]:
     """Delete those of the threads that are still idle, and return them."""
     query = f"SELECT 1 FROM threads t WHERE owner = ? AND id = ? AND {IDLE}"
-    gone = [(owner, id) for owner, id in found if do.db.execute(query, (owner, id, now - idle, now)).fetchone()]
-    for owner, id in gone:
+    expired = [(owner, id) for owner, id in found if do.db.execute(query, (owner, id, now - idle, now)).fetchone()]
+    for owner, id in expired:
         delete_thread(do, owner, id)
-    return gone
+    return expired
 
 
 def read_fork_source(db: sqlite3.Connection, owner: str, id: str, at: int) -> tuple[int, str, str, rows.PreparedAppend]:
@@ -181,45 +181,45 @@ def read_fork_source(db: sqlite3.Connection, owner: str, id: str, at: int) -> tu
     return key, title, meta, history
 
 
-def copy_thread(db: sqlite3.Connection, key: int, made: int, at: int, history: rows.PreparedAppend) -> None:
+def copy_thread(db: sqlite3.Connection, key: int, new_key: int, at: int, history: rows.PreparedAppend) -> None:
     db.execute(
         "INSERT INTO entries (thread, seq, kind, at, data, sum) "
         "SELECT ?, seq, kind, at, data, sum FROM entries WHERE thread = ? AND seq <= ? ORDER BY seq",
-        (made, key, at),
+        (new_key, key, at),
     )
     db.execute(
-        "INSERT INTO blobs (thread, sha256, data) SELECT ?, sha256, data FROM blobs WHERE thread = ?", (made, key)
+        "INSERT INTO blobs (thread, sha256, data) SELECT ?, sha256, data FROM blobs WHERE thread = ?", (new_key, key)
     )
     asked = rows.find_open_questions(history.questions)
     db.executemany(
-        "INSERT INTO questions (thread, id, state) VALUES (?, ?, 'open')", [(made, question) for question in asked]
+        "INSERT INTO questions (thread, id, state) VALUES (?, ?, 'open')", [(new_key, question) for question in asked]
     )
     db.execute(
-        "UPDATE threads SET last = ?, run = ?, asking = ? WHERE key = ?", (at, history.run or "", len(asked), made)
+        "UPDATE threads SET last = ?, run = ?, asking = ? WHERE key = ?", (at, history.run or "", len(asked), new_key)
     )
 
 
 def explain_failed_append(
-    db: sqlite3.Connection, owner: str, id: str, made: rows.PreparedAppend, expect: int, fence: int
+    db: sqlite3.Connection, owner: str, id: str, prepared: rows.PreparedAppend, expect: int, fence: int
 ) -> int:
     """Raise the reason of a failed append; return its last entry if it is a retry that is stored already."""
     key, last, its_fence, holder = find_thread(db, owner, id, "key, last, fence, holder")
     if its_fence != fence or not holder:
         raise rows.fenced_error(id)
     query = "SELECT seq, kind, at, data, sum FROM entries WHERE thread = ? AND seq > ? ORDER BY seq LIMIT ?"
-    if last == made.last and db.execute(query, (key, expect, len(made.rows))).fetchall() == made.rows:
-        return made.last
+    if last == prepared.last and db.execute(query, (key, expect, len(prepared.rows))).fetchall() == prepared.rows:
+        return prepared.last
     raise rows.conflict_error(id, expect, last)
 
 
 def update_inbox_and_questions(
-    db: sqlite3.Connection, key: int, id: str, made: rows.PreparedAppend, took: Sequence[int]
+    db: sqlite3.Connection, key: int, id: str, prepared: rows.PreparedAppend, took: Sequence[int]
 ) -> None:
     """Consume inbox items, and update the states of questions."""
     for position in took:
         if db.execute("DELETE FROM inbox WHERE thread = ? AND position = ?", (key, position)).rowcount != 1:
             raise rows.not_queued_error(id, position)
-    for step, question in made.questions:
+    for step, question in prepared.questions:
         if step == "asked":
             db.execute(
                 "INSERT INTO questions (thread, id, state) VALUES (?, ?, 'open') "
@@ -228,22 +228,18 @@ def update_inbox_and_questions(
             )
         elif step == "over":
             db.execute("UPDATE questions SET state = 'over' WHERE thread = ? AND state = 'open'", (key,))
-        else:
-            _mark_answered(db, key, id, question, took)
+        else:  # answered by the holder or by a queued answer; the first answer counts
+            query = "SELECT state, position FROM questions WHERE thread = ? AND id = ?"
+            state, answered_by = db.execute(query, (key, question)).fetchone() or ("over", None)
+            if state == "answered" and answered_by not in took:
+                raise rows.answered_error(id, question)
+            query = "UPDATE questions SET state = 'answered', position = NULL WHERE thread = ? AND id = ?"
+            db.execute(query, (key, question))
     db.execute(
         "UPDATE threads SET queued = queued - ?, "
         "asking = (SELECT count(*) FROM questions WHERE thread = key AND state = 'open') WHERE key = ?",
         (len(took), key),
     )
-
-
-def _mark_answered(db: sqlite3.Connection, key: int, id: str, question: str, took: Sequence[int]) -> None:
-    """Mark a question as answered, by the holder or by a queued answer; the first answer counts."""
-    query = "SELECT state, position FROM questions WHERE thread = ? AND id = ?"
-    state, position = db.execute(query, (key, question)).fetchone() or ("over", None)
-    if state == "answered" and position not in took:
-        raise rows.answered_error(id, question)
-    db.execute("UPDATE questions SET state = 'answered', position = NULL WHERE thread = ? AND id = ?", (key, question))
 
 
 def read_batch(db: sqlite3.Connection, id: str, key: int, after: int, most: int) -> list[dict[str, Any]]:

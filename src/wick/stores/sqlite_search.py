@@ -32,9 +32,10 @@ def update_index(db: sqlite3.Connection, owner: str) -> bool:
             "WHERE thread = ? AND seq > ? AND kind = 'message' ORDER BY seq LIMIT ?"
         )
         found = db.execute(query, (key, start, room)).fetchall()
+        messages = [rows.entry_from_row(id, row[0], row) for row in found]
         db.executemany(
             "INSERT OR REPLACE INTO said (rowid, text) VALUES (?, ?)",
-            [(key << SEQ_BITS | row[0], _searchable_text(id, row)) for row in found],
+            [(key << SEQ_BITS | one["seq"], rows.fold_text(rows.message_text(one["data"]))) for one in messages],
         )
         room -= len(found)
         done = last if room > 0 else found[-1][0]
@@ -81,10 +82,6 @@ def _collect_hits(found: sqlite3.Cursor, words: Sequence[str], limit: int) -> li
             if len(hits) == limit:
                 break
     return hits
-
-
-def _searchable_text(id: str, row: Sequence[object]) -> str:
-    return rows.fold_text(rows.message_text(rows.entry_from_row(id, row[0], row)["data"]))  # type: ignore[arg-type]
 
 
 def _has_index(db: sqlite3.Connection, *, make: bool) -> bool:

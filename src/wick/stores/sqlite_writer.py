@@ -120,8 +120,9 @@ class SqliteWriter:
 
     def _collect_jobs(self) -> list[_WriteJob]:
         jobs: list[_WriteJob] = []
+        timeout = self._period if self._periodic_work is not None else None
         with suppress(Empty):
-            job = self._jobs.get(timeout=self._poll_timeout())
+            job = self._jobs.get(timeout=POLL_SECONDS if self._watchers else timeout)
             while True:
                 if job is not None and not job.is_cancelled:
                     jobs.append(job)
@@ -129,11 +130,6 @@ class SqliteWriter:
                     break  # before another job is taken
                 job = self._jobs.get_nowait()
         return jobs
-
-    def _poll_timeout(self) -> float | None:
-        if self._watchers:
-            return POLL_SECONDS
-        return self._period if self._periodic_work is not None else None
 
     def _write_jobs(self, jobs: list[_WriteJob]) -> None:
         """Write all jobs in one transaction; if that fails, each in its own."""
@@ -235,9 +231,9 @@ def _deliver_results(jobs: list[_WriteJob]) -> None:
     for job in jobs:
         if job.future is not None:
             by_loop.setdefault(job.future.get_loop(), []).append(job)
-    for loop, its in by_loop.items():
+    for loop, loop_jobs in by_loop.items():
         with suppress(RuntimeError):  # the event loop is closed
-            loop.call_soon_threadsafe(_deliver_on_loop, its)
+            loop.call_soon_threadsafe(_deliver_on_loop, loop_jobs)
 
 
 def _deliver_on_loop(jobs: list[_WriteJob]) -> None:

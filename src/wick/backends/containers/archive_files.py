@@ -120,7 +120,7 @@ ERRNO = {os.strerror(code): code for code in errno.errorcode}
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A resolved path: its names beneath the workspace without links, and the stat of what is there."""
+    """A resolved path: its names beneath the workspace without links, and its stat."""
 
     names: Names
     exists: bool = False
@@ -154,7 +154,7 @@ class TreeWalk(FileWalk):
 
 
 class ArchiveFiles:
-    """The files of a workspace in a container. Each method returns what a backend's method of that name returns."""
+    """The files of a workspace in a container. Each method returns the same as the backend's method of that name."""
 
     def __init__(
         self, engine: Engine, spec: ContainerSpec, container: str, runner: ExecRunner, protect: Sequence[str]
@@ -339,19 +339,19 @@ class ArchiveFiles:
 
     @asynccontextmanager
     async def _resolve(self, path: str, *, follow: bool = True, links: bool = True) -> AsyncIterator[Place]:
-        """Yield what is at a path, within a time limit; translate OSErrors about it."""
+        """Yield the place of a path, within a time limit; translate OSErrors into BackendErrors."""
         try:
             async with asyncio.timeout(constants.FILE_SECONDS):
                 if not self._root:
-                    await self._look_around()
+                    await self._query_workspace()
                 yield await self._find(self._relative_path(path), follow, links)
         except TimeoutError:
             raise BackendError(f"{path} took longer than {constants.FILE_SECONDS:g} s", "failed") from None
         except OSError as error:
             raise to_backend_error(error, path, links=links) from None
 
-    async def _look_around(self) -> None:
-        """Find out the user, the groups and the real path of the workspace."""
+    async def _query_workspace(self) -> None:
+        """Query the container for the user, the groups and the real path of the workspace."""
         if self._in_memory:
             message = "the workspace of a read-only container is in memory, where files need Python in the image"
             raise BackendError(f"{message}; mount a volume at {self._given}, or use commands", "unsupported")
@@ -420,7 +420,11 @@ class ArchiveFiles:
             raise
         found = json.loads(base64.b64decode(header))
         modified = datetime.fromisoformat(found["mtime"]).timestamp()
-        return Place(names, True, _to_posix_mode(found["mode"]), found["size"], modified, found["linkTarget"])
+        go_mode: int = found["mode"]
+        kind = next((posix for bit, posix in GO_TYPES.items() if go_mode & bit), stat.S_IFREG)
+        kind = stat.S_IFSOCK if go_mode & GO_OTHER else kind
+        mode = kind | go_mode & 0o777 | sum(posix for bit, posix in GO_BITS.items() if go_mode & bit)
+        return Place(names, True, mode, found["size"], modified, found["linkTarget"])
 
     def _split(self, names: Names) -> tuple[str, str]:
         return posixpath.join(self._root, *names[:-1]), names[-1]
@@ -511,10 +515,10 @@ class ArchiveFiles:
         code, output, errors = await self._runner.run_script(script, *args, stdin=stdin, most=most)
         if code == 0:
             return output
-        said = errors.decode(errors="replace").strip()
-        if number := _find_errno(said):
+        message = errors.decode(errors="replace").strip()
+        if number := _find_errno(message):
             raise_os_error(number)
-        raise BackendError(f"the container could not do it: {said[-300:] or f'exit code {code}'}", "failed")
+        raise BackendError(f"the container could not do it: {message[-300:] or f'exit code {code}'}", "failed")
 
     async def _list(self, names: Names, options: str = "") -> tuple[list[tuple[Names, int, int]], bool]:
         """Return the names, mode and size of everything in a folder, sorted, and True if there is more."""
@@ -573,17 +577,13 @@ def _parse_header(head: bytearray) -> tarfile.TarInfo | None:
         return None
 
 
-def _to_posix_mode(mode: int) -> int:
-    kind = next((posix for bit, posix in GO_TYPES.items() if mode & bit), stat.S_IFREG)
-    kind = stat.S_IFSOCK if mode & GO_OTHER else kind
-    return kind | mode & 0o777 | sum(posix for bit, posix in GO_BITS.items() if mode & bit)
-
-
-def _find_errno(said: str) -> int:
+def _find_errno(message: str) -> int:
     """Return the errno that the messages of a script or of the engine name, or 0."""
-    if found := re.search(r"wick:(E[A-Z]+)$", said):
+    if found := re.search(r"wick:(E[A-Z]+)$", message):
         return int(getattr(errno, found[1], errno.EIO))
-    return next((ERRNO[end] for line in reversed(said.splitlines()) if (end := line.rpartition(": ")[2]) in ERRNO), 0)
+    return next(
+        (ERRNO[end] for line in reversed(message.splitlines()) if (end := line.rpartition(": ")[2]) in ERRNO), 0
+    )
 
 
 def _check_exists(place: Place) -> None:

@@ -15,7 +15,7 @@ import tarfile
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import quote
 
 from wick import constants
@@ -42,10 +42,14 @@ class Container:
         for tries in range(10):
             await asyncio.sleep(0.1 * tries)
             found = await self.inspect()
-            if found is not None:
-                found = await self._reuse_container(found, image)
+            if found is not None and (found := await self._reuse_container(found, image)):
+                return found
+            if image is None:
+                name = self.spec.image
+                remedy = f"pull it with: docker pull {name} (or set pull: true)"
+                raise BackendError(f"there is no image {name} on the engine; {remedy}", "not_found")
             try:
-                if found := found or await self._create_and_start(image or self._raise_missing_image()):
+                if found := await self._create_and_start(image):
                     return found
             except EngineError as error:
                 if error.status not in (404, 409):  # changed by another process: inspect again
@@ -107,27 +111,29 @@ class Container:
         path = f"/images/{quote(self.spec.image, safe='/:@')}/json"
         found: dict[str, Any] | None = await self.engine.get_or_none(path)
         if found is None and self._pull:
-            name, tag = _split_tag(self.spec.image)
+            name, colon, tag = self.spec.image.rpartition(":")
+            if "@" in self.spec.image:  # a digest stays with the name
+                name, tag = self.spec.image, ""
+            elif not colon or "/" in tag:  # a port of the registry is not a tag
+                name, tag = self.spec.image, "latest"
             query = {"fromImage": name, "tag": tag}
             reply = await self.engine.request("POST", "/images/create", query, seconds=constants.PULL_SECONDS)
             found = await self.engine.get_or_none(path)
             if found is None:
-                raise BackendError(f"the image {self.spec.image} could not be pulled: {_last_line(reply)}", "not_found")
+                text = reply.decode(errors="replace") if isinstance(reply, bytes) else str(reply)
+                reason = (text.strip().splitlines() or ["the engine gave no reason"])[-1][:300]
+                raise BackendError(f"the image {self.spec.image} could not be pulled: {reason}", "not_found")
         return found
 
-    def _raise_missing_image(self) -> NoReturn:
-        name = self.spec.image
-        message = f"there is no image {name} on the engine; pull it with: docker pull {name} (or set pull: true)"
-        raise BackendError(message, "not_found")
-
-    # -- making -----------------------------------------------------------------------------------------------------
+    # -- creating ---------------------------------------------------------------------------------------------------
 
     async def _create_and_start(self, image: dict[str, Any]) -> dict[str, Any] | None:
         body = self.spec.create_body(image) | {
             "Labels": self._ownership_labels() | {"wick.config": self._config_digest(image)}
         }
-        if self.spec.network == "own":
-            await self._ensure_network()
+        if self.spec.network == "own" and await self.engine.get_or_none(f"/networks/{self.spec.name}") is None:
+            network = {"Name": self.spec.name, "Driver": "bridge", "Labels": self._ownership_labels()}
+            await self.engine.request("POST", "/networks/create", body=network)
         try:
             await self._create_container(body)
         except EngineError as error:
@@ -135,7 +141,11 @@ class Container:
                 raise BackendError(f"the container could not be made: {error}", "failed") from None
             raise
         try:
-            await self._prepare_files(image)
+            uid, gid = await self._resolve_user(image)
+            await self.inject_daemon()
+            if not (self.spec.is_host_folder or self.spec.read_only):
+                above, name = posixpath.split(self.spec.workdir)
+                await self._upload_files(above, [(_tar_entry(name, 0o755, uid, gid), b"")])
             await self._start_container()
         except (BackendError, asyncio.CancelledError):
             with suppress(BackendError, TimeoutError):  # if it stays, the next start replaces it
@@ -156,14 +166,6 @@ class Container:
                 body = {**body, "HostConfig": host}
                 await self.engine.request("POST", path, name, body=body, seconds=seconds)
 
-    async def _prepare_files(self, image: dict[str, Any]) -> None:
-        """Copy the daemon to a folder that the user cannot write, and create the user's workspace."""
-        uid, gid = await self._resolve_user(image)
-        await self.inject_daemon()
-        if not (self.spec.is_host_folder or self.spec.read_only):
-            above, name = posixpath.split(self.spec.workdir)
-            await self._upload_files(above, [(_tar_entry(name, 0o755, uid, gid), b"")])
-
     async def inject_daemon(self) -> None:
         """Copy the daemon to a folder that the container's user cannot write."""
         if self.spec.read_only:  # only volumes are writable; a new volume belongs to root
@@ -174,7 +176,12 @@ class Container:
         )
 
     async def _upload_files(self, folder: str, entries: Sequence[tuple[tarfile.TarInfo, bytes]]) -> None:
-        path, packed = f"{self._path}/archive", _build_tar(entries)
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w") as tar:
+            for info, content in entries:
+                info.size, info.type = len(content), tarfile.REGTYPE if content else tarfile.DIRTYPE
+                tar.addfile(info, io.BytesIO(content))
+        path, packed = f"{self._path}/archive", buffer.getvalue()
         try:
             await self.engine.request("PUT", path, {"path": folder}, data=packed)
         except EngineError as error:  # Podman's helper sometimes ends too early; the upload is idempotent
@@ -215,11 +222,6 @@ class Container:
                 raise BackendError(f"the container could not be started: {error}", "failed") from None
             raise
 
-    async def _ensure_network(self) -> None:
-        if await self.engine.get_or_none(f"/networks/{self.spec.name}") is None:
-            body = {"Name": self.spec.name, "Driver": "bridge", "Labels": self._ownership_labels()}
-            await self.engine.request("POST", "/networks/create", body=body)
-
     def _ownership_labels(self) -> dict[str, str]:
         return {"wick.id": self.spec.id, "wick.owner": self.spec.owner, "wick.server": self.spec.server}
 
@@ -233,28 +235,6 @@ def _tar_entry(name: str, mode: int, uid: int = 0, gid: int = 0) -> tarfile.TarI
     info = tarfile.TarInfo(name)
     info.mode, info.uid, info.gid, info.mtime = mode, uid, gid, int(time.time())
     return info
-
-
-def _build_tar(entries: Sequence[tuple[tarfile.TarInfo, bytes]]) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for info, content in entries:
-            info.size, info.type = len(content), tarfile.REGTYPE if content else tarfile.DIRTYPE
-            tar.addfile(info, io.BytesIO(content))
-    return buffer.getvalue()
-
-
-def _split_tag(image: str) -> tuple[str, str]:
-    """Split an image into name and tag. A port of the registry is not a tag; a digest stays with the name."""
-    if "@" in image:
-        return image, ""
-    name, colon, tag = image.rpartition(":")
-    return (name, tag) if colon and "/" not in tag else (image, "latest")
-
-
-def _last_line(reply: object) -> str:
-    lines = (reply if isinstance(reply, bytes) else str(reply).encode()).decode(errors="replace").strip().splitlines()
-    return lines[-1][:300] if lines else "the engine gave no reason"
 
 
 async def _remove_container(engine: Engine, name: str, *, gently: bool = False) -> None:
@@ -283,8 +263,8 @@ async def reap_containers(engine: Engine, *, server: str = "", keep: Collection[
     found = [*await engine.request("GET", "/containers/json", query), *await engine.request("GET", "/networks", query)]
     labels = [one.get("Labels") or {} for one in found]
     ids = {str(one["wick.id"]) for one in labels if "wick.id" in one and one.get("wick.server", "") == server}
-    gone = sorted(ids - set(keep))
-    for id in gone:
+    removed = sorted(ids - set(keep))
+    for id in removed:
         await _remove_container(engine, f"wick-{id}")
         await _delete_if_exists(engine, f"/networks/wick-{id}")
-    return gone
+    return removed

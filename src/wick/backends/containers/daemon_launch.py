@@ -84,8 +84,8 @@ async def launch_daemon(container: Container, found: dict[str, Any], how: str, t
 
 
 async def _launch_once(container: Container, found: dict[str, Any], how: str, token: str) -> LaunchedDaemon:
-    keeper = _hold_daemon(container, found, how, token)
-    return LaunchedDaemon(await anext(keeper), keeper)
+    holder = _hold_daemon(container, found, how, token)
+    return LaunchedDaemon(await anext(holder), holder)
 
 
 async def _hold_daemon(
@@ -93,7 +93,9 @@ async def _hold_daemon(
 ) -> AsyncGenerator[Daemon, None]:
     """Hold a daemon. An ending event loop closes its async generators, and so the connection."""
     if how == "stdio":
-        daemon = await _connect_stdio(container, found)
+        process = await _start_wickd(container, found, [])
+        daemon = Daemon(name="the daemon in the container")
+        process.attach(daemon)
     else:
         daemon = await _connect_socket(container, found, how, token)
     try:
@@ -101,13 +103,6 @@ async def _hold_daemon(
         yield daemon
     finally:
         await daemon.close()
-
-
-async def _connect_stdio(container: Container, found: dict[str, Any]) -> Daemon:
-    process = await _start_wickd(container, found, [])
-    daemon = Daemon(name="the daemon in the container")
-    process.attach(daemon)
-    return daemon
 
 
 async def _connect_socket(container: Container, found: dict[str, Any], how: str, token: str) -> Daemon:

@@ -61,8 +61,8 @@ class Engine:
 
     async def close(self) -> None:
         """Close the connections of this event loop; the next request opens new ones."""
-        if kept := self._by_loop.pop(asyncio.get_running_loop(), None):
-            await kept.holder.aclose()
+        if connections := self._by_loop.pop(asyncio.get_running_loop(), None):
+            await connections.holder.aclose()
 
     # -- requests ---------------------------------------------------------------------------------------------------
 
@@ -96,11 +96,14 @@ class Engine:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send a request; yield its successful response, whose body is not read yet."""
         limit = self.seconds if seconds is None else seconds
+        url, headers = self.address.base_url + path, {"Content-Type": kind}
+        if query:
+            texts = {name: str(value).lower() if isinstance(value, bool) else value for name, value in query.items()}
+            url += f"?{urlencode(texts, errors='surrogateescape')}"
         try:
             async with asyncio.timeout(limit):
-                kept = await self._ensure_connections()
-                url = URL(self.address.base_url + _build_target(path, query), encoded=True)
-                async with kept.session.request(method, url, data=payload, headers={"Content-Type": kind}) as response:
+                session = (await self._ensure_connections()).session
+                async with session.request(method, URL(url, encoded=True), data=payload, headers=headers) as response:
                     if response.status >= 400:
                         raise error_from_reply(response.status, await _read_bounded(response))
                     yield response
@@ -140,8 +143,8 @@ class Engine:
         wanted |= {"WorkingDir": workdir} if workdir else {}
         process: ContainerProcess | None = None
         try:
-            made = await self.request("POST", f"/containers/{quote(container, safe='')}/exec", body=wanted)
-            process = ContainerProcess(self, str(made["Id"]), tty=tty is not None)
+            created = await self.request("POST", f"/containers/{quote(container, safe='')}/exec", body=wanted)
+            process = ContainerProcess(self, str(created["Id"]), tty=tty is not None)
             await process.start()
         except EngineError as error:
             if error.status in (404, 409):
@@ -159,11 +162,22 @@ class Engine:
 
     async def hijack(self, path: str, body: object) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Upgrade a connection to a raw byte stream in both directions."""
+        address, limit = self.address, constants.ENGINE_BUFFER_BYTES
+        data = json.dumps(body).encode()
+        head = (
+            f"POST {path} HTTP/1.1\r\nHost: engine\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+        )
         try:
             async with asyncio.timeout(self.seconds):
-                reader, writer = await self._open_connection()
+                if unix_path := (await self._ensure_connections()).path:
+                    reader, writer = await asyncio.open_unix_connection(unix_path, limit=limit)
+                else:
+                    reader, writer = await asyncio.open_connection(
+                        address.host, address.port, ssl=address.tls, limit=limit
+                    )
                 try:
-                    writer.write(_upgrade_request(path, json.dumps(body).encode()))
+                    writer.write(head.encode() + data)
                     await _read_upgrade_reply(reader)
                 except BaseException:
                     writer.transport.abort()
@@ -172,29 +186,25 @@ class Engine:
             raise await self._explain_unreachable(error, self.seconds) from None
         return reader, writer
 
-    async def _open_connection(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        kept = await self._ensure_connections()
-        if kept.path:
-            return await asyncio.open_unix_connection(kept.path, limit=constants.ENGINE_BUFFER_BYTES)
-        where = self.address
-        return await asyncio.open_connection(where.host, where.port, ssl=where.tls, limit=constants.ENGINE_BUFFER_BYTES)
-
     async def _ensure_connections(self) -> _LoopConnections:
         loop = asyncio.get_running_loop()
-        kept = self._by_loop.get(loop)
-        if kept is None or kept.session.closed:
-            keeper = _hold_connections(self.address)
-            kept = self._by_loop[loop] = await anext(keeper)
-            kept.holder = keeper
-        return kept
+        connections = self._by_loop.get(loop)
+        if connections is None or connections.session.closed:
+            holder = _hold_connections(self.address)
+            connections = self._by_loop[loop] = await anext(holder)
+            connections.holder = holder
+        return connections
 
     async def _explain_unreachable(self, error: Exception, limit: float) -> EngineError:
         """Return the error for an engine that cannot be reached."""
         url = self.address.url
         if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError):
             return EngineError(f"the engine at {url} did not answer within {limit:g} s", "unavailable")
-        kept = self._by_loop.get(asyncio.get_running_loop())
-        reason = (kept and kept.tunnel and await kept.tunnel.last_error()) or _error_reason(error)
+        connections = self._by_loop.get(asyncio.get_running_loop())
+        reason = await connections.tunnel.last_error() if connections and connections.tunnel else ""
+        if not reason and isinstance(error, OSError) and error.strerror:
+            reason = str(error.strerror)
+        reason = reason or " ".join(str(error).split())[:300] or type(error).__name__
         return EngineError(
             f"no engine answers at {url}: {reason}; start Docker (or `podman system service`), "
             "or name another engine with DOCKER_HOST",
@@ -212,15 +222,15 @@ class _LoopConnections:
     holder: AsyncGenerator[_LoopConnections, None] = field(init=False)
 
 
-async def _hold_connections(where: EngineAddress) -> AsyncGenerator[_LoopConnections, None]:
+async def _hold_connections(address: EngineAddress) -> AsyncGenerator[_LoopConnections, None]:
     """Hold the connections. An ending event loop closes its async generators, and so the connections."""
-    tunnel = SshTunnel(where.ssh) if where.ssh else None
-    path = await tunnel.open() if tunnel else where.path
+    tunnel = SshTunnel(address.ssh) if address.ssh else None
+    path = await tunnel.open() if tunnel else address.path
     if path:
         # Only ssh connections are reused, as they cost a handshake; a pooled connection may be dead.
         connector: aiohttp.BaseConnector = aiohttp.UnixConnector(path, limit=0, force_close=not tunnel)
     else:
-        connector = aiohttp.TCPConnector(limit=0, force_close=True, ssl=where.tls or False)
+        connector = aiohttp.TCPConnector(limit=0, force_close=True, ssl=address.tls or False)
     limits = aiohttp.ClientTimeout(total=None, sock_connect=constants.CONNECT_SECONDS)
     session = aiohttp.ClientSession(connector=connector, timeout=limits, trust_env=False)
     try:
@@ -234,11 +244,6 @@ async def _hold_connections(where: EngineAddress) -> AsyncGenerator[_LoopConnect
 # -- requests and responses -----------------------------------------------------------------------------------------
 
 
-def _build_target(path: str, query: Query | None) -> str:
-    words = {name: str(value).lower() if isinstance(value, bool) else value for name, value in (query or {}).items()}
-    return f"{path}?{urlencode(words, errors='surrogateescape')}" if words else path
-
-
 async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:
     raw = bytearray()
     async for chunk in response.content.iter_any():
@@ -247,14 +252,6 @@ async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:
             response.close()
             raise EngineError(f"the engine answered with more than {constants.ENGINE_ANSWER_BYTES} bytes", "too_large")
     return bytes(raw)
-
-
-def _upgrade_request(path: str, body: bytes) -> bytes:
-    head = (
-        f"POST {path} HTTP/1.1\r\nHost: engine\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n"
-        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    )
-    return head.encode() + body
 
 
 async def _read_upgrade_reply(reader: asyncio.StreamReader) -> None:
@@ -283,12 +280,6 @@ def error_from_reply(status: int, raw: bytes) -> EngineError:
     text = " ".join(str(text).split())[:500] or f"status {status}"
     code = {404: "not_found", 409: "conflict"}.get(status, "failed")
     return EngineError(f"the engine refused: {text}", code, status)
-
-
-def _error_reason(error: Exception) -> str:
-    if isinstance(error, aiohttp.ClientConnectorError | OSError) and error.strerror:
-        return str(error.strerror)
-    return " ".join(str(error).split())[:300] or type(error).__name__
 
 
 # -- processes in containers ----------------------------------------------------------------------------------------

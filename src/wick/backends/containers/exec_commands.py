@@ -224,8 +224,8 @@ class ExecRunner:
         out, err = outputs[1], outputs[2]
         if code == NO_FOLDER and err.to_text() == mark:
             raise BackendError(f"the folder {workdir!r} cannot be entered", "not_found")
-        if code in NO_SHELL and "exec failed" in (said := out.to_text() + err.to_text()):
-            raise BackendError(f"the engine could not run the command: {said[:300]}", "failed")
+        if code in NO_SHELL and "exec failed" in (output := out.to_text() + err.to_text()):
+            raise BackendError(f"the engine could not run the command: {output[:300]}", "failed")
         return {
             "stdout": out.to_text(),
             "stderr": err.to_text(),

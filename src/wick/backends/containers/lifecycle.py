@@ -125,7 +125,13 @@ class ContainerLifecycle:
         try:
             container, self.may_exist = await self._build_container(), True
             found = await container.ensure_running()
-            await self._adopt_container(link, found)
+            if link.container != (container_id := str(found["Id"])):
+                await _release_link(link)
+                link.container, link.no_daemon_reason, link.retry_at = container_id, "", 0.0
+                link.env = dict(line.partition("=")[::2] for line in found["Config"].get("Env") or [])
+                link.exec_runner = ExecRunner(self.engine, container_id)
+                link.env[MARK] = link.exec_runner.daemon_mark
+                link.files = ArchiveFiles(self.engine, self.spec, container_id, link.exec_runner, self._protect)
             if self._wants_daemon(link):
                 await self._start_daemon(link, container, found)
         except BackendError as error:
@@ -140,18 +146,6 @@ class ContainerLifecycle:
     async def _build_container(self) -> Container:
         code = await run_in_thread(zipapp.build_zipapp, "wickd")
         return Container(self.engine, self.spec, daemon=code, pull=self._pull)
-
-    async def _adopt_container(self, link: ContainerLink, found: dict[str, Any]) -> None:
-        """Reset the link if the container is a new one."""
-        container = str(found["Id"])
-        if link.container == container:
-            return
-        await _release_link(link)
-        link.container, link.no_daemon_reason, link.retry_at = container, "", 0.0
-        link.env = dict(line.partition("=")[::2] for line in found["Config"].get("Env") or [])
-        link.exec_runner = ExecRunner(self.engine, container)
-        link.env[MARK] = link.exec_runner.daemon_mark
-        link.files = ArchiveFiles(self.engine, self.spec, container, link.exec_runner, self._protect)
 
     def mark_lost(self, link: ContainerLink, error: BackendError) -> None:
         """Record that the container or its engine was lost."""

@@ -16,7 +16,6 @@ import posixpath
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import Context
-from typing import Any
 
 from wick import constants
 from wick._internal.worker_threads import run_in_thread
@@ -121,7 +120,9 @@ class MountGuards:
         self._jobs[runner, id] = guard
         if not self._following:
             self._following = True
-            self._start(self._follow(list_jobs, tidy))
+            task = asyncio.create_task(self._follow(list_jobs, tidy), name="guards of a container", context=Context())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     async def _follow(self, list_jobs: ListJobs, tidy: Callable[[], None]) -> None:
         try:
@@ -145,11 +146,6 @@ class MountGuards:
         if guard in self.open:
             await guard.end()
         return {**job, "error": explain_moved(guard.explain(job["error"]), guard.moved)}
-
-    def _start(self, work: Any) -> None:
-        task = asyncio.create_task(work, name="guards of a container", context=Context())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
         """Process the last changes of a removed container, and stop watching."""

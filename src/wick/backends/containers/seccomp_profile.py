@@ -85,7 +85,8 @@ waitpid write writev
 @cache
 def profile() -> str:
     """Return the profile as the engine takes it in `SecurityOpt`."""
-    allowed = [_allow(ALLOWED), _allow(["clone"], _masked(0, NEW_NAMESPACES))]
+    no_namespaces = {"index": 0, "value": NEW_NAMESPACES, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"}
+    allowed = [_allow(ALLOWED), _allow(["clone"], no_namespaces)]
     allowed += [_allow(["personality"], _equal(0, value)) for value in PERSONALITIES]
     allowed += [_allow(["socket"], _equal(0, family)) for family in (AF_UNIX, AF_INET, AF_INET6)]
     allowed.append(_allow(["socket"], _equal(0, AF_NETLINK), _equal(2, 0)))
@@ -122,8 +123,3 @@ def _refuse(names: list[str], errno: int) -> dict[str, Any]:
 
 def _equal(index: int, value: int) -> dict[str, Any]:
     return {"index": index, "value": value, "op": "SCMP_CMP_EQ"}
-
-
-def _masked(index: int, bits: int) -> dict[str, Any]:
-    """Return the condition that none of these bits is set."""
-    return {"index": index, "value": bits, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"}

@@ -25,11 +25,11 @@ def folder_path(id: str) -> str:
 
 def create_folder(path: str) -> None:
     """Create the folder, below a folder with mode 0700."""
-    ours = Path(path).parent.parent
-    ours.mkdir(mode=0o700, exist_ok=True)
-    found = ours.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise BackendError(f"{ours} is not a folder that only wick may enter; remove it", "denied")
+    private = Path(path).parent.parent
+    private.mkdir(mode=0o700, exist_ok=True)
+    info = private.lstat()
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & 0o077:
+        raise BackendError(f"{private} is not a folder that only wick may enter; remove it", "denied")
     Path(path).mkdir(parents=True, exist_ok=True)
     os.chmod(path, 0o1777)  # the container's user differs from ours
 
@@ -45,18 +45,18 @@ def connect_socket(path: str) -> socket.socket:
     """Connect to the socket in the folder without following links."""
     folder = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        found = os.open(SOCKET, os.O_PATH | os.O_NOFOLLOW, dir_fd=folder)
+        file = os.open(SOCKET, os.O_PATH | os.O_NOFOLLOW, dir_fd=folder)
     finally:
         os.close(folder)
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        if not stat.S_ISSOCK(os.fstat(found).st_mode):
+        if not stat.S_ISSOCK(os.fstat(file).st_mode):
             raise ConnectionRefusedError("there is no socket")
         connection.setblocking(False)
-        connection.connect(f"/proc/self/fd/{found}")
+        connection.connect(f"/proc/self/fd/{file}")
     except BaseException:
         connection.close()
         raise
     finally:
-        os.close(found)
+        os.close(file)
     return connection

@@ -144,11 +144,13 @@ class ContainerSpec:
     def create_body(self, image: Mapping[str, Any]) -> dict[str, Any]:
         """Return the body of the engine's create request."""
         user = self.resolve_user(image)
+        image_env = dict(line.partition("=")[::2] for line in (image.get("Config") or {}).get("Env") or [])
+        env = {"PATH": PATH, "HOME": "/tmp", "LANG": "C.UTF-8"} | image_env | {k: str(v) for k, v in self.env.items()}
         body: dict[str, Any] = {
             "Image": self.image,
             "User": user,
             "WorkingDir": self.workdir,
-            "Env": [f"{name}={value}" for name, value in sorted(self._build_env(image).items())],
+            "Env": [f"{name}={value}" for name, value in sorted(env.items())],
             "Entrypoint": list(IDLE_COMMAND),
             "Cmd": [],
             "StopSignal": "SIGTERM",
@@ -160,16 +162,6 @@ class ContainerSpec:
         if self.read_only:
             body["Volumes"] = {DAEMON_FOLDER: {}}  # removed with the container; the only writable place
         return body
-
-    def _user_numbers(self, user: str) -> tuple[int, int]:
-        uid, _, gid = user.partition(":")
-        if not uid.isdigit() or not (gid or uid).isdigit():
-            raise ConfigError(f"a read-only container needs its user as numbers, as in user='1000:1000'; not {user!r}")
-        return int(uid), int(gid or uid)
-
-    def _build_env(self, image: Mapping[str, Any]) -> dict[str, str]:
-        own = dict(line.partition("=")[::2] for line in (image.get("Config") or {}).get("Env") or [])
-        return {"PATH": PATH, "HOME": "/tmp", "LANG": "C.UTF-8"} | own | {k: str(v) for k, v in self.env.items()}
 
     def _host_config(self, user: str) -> dict[str, Any]:
         host: dict[str, Any] = {
@@ -190,8 +182,13 @@ class ContainerSpec:
         }
         host["Tmpfs"] = {} if self.shared else {"/tmp": f"mode=1777,{TMPFS_OPTIONS}{self.limits.tmp}"}
         if self.read_only and not self.is_mounted:
-            uid, gid = self._user_numbers(user)
-            host["Tmpfs"][self.workdir] = f"uid={uid},gid={gid},{TMPFS_OPTIONS}{self.limits.tmp}"
+            uid, _, gid = user.partition(":")
+            gid = gid or uid
+            if not uid.isdigit() or not gid.isdigit():
+                raise ConfigError(
+                    f"a read-only container needs its user as numbers, as in user='1000:1000'; not {user!r}"
+                )
+            host["Tmpfs"][self.workdir] = f"uid={int(uid)},gid={int(gid)},{TMPFS_OPTIONS}{self.limits.tmp}"
         if self.publish:
             host["PortBindings"] = {f"{PORT}/tcp": [{"HostIp": "127.0.0.1", "HostPort": ""}]}
         return host
@@ -199,27 +196,28 @@ class ContainerSpec:
 
 def build_mounts(volumes: Mapping[str, str] | None, *, local: bool) -> tuple[str, ...]:
     """Return volumes as bind strings; raise if one contains an engine's socket."""
-    return tuple(_build_mount(source, target, local) for source, target in (volumes or {}).items())
-
-
-def _build_mount(source: str, target: str, local: bool) -> str:
-    if not NAME.fullmatch(source):
-        if not local and not source.startswith("/"):
+    sockets = [f"{folder}/{name}" for folder in ("/var/run", "/run") for name in SOCKETS]
+    sockets += [os.path.realpath(path) for path in sockets] if local else []
+    mounts = []
+    for source, target in (volumes or {}).items():
+        if not NAME.fullmatch(source):
+            if not local and not source.startswith("/"):
+                raise ConfigError(
+                    f"volume {source!r} is on the engine's machine, so it is an absolute path there or a name"
+                )
+            source = os.path.realpath(source) if local else posixpath.normpath(source)
+            if any(_is_within(path, source) for path in sockets):
+                raise ConfigError(
+                    f"volume {source!r} holds an engine's socket, and with it the whole machine; mount less"
+                )
+        inside, _, mode = target.partition(":")
+        is_valid = inside.startswith("/") and mode in ("", "ro", "rw") and ":" not in source
+        if not is_valid or _is_within(DAEMON_FOLDER, inside):
             raise ConfigError(
-                f"volume {source!r} is on the engine's machine, so it is an absolute path there or a name"
+                f"volume {source!r} goes to an absolute path inside, with :ro if you like; not to {target!r}"
             )
-        source = os.path.realpath(source) if local else posixpath.normpath(source)
-        if any(_is_within(path, source) for path in _engine_sockets(local)):
-            raise ConfigError(f"volume {source!r} holds an engine's socket, and with it the whole machine; mount less")
-    inside, _, mode = target.partition(":")
-    if not inside.startswith("/") or mode not in ("", "ro", "rw") or ":" in source or _is_within(DAEMON_FOLDER, inside):
-        raise ConfigError(f"volume {source!r} goes to an absolute path inside, with :ro if you like; not to {target!r}")
-    return f"{source}:{posixpath.normpath(inside)}" + (":ro" if mode == "ro" else "")
-
-
-def _engine_sockets(local: bool) -> list[str]:
-    there = [f"{folder}/{name}" for folder in ("/var/run", "/run") for name in SOCKETS]
-    return there + ([os.path.realpath(path) for path in there] if local else [])
+        mounts.append(f"{source}:{posixpath.normpath(inside)}" + (":ro" if mode == "ro" else ""))
+    return tuple(mounts)
 
 
 def _is_within(path: str, folder: str) -> bool:

@@ -19,8 +19,8 @@ REMOTE = ("docker", "system", "dial-stdio")
 class SshTunnel:
     """A unix socket; each connection to it is one `ssh … docker system dial-stdio`."""
 
-    def __init__(self, where: tuple[str, ...]) -> None:
-        self._command = ("ssh", *OPTIONS, *where, *REMOTE)
+    def __init__(self, destination: tuple[str, ...]) -> None:
+        self._command = ("ssh", *OPTIONS, *destination, *REMOTE)
         self._stderr = b""  # tail of ssh's stderr, for error messages
         self._tasks: set[asyncio.Task[None]] = set()
         self._folder = ""
@@ -69,13 +69,13 @@ class SshTunnel:
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         ssh = await asyncio.create_subprocess_exec(*self._command, stdin=PIPE, stdout=PIPE, stderr=PIPE)
         assert ssh.stdin and ssh.stdout and ssh.stderr
-        there = asyncio.create_task(_copy_stream(reader, ssh.stdin))
-        words = asyncio.create_task(self._collect_stderr(ssh.stderr))
+        sending = asyncio.create_task(_copy_stream(reader, ssh.stdin))
+        collecting = asyncio.create_task(self._collect_stderr(ssh.stderr))
         try:
             await _copy_stream(ssh.stdout, writer)
         finally:
-            there.cancel()
-            ending = asyncio.create_task(_end_ssh(ssh, there, words))
+            sending.cancel()
+            ending = asyncio.create_task(_end_ssh(ssh, sending, collecting))
             self._ending.add(ending)
             ending.add_done_callback(self._ending.discard)
             await asyncio.shield(ending)
@@ -94,7 +94,7 @@ async def _copy_stream(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
             writer.write_eof()
 
 
-async def _end_ssh(ssh: Process, *around: asyncio.Task[None]) -> None:
+async def _end_ssh(ssh: Process, *tasks: asyncio.Task[None]) -> None:
     with suppress(ProcessLookupError):
         ssh.terminate()
     try:
@@ -103,4 +103,4 @@ async def _end_ssh(ssh: Process, *around: asyncio.Task[None]) -> None:
     except TimeoutError:
         ssh.kill()
         await ssh.wait()
-    await asyncio.gather(*around, return_exceptions=True)
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -92,10 +92,10 @@ class Unconfined:
     hides_signals: bool = False
 
     def protection(self, network: bool, limits: str) -> Protection:
-        says = f"nothing confines commands: they can do what the user who runs wick can do; they have {limits}"
+        description = f"nothing confines commands: they can do what the user who runs wick can do; they have {limits}"
         if self.asks:
-            says += f"; so each command needs the user's yes ({self.why})"
-        return Protection("none", "nothing", says, asks=self.asks)
+            description += f"; so each command needs the user's yes ({self.why})"
+        return Protection("none", "nothing", description, asks=self.asks)
 
     def command(self, argv: Sequence[str], view: SandboxView) -> SandboxedCommand:
         return SandboxedCommand([*argv], view.workdir, {**clean_environment(), **view.env})

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from glob import glob
@@ -56,37 +56,45 @@ class Bubblewrap:
 
     def protection(self, network: bool, limits: str) -> Protection:
         reach = "the host's network, with what listens on it" if network else "no network"
-        says = f"commands run in bubblewrap: {reach}, no files but the workspace and the system's programs, {limits}"
+        description = (
+            f"commands run in bubblewrap: {reach}, no files but the workspace and the system's programs, {limits}"
+        )
         if seccomp.build_filter(os.uname().machine) is None:
-            says += f"; system calls are not filtered, as there is no filter for {os.uname().machine}"
-        return Protection("strong", "bubblewrap", says)
+            description += f"; system calls are not filtered, as there is no filter for {os.uname().machine}"
+        return Protection("strong", "bubblewrap", description)
 
     def command(self, argv: Sequence[str], view: SandboxView) -> SandboxedCommand:
+        files = [("--file", [path], content) for path, content in GENERATED_FILES.items()]
+        copies = [cover for cover in view.covers if cover.how == "copy"]
+        files += [("--ro-bind-data", [f"{view.workspace}/{cover.path}"], cover.content) for cover in copies]
+        if rules := seccomp.build_filter(os.uname().machine):
+            files.append(("--seccomp", [], rules))
         data = [b"\0".join(map(os.fsencode, self._build_profile(view))) + b"\0"]
-        late = []
-        for option, path, content in self._data_options(view):
+        late = []  # options with a descriptor, which cannot be part of the profile
+        for option, path, content in files:
             late += [option, f"%fd{len(data)}%", *path]
             data.append(content)
         return SandboxedCommand(
             [self.program, "--args", "%fd0%", *late, "--remount-ro", "/", "--", *argv], "/", {}, data
         )
 
-    def _data_options(self, view: SandboxView) -> Iterator[tuple[str, list[str], bytes]]:
-        """Yield the options with a descriptor, which cannot be part of the profile."""
-        for path, content in GENERATED_FILES.items():
-            yield "--file", [path], content
-        for cover in view.covers:
-            if cover.how == "copy":
-                yield "--ro-bind-data", [f"{view.workspace}/{cover.path}"], cover.content
-        if rules := seccomp.build_filter(os.uname().machine):
-            yield "--seccomp", [], rules
-
     def _build_profile(self, view: SandboxView) -> list[str]:
+        size = ["--size", str(view.memory)] if view.memory and "--size" in self.options else []
+        # /proc/keys lists the user's keys in every namespace.
+        hide_keys = ["--ro-bind", "/dev/null", "/proc/keys"] if os.path.exists("/proc/keys") else []
         return [
-            *self._isolation_options(view),
+            *("--unshare-all", "--unshare-user"),
+            *(["--share-net"] if view.network else []),
+            *(["--disable-userns"] if "--disable-userns" in self.options else []),
+            *([] if view.terminal else ["--new-session"]),
+            *("--die-with-parent", "--cap-drop", "ALL", "--hostname", "wick"),
+            *("--uid", str(USER), "--gid", str(USER)),
             *_system_mounts(),
             *_etc_mounts(view.network),
-            *self._folder_options(view),
+            # Read-only: where wick is root, a command could otherwise write /proc/sys, which is root's everywhere.
+            *("--proc", "/proc", *hide_keys, "--remount-ro", "/proc"),
+            *("--dev", "/dev", *size, "--tmpfs", "/dev/shm", "--remount-ro", "/dev"),
+            *(*size, "--tmpfs", "/tmp"),
             *_bind_read_only(view.readable),
             *("--ro-bind" if view.read_only else "--bind", view.workspace, view.workspace),
             *(part for cover in view.covers for part in _cover_options(f"{view.workspace}/{cover.path}", cover)),
@@ -96,26 +104,6 @@ class Bubblewrap:
                 for name, value in {**build_environment(HOME), **view.env}.items()
                 for part in ("--setenv", name, value)
             ),
-        ]
-
-    def _isolation_options(self, view: SandboxView) -> list[str]:
-        return [
-            "--unshare-all",
-            "--unshare-user",
-            *(["--share-net"] if view.network else []),
-            *(["--disable-userns"] if "--disable-userns" in self.options else []),
-            *([] if view.terminal else ["--new-session"]),
-            *("--die-with-parent", "--cap-drop", "ALL", "--hostname", "wick"),
-            *("--uid", str(USER), "--gid", str(USER)),
-        ]
-
-    def _folder_options(self, view: SandboxView) -> list[str]:
-        size = ["--size", str(view.memory)] if view.memory and "--size" in self.options else []
-        return [
-            # Read-only: where wick is root, a command could otherwise write /proc/sys, which is root's everywhere.
-            *("--proc", "/proc", *_hide_keys(), "--remount-ro", "/proc"),
-            *("--dev", "/dev", *size, "--tmpfs", "/dev/shm", "--remount-ro", "/dev"),
-            *(*size, "--tmpfs", "/tmp"),
         ]
 
 
@@ -145,12 +133,6 @@ def _etc_mounts(network: bool) -> list[str]:
     if os.path.islink("/etc/localtime"):
         return [*found, "--symlink", os.readlink("/etc/localtime"), "/etc/localtime"]
     return found
-
-
-@cache
-def _hide_keys() -> list[str]:
-    """Return the mount over /proc/keys, which lists the user's keys in every namespace."""
-    return ["--ro-bind", "/dev/null", "/proc/keys"] if os.path.exists("/proc/keys") else []
 
 
 def _bind_read_only(paths: Sequence[str]) -> list[str]:

@@ -76,13 +76,19 @@ class ControlGroup:
         """Return a sentence about the limit that the command reached, or an empty text."""
         for name, times in self.read_counts().items():
             if times > self.earlier_counts.get(name, 0):
-                return _describe_limit(name, self.limits[name])
+                if name == "memory":
+                    return f"the command reached its memory limit of {format_bytes(self.limits[name])} and was ended"
+                return f"the command reached its limit of {self.limits[name]} processes"
         return ""
 
     def read_counts(self) -> dict[str, int]:
         """Return how often each limit was reached since the group was created."""
-        files = {one.name: (one.folder, *EVENT_FILES[one.name, one.version]) for one in self.used}
-        return {name: _read_count(f"{folder}/{self.name}/{file}", word) for name, (folder, file, word) in files.items()}
+        counts = {controller.name: 0 for controller in self.used}
+        for controller in self.used:
+            file, event = EVENT_FILES[controller.name, controller.version]
+            with suppress(OSError), open(f"{controller.folder}/{self.name}/{file}") as lines:
+                counts[controller.name] = sum(int(count) for name, count in map(str.split, lines) if name == event)
+        return counts
 
     def release(self) -> None:
         """Keep the group for reuse if it is empty, and remove it otherwise."""
@@ -100,12 +106,6 @@ class ControlGroup:
                 time.sleep(0.005)
 
 
-def _describe_limit(name: str, limit: int) -> str:
-    if name == "memory":
-        return f"the command reached its memory limit of {format_bytes(limit)} and was ended"
-    return f"the command reached its limit of {limit} processes"
-
-
 def format_bytes(size: float) -> str:
     """Format a number of bytes: 512 MB, 2 GB."""
     for unit, step in (("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000)):
@@ -115,15 +115,19 @@ def format_bytes(size: float) -> str:
 
 
 def create_group(limits: Mapping[str, float], found: Mapping[str, Controller] | None = None) -> ControlGroup | None:
-    """Create a group with the limits that can be set here; return None if none can."""
+    """Create a group with the limits that can be set here, or reuse an idle one; return None if none can be set."""
     found = get_controllers() if found is None else found
     used = tuple(controller for name, controller in sorted(found.items()) if limits.get(name))
     if not used:
         return None
     wanted = {controller.name: int(limits[controller.name]) for controller in used}
-    if kept := _reuse_group(wanted, used):
-        return kept
-    group = ControlGroup(f"wick-{os.getpid()}-{next(_numbers)}", wanted, used)
+    mine = f"wick-{os.getpid()}-"
+    for idle in [*_idle_groups]:
+        if idle.limits == wanted and idle.used == used and idle.name.startswith(mine):
+            with suppress(ValueError):  # another thread took it
+                _idle_groups.remove(idle)
+                return idle
+    group = ControlGroup(f"{mine}{next(_numbers)}", wanted, used)
     try:
         for folder in group.folders:
             os.mkdir(folder)
@@ -136,17 +140,6 @@ def create_group(limits: Mapping[str, float], found: Mapping[str, Controller] | 
 
 
 _idle_groups: list[ControlGroup] = []
-
-
-def _reuse_group(wanted: Mapping[str, int], used: tuple[Controller, ...]) -> ControlGroup | None:
-    """Return an idle group of this process with the same limits, or None."""
-    mine = f"wick-{os.getpid()}-"
-    for group in [*_idle_groups]:
-        if group.limits == wanted and group.used == used and group.name.startswith(mine):
-            with suppress(ValueError):  # another thread took it
-                _idle_groups.remove(group)
-                return group
-    return None
 
 
 def list_idle_groups() -> list[ControlGroup]:
@@ -182,7 +175,12 @@ def get_controllers() -> Mapping[str, Controller]:
     with suppress(OSError):
         with open("/proc/self/mounts") as mounts, open("/proc/self/cgroup") as own:
             found = detect_controllers(mounts.read(), own.read())
-        _remove_orphaned_groups({controller.folder for controller in found.values()})
+        folders = {controller.folder for controller in found.values()}
+        for group in [f"{folder}/{name}" for folder in folders for name in os.listdir(folder)]:
+            word, _, rest = os.path.basename(group).partition("-")
+            pid = rest.partition("-")[0]
+            if word == "wick" and pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
+                _remove_folder(group)
         return found
     return {}
 
@@ -197,7 +195,10 @@ def detect_controllers(mounts: str, own: str) -> dict[str, Controller]:
                 path = next((path for names, path in groups.items() if name in names.split(",")), "/")
                 found |= _first_usable(name, 1, [point + path.rstrip("/"), point])
             elif kind == "cgroup2" and name not in found:
-                found |= _first_usable(name, 2, _ancestor_folders(point, groups.get("", "/")))
+                # This group or an ancestor: in v2 a group with processes cannot delegate controllers.
+                parts = [part for part in groups.get("", "/").split("/") if part]
+                folders = ["/".join([point, *parts[:length]]) for length in range(len(parts), -1, -1)]
+                found |= _first_usable(name, 2, folders)
     return found
 
 
@@ -206,12 +207,6 @@ def _first_usable(name: str, version: int, folders: list[str]) -> dict[str, Cont
         ({name: Controller(name, version, folder)} for folder in folders if _can_create_group(name, version, folder)),
         {},
     )
-
-
-def _ancestor_folders(point: str, path: str) -> list[str]:
-    """Return the folders of this group and its ancestors. In v2 a group with processes cannot delegate controllers."""
-    parts = [part for part in path.split("/") if part]
-    return ["/".join([point, *parts[:length]]) for length in range(len(parts), -1, -1)]
 
 
 def _can_create_group(name: str, version: int, folder: str) -> bool:
@@ -229,15 +224,6 @@ def _can_create_group(name: str, version: int, folder: str) -> bool:
         _remove_folder(trial)
 
 
-def _remove_orphaned_groups(folders: set[str]) -> None:
-    for folder in folders:
-        for name in os.listdir(folder):
-            word, _, rest = name.partition("-")
-            pid = rest.partition("-")[0]
-            if word == "wick" and pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
-                _remove_folder(f"{folder}/{name}")
-
-
 # -- files ----------------------------------------------------------------------------------------------------------
 
 
@@ -247,12 +233,6 @@ def _write_value(path: str, value: object) -> None:
         os.write(descriptor, str(value).encode())
     finally:
         os.close(descriptor)
-
-
-def _read_count(path: str, word: str) -> int:
-    with suppress(OSError), open(path) as file:
-        return sum(int(number) for name, number in (line.split() for line in file) if name == word)
-    return 0
 
 
 def _has_processes(folder: str) -> bool:

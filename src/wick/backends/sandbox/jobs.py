@@ -34,12 +34,10 @@ class StartedJob:
             }
         if not found["running"]:
             await self.launch.end()
-            found = {**found, "error": self._explain_error(found)}
+            error = self.launch.explain_error(found["exit_code"], found["error"])
+            found = {**found, "error": explain_moved(error, self.launch.moved)}
         self.job = {**found, "id": self.job["id"]}
         return self.job
-
-    def _explain_error(self, found: JobInfo) -> str:
-        return explain_moved(self.launch.explain_error(found["exit_code"], found["error"]), self.launch.moved)
 
     async def output(self, offset: int) -> JobOutput:
         if not self.daemon.alive:

@@ -41,11 +41,11 @@ class Landlock:
 
     def protection(self, network: bool, limits: str) -> Protection:
         reach = "the host's network" if network or self.version < TCP else "no TCP (but UDP, and sockets with a path)"
-        says = (
+        description = (
             f"commands run under Landlock, which is weak: no files but the workspace and the system's programs, "
             f"{reach}, {limits}; they see other processes, and can change what is protected in the workspace"
         )
-        return Protection("weak", "landlock", says)
+        return Protection("weak", "landlock", description)
 
     def command(self, argv: Sequence[str], view: SandboxView) -> SandboxedCommand:
         readable = [*READABLE, *(READABLE_WITH_NETWORK if view.network else ()), *view.readable]

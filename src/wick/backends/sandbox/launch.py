@@ -68,10 +68,10 @@ class SandboxedWorkspace:
     def check(self) -> None:
         """Raise if the path of the workspace no longer leads to the open folder: commands get it by path."""
         try:
-            there = os.stat(self.tree.path)
+            found = os.stat(self.tree.path)
         except OSError:
-            there = None
-        if there is None or (there.st_dev, there.st_ino) != _identity(self.tree):
+            found = None
+        if found is None or (found.st_dev, found.st_ino) != _identity(self.tree):
             raise _missing_workspace_error(self.tree)
 
     def resolve_folder(self, path: str) -> tuple[str, ...]:
@@ -148,11 +148,8 @@ class Launch:
     async def begin(self) -> None:
         """Prepare the command. Each `begin` needs an `end`."""
         await run_to_completion(run_in_thread(self._workspace.check, "command"))
-        await run_to_completion(self._begin_guard())
+        self._protected_entries = await run_to_completion(self._guard.begin())
         await run_to_completion(run_in_thread(self._prepare, "command"))
-
-    async def _begin_guard(self) -> None:
-        self._protected_entries = await self._guard.begin()
 
     @property
     def guard(self) -> str:
@@ -199,7 +196,10 @@ class Launch:
     def options(self) -> LaunchOptions:
         assert self._command is not None
         command, group = self._command, self._group
-        limits = _remaining_rlimits(self._workspace.limits, group.limits if group else {})
+        grouped = group.limits if group else {}  # the others are rlimits, per process
+        limits = {name: limit for name, limit in self._workspace.limits.items() if limit and name not in grouped}
+        if "pids" in limits:  # RLIMIT_NPROC counts all processes of the user
+            limits["pids"] += _count_user_processes()
         if self._file_bytes and limits:
             limits["file_size"] = min(limits.get("file_size", self._file_bytes), self._file_bytes)
         joins = group.join_files if group else []
@@ -241,12 +241,9 @@ class Launch:
         """Return the error of the command with the reached limit and the remaining plants."""
         if self._reached_limit:
             error = f"{self._reached_limit}; {error}" if exit_code == TIME_LIMIT else self._reached_limit
-        return explain_stuck(error or self._explain_signal(exit_code), self._guard.stuck)
-
-    def _explain_signal(self, exit_code: int) -> str:
-        if self._workspace.sandbox.hides_signals and exit_code - 128 in DEADLY_SIGNALS:
-            return describe_exit(exit_code - 128)[1]
-        return ""
+        if not error and self._workspace.sandbox.hides_signals and exit_code - 128 in DEADLY_SIGNALS:
+            error = describe_exit(exit_code - 128)[1]
+        return explain_stuck(error, self._guard.stuck)
 
 
 # -- running commands -----------------------------------------------------------------------------------------------
@@ -301,14 +298,6 @@ def _join_prefix(files: Sequence[str], file_bytes: int = 0) -> list[str]:
     steps = [f'echo 0 >"${number}"' for number in range(1, len(files) + 1)]
     steps += [f"{{ ulimit -f {max(file_bytes // 512, 1)} || :; }}"] if file_bytes else []
     return ["/bin/sh", "-c", f'{" && ".join(steps)} && shift {len(files)} && exec "$@"', "sh", *files]
-
-
-def _remaining_rlimits(limits: Mapping[str, float], grouped: Mapping[str, float]) -> dict[str, float]:
-    """Return the limits that the control group does not enforce, as rlimits per process."""
-    left = {name: limit for name, limit in limits.items() if limit and name not in grouped}
-    if "pids" in left:  # RLIMIT_NPROC counts all processes of the user
-        left["pids"] += _count_user_processes()
-    return left
 
 
 def _count_user_processes() -> int:

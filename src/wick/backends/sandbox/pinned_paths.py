@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from wick.backends.sandbox.protected_paths import Cover
@@ -23,7 +23,8 @@ def plan_pinned_covers(
     covered = {cover.path for cover in others if cover.how in _COVERED}
     found: dict[str, Cover] = {}
     for path in (*fixed, *pinned):
-        above = list(_parent_folders(path))
+        names = path.split("/")
+        above = ["/".join(names[:depth]) for depth in range(1, len(names))]
         if covered.intersection([*above, path]):
             continue
         if not os.path.lexists(f"{tree.path}/{path}"):
@@ -33,9 +34,3 @@ def plan_pinned_covers(
         how: Literal["show", "keep"] = "show" if path in pinned else "keep"
         found[path] = Cover(path, how, folder=os.path.isdir(f"{tree.path}/{path}"))
     return sorted(found.values(), key=lambda cover: cover.path.count("/"))
-
-
-def _parent_folders(path: str) -> Iterator[str]:
-    """Return the parent folders of a path, from the top."""
-    names = path.split("/")
-    return ("/".join(names[:depth]) for depth in range(1, len(names)))

@@ -44,23 +44,19 @@ def plan_covers(tree: RootedFolder, entries: Entries, firm: Collection[tuple[int
     hidden and a file is copied. More mounts than a sandbox supports are refused.
     """
     found: list[Cover] = []
-    gone: set[str] = set()  # hidden folders; their contents need no mounts
+    hidden: set[str] = set()  # folders whose contents need no mounts
     for entry in sorted(entries.values(), key=lambda entry: entry.path.count("/")):
-        if entry.type == "link" or any(folder in gone for folder in _folders_above(entry.path)):
+        names = entry.path.split("/")
+        if entry.type == "link" or any("/".join(names[:depth]) in hidden for depth in range(1, len(names))):
             continue
         cover = _plan_cover(tree, entry, _is_firm(entry, entries, firm))
         if cover.how == "copy" and sum(one.how == "copy" for one in found) == COPIES:
             cover = Cover(entry.path, "hide")
         if cover.how == "hide" and cover.folder:
-            gone.add(entry.path)
+            hidden.add(entry.path)
         found.append(cover)
     check_mount_count(found)
     return found
-
-
-def _folders_above(path: str) -> list[str]:
-    parts = path.split("/")
-    return ["/".join(parts[:depth]) for depth in range(1, len(parts))]
 
 
 def check_mount_count(covers: Collection[Cover]) -> None:
@@ -91,14 +87,8 @@ def _plan_cover(tree: RootedFolder, entry: ProtectedEntry, firm: bool) -> Cover:
     if folder or entry.secret or entry.type == "other":
         return Cover(entry.path, "hide", folder)
     try:
-        return Cover(entry.path, "copy", content=_read_content(tree, entry.path))
+        with open(tree.open_folder(entry.path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            data = file.read(COPY_BYTES + 1)
     except (OSError, ValueError):
         return Cover(entry.path, "hide")
-
-
-def _read_content(tree: RootedFolder, path: str) -> bytes:
-    with open(tree.open_folder(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-        data = file.read(COPY_BYTES + 1)
-    if len(data) > COPY_BYTES:
-        raise ValueError("too large")
-    return data
+    return Cover(entry.path, "copy", content=data) if len(data) <= COPY_BYTES else Cover(entry.path, "hide")

@@ -53,11 +53,11 @@ class Seatbelt:
 
     def protection(self, network: bool, limits: str) -> Protection:
         reach = "the host's network" if network else "no network"
-        says = (
+        description = (
             f"commands run in sandbox-exec, which is weak: {reach}, no files but the workspace and the "
             f"system's programs, {limits}; they see other processes"
         )
-        return Protection("weak", "sandbox-exec", says)
+        return Protection("weak", "sandbox-exec", description)
 
     def command(self, argv: Sequence[str], view: SandboxView) -> SandboxedCommand:
         wrapped = [self.program, "-p", build_profile(view), *argv]

@@ -224,7 +224,12 @@ def _build_cases(machine: str) -> dict[int, list[Instruction]]:
             return_errno(EPERM),
             return_action(ALLOW),
         ],
-        PERSONALITY[column]: _deny_other_values(0, PERSONALITIES),
+        PERSONALITY[column]: [
+            load_argument(0),
+            *(jump_if_equal(value, true=len(PERSONALITIES) - place) for place, value in enumerate(PERSONALITIES)),
+            return_errno(EPERM),
+            return_action(ALLOW),
+        ],
         SOCKET[column]: _FAMILIES,
     }
     return {number: case for number, case in cases.items() if number is not None}
@@ -243,11 +248,6 @@ def _dispatch_by_number(cases: Sequence[tuple[int, list[Instruction]]]) -> list[
 
 def _deny_bits(index: int, bits: int) -> list[Instruction]:
     return [load_argument(index), jump_if_bits(bits, false=1), return_errno(EPERM), return_action(ALLOW)]
-
-
-def _deny_other_values(index: int, values: Sequence[int]) -> list[Instruction]:
-    tests = [jump_if_equal(value, true=len(values) - place) for place, value in enumerate(values)]
-    return [load_argument(index), *tests, return_errno(EPERM), return_action(ALLOW)]
 
 
 # Allowed are unix and internet sockets and route netlink; not vsock, packet, bluetooth, …

@@ -20,20 +20,16 @@ def choose_sandbox(name: str) -> Sandbox:
     if name == "none":
         return Unconfined(asks=False)
     if name == "auto":
-        return _choose_strongest()
+        reasons = []
+        for find in SANDBOXES.values():
+            try:
+                return find()
+            except SandboxUnavailable as error:
+                reasons.append(str(error))
+        return Unconfined(asks=True, why="; ".join(reasons))
     if name not in SANDBOXES:
         raise ConfigError(f"there is no sandbox {name!r}; give one of auto, {', '.join(SANDBOXES)}, none")
     try:
         return SANDBOXES[name]()
     except SandboxUnavailable as error:
         raise ConfigError(f"the sandbox {name!r} cannot be used: {error}") from None
-
-
-def _choose_strongest() -> Sandbox:
-    reasons = []
-    for find in SANDBOXES.values():
-        try:
-            return find()
-        except SandboxUnavailable as error:
-            reasons.append(str(error))
-    return Unconfined(asks=True, why="; ".join(reasons))
