@@ -73,19 +73,14 @@ class CommandGroup(click.Group):
             raise _InvalidCall(str(MissingExtra("cli", error.name or "", "this command"))) from None
         except (WickError, OSError) as error:
             wrong = isinstance(error, ConfigError) or getattr(error, "code", "") in ("invalid", "not_found")
-            raise (_InvalidCall if wrong else click.ClickException)(_format_error(error)) from None
+            message = str(error)
+            if isinstance(error, OSError) and error.strerror:  # without its number
+                message = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+            raise (_InvalidCall if wrong else click.ClickException)(strip_controls(message)) from None
 
 
 class _InvalidCall(click.ClickException):
     exit_code = WRONG
-
-
-def _format_error(error: Exception) -> str:
-    """Return the message of an error; of an OSError, without its number."""
-    message = str(error)
-    if isinstance(error, OSError) and error.strerror:
-        message = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
-    return strip_controls(message)
 
 
 @click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})

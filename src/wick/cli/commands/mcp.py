@@ -18,7 +18,7 @@ import click
 from wick._internal.prompt_text import to_one_line
 from wick.capabilities.mcp.config import McpServer, read_servers
 from wick.cli.host.agent_options import FOLDER
-from wick.cli.host.open import HostOptions, open_host, with_host_options
+from wick.cli.host.open import HostOptions, call_host, with_host_options
 from wick.cli.root_command import DONE, FAILED, INTERRUPTED
 from wick.cli.terminal.output import JSON, format_count, print_json, print_table, show_status
 from wick.config import Config, load
@@ -161,15 +161,18 @@ async def _fetch_tools(servers: list[McpServer]) -> list[dict[str, Any]]:
             with show_status(f"connecting to {server.name}"):
                 listed = await (await links.connect(server)).tools()
             chosen = [tool for tool in listed if server.tools is None or tool.name in server.tools]
-            rows += [_tool_row(server, tool) for tool in chosen]
+            rows += [
+                {
+                    "server": server.name,
+                    "tool": tool.name,
+                    "description": tool.description or "",
+                    "parameters": tool.input_schema,
+                }
+                for tool in chosen
+            ]
     finally:
         await links.close()
     return rows
-
-
-def _tool_row(server: McpServer, tool: Any) -> dict[str, Any]:
-    about = {"tool": tool.name, "description": tool.description or ""}
-    return {"server": server.name, **about, "parameters": tool.input_schema}
 
 
 async def _try_servers(servers: list[McpServer]) -> list[ServerTrial]:
@@ -208,15 +211,10 @@ def serve(options: HostOptions) -> None:
     # A thread blocks on stdin and cannot be cancelled, so Ctrl-C exits the process. Messages are persisted already.
     signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     try:
-        asyncio.run(_serve_agent(options))
+        from wick.cli.commands.mcp_server import serve_agent
+
+        call_host(options, serve_agent)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
             raise
         raise MissingExtra("mcp", "mcp", "`wick mcp serve`") from None
-
-
-async def _serve_agent(options: HostOptions) -> None:
-    from wick.cli.commands.mcp_server import serve_agent
-
-    async with open_host(options) as host:
-        await serve_agent(host)

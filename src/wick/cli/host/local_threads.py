@@ -73,15 +73,12 @@ class LocalThreads:
         about |= {"forked_from": id, "forked_at": position}
         forked = await self.store.fork(LOCAL, id, position, Thread().id, title=title, meta=about)
         if forked.run:
-            await self._end_open_run(forked)
+            thread = Thread(forked.id)
+            async with hold(self.store, LOCAL, thread, wait=False):
+                run_log.end_abandoned_run(thread, forked.run, [], "cancelled", "the thread was forked")
+                await thread.saved()
         owner = {"agent": head.meta["agent"]} if "agent" in head.meta else {}
         return make_thread_info(await self.store.describe(LOCAL, forked.id, meta={**forked.meta, **owner}))
-
-    async def _end_open_run(self, forked: Summary) -> None:
-        thread = Thread(forked.id)
-        async with hold(self.store, LOCAL, thread, wait=False):
-            run_log.end_abandoned_run(thread, forked.run, [], "cancelled", "the thread was forked")
-            await thread.saved()
 
     async def rename_thread(self, id: str, title: str) -> ThreadInfo:
         return make_thread_info(await self.store.describe(LOCAL, id, title=title))
