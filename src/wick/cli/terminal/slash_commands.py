@@ -26,27 +26,22 @@ class SlashCommand:
 
 async def run_slash_command(chat: Chat, text: str) -> bool:
     """Run a slash command; return False if the text is not one, but a prompt."""
-    found = COMMAND_PATTERN.fullmatch(text.strip())
-    if found is None:
+    match = COMMAND_PATTERN.fullmatch(text.strip())
+    if match is None:
         return False
-    word, rest = found[1].lower(), (found[2] or "").strip()
+    word, rest = match[1].lower(), (match[2] or "").strip()
     try:
-        await _dispatch(chat, word, rest)
+        if word in COMMANDS:
+            await COMMANDS[word].run(chat, rest)
+        elif word in chat.skills:
+            await chat.send_prompt("\n\n".join(filter(None, (f"Use the skill {chat.skills[word]!r}.", rest))))
+        else:
+            near = get_close_matches(word, describe_commands(chat), 1)
+            hint = f"did you mean /{near[0]}?" if near else "/help lists them"
+            chat.print_notice(f"there is no command /{word}; {hint}", "red")
     except (WickError, OSError) as error:
         chat.print_notice(str(error), "red")
     return True
-
-
-async def _dispatch(chat: Chat, word: str, rest: str) -> None:
-    if word in COMMANDS:
-        return await COMMANDS[word].run(chat, rest)
-    if word in chat.skills:
-        return await chat.send_prompt("\n\n".join(filter(None, (f"Use the skill {chat.skills[word]!r}.", rest))))
-    near = get_close_matches(word, describe_commands(chat), 1)
-    chat.print_notice(
-        f"there is no command /{word}; {f'did you mean /{near[0]}?' if near else '/help lists them'}", "red"
-    )
-    return None
 
 
 def describe_commands(chat: Chat) -> Mapping[str, str]:
