@@ -81,14 +81,18 @@ def list_tools(agent: Agent) -> list[ToolInfo]:
     ]
 
 
-def make_skill_list(*found: Catalogue) -> SkillList:
+def make_skill_list(*catalogues: Catalogue) -> SkillList:
     """Return the skills of catalogues, and their invalid files."""
     skills = [
         SkillInfo(name=skill.name, description=skill.description, path=skill.path, enabled=skill.enabled)
-        for one in found
-        for skill in one.skills
+        for catalogue in catalogues
+        for skill in catalogue.skills
     ]
-    problems = [InvalidSkill(path=problem.path, reason=problem.reason) for one in found for problem in one.problems]
+    problems = [
+        InvalidSkill(path=problem.path, reason=problem.reason)
+        for catalogue in catalogues
+        for problem in catalogue.problems
+    ]
     return SkillList(skills=skills, problems=problems)
 
 

@@ -22,7 +22,6 @@ from wick.cli.host.open import HostOptions, call_host, with_host_options
 from wick.cli.root_command import DONE, FAILED, STOPPED
 from wick.cli.terminal.output import JSON, print_json, print_table, show_status, strip_controls
 from wick.errors import ConfigError
-from wick.hook_programs.registry import HookRow
 from wick.hook_programs.trust import expand_home
 from wick.hooks import order_rings
 from wick.operations import OPERATIONS
@@ -66,17 +65,16 @@ def list_hooks(options: HostOptions, as_json: bool) -> None:
         rows = list_hook_rows(selected.build(), selected.executables)
     if as_json:
         return print_json([asdict(row) for row in rows])
-    print_table(("hook", "point", "ring", "source", "trust", "fail", "problem"), map(_format_cells, rows))
+    cells = list[tuple[str, ...]]()
+    for row in rows:
+        ring = "-" if row.ring is None else f"{row.ring}{f' ({row.priority:+g})' if row.priority else ''}"
+        cells.append((row.name, row.point or "-", ring, row.source, row.trust, row.fail, row.problem))
+    print_table(("hook", "point", "ring", "source", "trust", "fail", "problem"), cells)
 
 
 def _fetch_rings(options: HostOptions) -> list[OperationRings]:
     with show_status("loading the agent"):
         return call_host(options, lambda host: host.list_rings())
-
-
-def _format_cells(row: HookLine) -> tuple[str, ...]:
-    ring = "-" if row.ring is None else f"{row.ring}{f' ({row.priority:+g})' if row.priority else ''}"
-    return row.name, row.point or "-", ring, row.source, row.trust, row.fail, row.problem
 
 
 def list_hook_rows(agent: Agent, programs: Sequence[Executables]) -> list[HookLine]:
@@ -92,16 +90,11 @@ def list_hook_rows(agent: Agent, programs: Sequence[Executables]) -> list[HookLi
             fails = "closed" if hook.position == "guard" or hook.on_error == "fail" else "open"
             rows.append(HookLine(hook.name, hook.point, depths[id(hook)], hook.priority, source, "", fails, ""))
     by_name = {hook.name: (depths[id(hook)], hook.priority) for hook in of_programs.values()}
-    return [*rows, *(_program_row(listed, by_name) for part in programs for listed in part.listed())]
-
-
-def _program_row(listed: HookRow, by_name: dict[str, tuple[int, float]]) -> HookLine:
-    point = listed.point
-    names = (f"{listed.name}@{point}", f"{listed.name}@{point}({listed.event})", f"{listed.event}@{point}")
-    depth, priority = next((by_name[name] for name in names if name in by_name), (None, listed.priority))
-    return HookLine(
-        listed.name, listed.point, depth, priority, listed.source, listed.trust, listed.fail, listed.problem
-    )  # fmt: skip
+    for row in (row for part in programs for row in part.listed()):
+        names = (f"{row.name}@{row.point}", f"{row.name}@{row.point}({row.event})", f"{row.event}@{row.point}")
+        depth, priority = next((by_name[name] for name in names if name in by_name), (None, row.priority))
+        rows.append(HookLine(row.name, row.point, depth, priority, row.source, row.trust, row.fail, row.problem))
+    return rows
 
 
 @command.command()
@@ -225,10 +218,10 @@ def new(name: str, event: str, language: str, user: bool, folder: str) -> None:
     """Write a hook program that allows everything, as a template."""
     if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name.startswith("."):
         raise ConfigError(f"invalid name {name!r}; use letters, digits, `_`, `.` and `-`")
-    above = expand_home(HOME) if user else Path(folder) / ".wick"
-    if above is None:
+    home = expand_home(HOME) if user else Path(folder) / ".wick"
+    if home is None:
         raise ConfigError("HOME is not set; set it to an absolute path")
-    path = above / "hooks" / name
+    path = home / "hooks" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with path.open("x", encoding="utf-8") as file:

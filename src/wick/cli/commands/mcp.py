@@ -84,14 +84,14 @@ def _load_config(config: str | None, folder: str) -> Config:
 
 def _iter_servers(config: Config) -> Iterator[tuple[McpServer, list[str]]]:
     """Yield each server once, with the ids of its agents."""
-    found: dict[str, tuple[McpServer, list[str]]] = {}
+    by_name: dict[str, tuple[McpServer, list[str]]] = {}
     for id, part in config.agents.items():
         options = part.options.get("mcp")
         for server in (
             read_servers(options["servers"]) if isinstance(options, Mapping) and options.get("servers") else ()
         ):
-            found.setdefault(server.name, (server, []))[1].append(id)
-    yield from found.values()
+            by_name.setdefault(server.name, (server, []))[1].append(id)
+    yield from by_name.values()
 
 
 def _format_location(server: McpServer) -> str:
@@ -139,10 +139,10 @@ def test(name: str, config: str | None, folder: str, as_json: bool) -> None:
 
 
 def _select_servers(config: Config, name: str) -> list[McpServer]:
-    found = {server.name: server for server, _ in _iter_servers(config)}
-    if name and name not in found:
-        raise ConfigError(f"{config.path} has no MCP server {name!r}; {suggest_key(name, found, 'there are')}")
-    return [found[name]] if name else [*found.values()]
+    servers = {server.name: server for server, _ in _iter_servers(config)}
+    if name and name not in servers:
+        raise ConfigError(f"{config.path} has no MCP server {name!r}; {suggest_key(name, servers, 'there are')}")
+    return [servers[name]] if name else [*servers.values()]
 
 
 def _format_trial(row: ServerTrial) -> str:

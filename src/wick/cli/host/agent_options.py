@@ -145,8 +145,8 @@ def add_rules(permissions: Any, **more: Sequence[Any]) -> dict[str, Any]:
     """Return permissions with added rules or grants. If there were none, everything else stays allowed."""
     if permissions is None or permissions is False:
         permissions = {"mode": ALLOW_ALL_MODE}
-    found = _as_dict(permissions)
-    return {**found, **{type: [*found.get(type, ()), *rules] for type, rules in more.items() if rules}}
+    current = _as_dict(permissions)
+    return {**current, **{type: [*current.get(type, ()), *rules] for type, rules in more.items() if rules}}
 
 
 def _as_dict(value: Any) -> dict[str, Any]:

@@ -177,8 +177,7 @@ class LocalHost(LocalThreads):
 
     async def list_skills(self, id: str = "") -> SkillList:
         parts = [part for part in self._find_agent(id).capabilities if isinstance(part, Skills)]
-        found = [await part.discover() for part in parts]
-        return make_skill_list(*found)
+        return make_skill_list(*[await part.discover() for part in parts])
 
     async def use_model(self, model: str) -> str:
         agent = self._rebuild_agent(model)
@@ -206,7 +205,9 @@ class LocalHost(LocalThreads):
         if not words and not recipe and not head.run and not head.queued:
             raise StoreError(f"thread {head.id} has no run to resume; send it a prompt", "conflict")
         if words and head.run and not recipe:
-            await self._deny_pending(head.id)
+            for question in await self.sessions.questions(head.id):  # a new message does not approve them
+                with suppress(StoreError):  # answered elsewhere at this moment, or expired
+                    await self.sessions.answer(head.id, question["id"], "deny", words=DENIED_BY_MESSAGE, by=LOCAL)
             await self.steer(head.id, words)
             words = ""
         try:
@@ -236,12 +237,6 @@ class LocalHost(LocalThreads):
             head = await self.store.head(LOCAL, thread)
             if not head.last and not head.queued:
                 await self.store.delete(LOCAL, thread)
-
-    async def _deny_pending(self, thread: str) -> None:
-        """Deny the open questions of a thread: a new message does not approve them."""
-        for question in await self.sessions.questions(thread):
-            with suppress(StoreError):  # answered elsewhere at this moment, or expired
-                await self.sessions.answer(thread, question["id"], "deny", words=DENIED_BY_MESSAGE, by=LOCAL)
 
     async def steer(self, thread: str, words: str) -> None:
         await self.sessions.send(thread, words)

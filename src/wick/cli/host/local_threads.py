@@ -35,13 +35,13 @@ class LocalThreads:
 
     async def list_threads(self, *, limit: int = 50, folder: str = "", asking: bool | None = None) -> list[ThreadInfo]:
         """Return the latest threads, of all folders or of one, without those of subagents."""
-        found = list[ThreadInfo]()
+        threads = list[ThreadInfo]()
         async for head in self._iter_heads(asking):
             if "parent" not in head.meta and folder in ("", head.meta.get("folder")):
-                found.append(make_thread_info(head))
-            if len(found) >= limit:
+                threads.append(make_thread_info(head))
+            if len(threads) >= limit:
                 break
-        return found
+        return threads
 
     async def _iter_heads(self, asking: bool | None = None) -> AsyncIterator[Summary]:
         cursor = None
@@ -119,9 +119,9 @@ class LocalThreads:
 
     async def find_approval(self, id: str, thread: str = "") -> Approval:
         """Return a pending question."""
-        for found in await self.list_approvals(thread):
-            if found.id == id:
-                return found
+        for approval in await self.list_approvals(thread):
+            if approval.id == id:
+                return approval
         raise StoreError(f"there is no pending question {id!r}; list them with: wick approvals", "not_found")
 
 

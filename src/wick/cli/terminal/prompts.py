@@ -88,18 +88,13 @@ class ApprovalPrompt:
                     return ApprovalReply(choice)
                 self._console.print(Text("  this question is asked every time; answer y or n", style="red"))
             elif (match := RULE.fullmatch(line)) is not None:
-                if self._is_valid_rule(match[1]):
+                try:
+                    parse_rule("allow", match[1])
                     return ApprovalReply("allow", rule=match[1])
+                except WickError as error:
+                    self._console.print(Text(f"  {strip_controls(str(error))}", style="red"))
             elif line:
                 return ApprovalReply("deny", words=line)
-
-    def _is_valid_rule(self, text: str) -> bool:
-        try:
-            parse_rule("allow", text)
-        except WickError as error:
-            self._console.print(Text(f"  {strip_controls(str(error))}", style="red"))
-            return False
-        return True
 
     async def _edit_args(self, args: dict[str, Any]) -> dict[str, Any] | None:
         """Let the user edit the command, or all arguments as JSON. Return None if the JSON is invalid."""
@@ -122,8 +117,8 @@ class ApprovalPrompt:
         about = request.about
         inquiry = Inquiry(about["kind"], request.question, tuple(about.get("options") or ()), about.get("default"))
         while True:
-            *above, last = strip_controls(format_inquiry(inquiry)).rstrip().split("\n")
-            for line in above:
+            *first_lines, last = strip_controls(format_inquiry(inquiry)).rstrip().split("\n")
+            for line in first_lines:
                 self._console.print(Text(line, style="bold cyan"))
             line = (await self._read_line(f"{last} ")).strip()
             try:

@@ -91,10 +91,10 @@ async def _show_tools(chat: Chat, rest: str) -> None:
 
 
 async def _show_skills(chat: Chat, rest: str) -> None:
-    found = (await chat.host.list_skills()).skills
-    for skill in found:
+    skills = (await chat.host.list_skills()).skills
+    for skill in skills:
         chat.print_notice(f"  {skill.name:<20} {skill.description[:100]}", "" if skill.enabled else "dim")
-    if not found:
+    if not skills:
         chat.print_notice("no skills; create one with: wick skills new NAME")
 
 
@@ -106,11 +106,11 @@ async def _fork_thread(chat: Chat, rest: str) -> None:
 
 
 async def _show_threads(chat: Chat, rest: str) -> None:
-    found = await chat.host.list_threads(limit=20)
-    for one in found:
-        mark = "▸" if one.id == chat.thread else "?" if one.asking else " "
-        chat.print_notice(f"{mark} {one.id}  {format_time(one.updated)}  {one.title[:60] or '(untitled)'}", "")
-    chat.print_notice("switch to one with: /thread ID" if found else "no threads")
+    threads = await chat.host.list_threads(limit=20)
+    for info in threads:
+        mark = "▸" if info.id == chat.thread else "?" if info.asking else " "
+        chat.print_notice(f"{mark} {info.id}  {format_time(info.updated)}  {info.title[:60] or '(untitled)'}", "")
+    chat.print_notice("switch to one with: /thread ID" if threads else "no threads")
 
 
 async def _open_thread(chat: Chat, rest: str) -> None:
