@@ -56,7 +56,7 @@ def test_an_event_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_what_is_no_json_is_an_error() -> None:
-    with pytest.raises(ServerError, match="no JSON"):
+    with pytest.raises(ServerError, match="not JSON"):
         SseFrame("", "done", "{").json()
     assert SseFrame("", "done", "[1]").json() == {}
 
