@@ -148,7 +148,7 @@ class Screen:
     def _print_line(self, words: str, style: str = "") -> None:
         self.console.print(Text(words, style=style))
 
-    # -- events ------------------------------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------------------------
 
     def _show_delta(self, event: ChatModelStream) -> None:
         if event.kind == "reasoning":
