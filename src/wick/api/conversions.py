@@ -81,14 +81,18 @@ def list_tools(agent: Agent) -> list[ToolInfo]:
     ]
 
 
-def make_skill_list(*found: Catalogue) -> SkillList:
+def make_skill_list(*catalogues: Catalogue) -> SkillList:
     """Return the skills of catalogues, and their invalid files."""
     skills = [
         SkillInfo(name=skill.name, description=skill.description, path=skill.path, enabled=skill.enabled)
-        for one in found
-        for skill in one.skills
+        for catalogue in catalogues
+        for skill in catalogue.skills
     ]
-    problems = [InvalidSkill(path=problem.path, reason=problem.reason) for one in found for problem in one.problems]
+    problems = [
+        InvalidSkill(path=problem.path, reason=problem.reason)
+        for catalogue in catalogues
+        for problem in catalogue.problems
+    ]
     return SkillList(skills=skills, problems=problems)
 
 
@@ -108,16 +112,17 @@ def make_backend_info(backend: Backend, sandbox_url: str | None = None) -> Backe
 
 def list_operation_rings(agent: Agent) -> list[OperationRings]:
     """Return the hooks of an agent, operation by operation."""
-    found = []
+    operations = []
     for operation in OPERATIONS:
         hooks = order_rings(agent.hooks, operation)
         rings = _list_rings(agent, (hook for hook in hooks if hook.position != "guard"))
         guards = _list_rings(agent, (hook for hook in hooks if hook.position == "guard"))
-        found.append(OperationRings(operation=operation.name, rings=rings, guards=guards))
-    return found
+        operations.append(OperationRings(operation=operation.name, rings=rings, guards=guards))
+    return operations
 
 
 def _list_rings(agent: Agent, hooks: Iterable[Hook]) -> list[HookRing]:
+    programs = [part for part in agent.capabilities if isinstance(part, Executables)]
     return [
         HookRing(
             hook=hook.name,
@@ -130,7 +135,7 @@ def _list_rings(agent: Agent, hooks: Iterable[Hook]) -> list[HookRing]:
             timeout=hook.timeout,
             inherit=hook.inherit or hook.position == "guard",
             shadow=hook.shadow,
-            fail="open" if _fails_open(agent, hook) else "closed",
+            fail="open" if hook.on_error == "log" or any(part.fails_open(hook) for part in programs) else "closed",
         )
         for hook in hooks
     ]
@@ -141,11 +146,6 @@ def _hook_source(hook: Hook) -> str:
         return str(hook.owner.name)
     program, is_program, _ = hook.name.partition("@")
     return f"program {program}" if is_program else "code"
-
-
-def _fails_open(agent: Agent, hook: Hook) -> bool:
-    programs = [part for part in agent.capabilities if isinstance(part, Executables)]
-    return hook.on_error == "log" or any(part.fails_open(hook) for part in programs)
 
 
 def make_changed_verdict(change: Change, titles: Mapping[str, str]) -> ChangedVerdict:

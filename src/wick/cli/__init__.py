@@ -18,15 +18,10 @@ def main() -> None:
             raise
         print(MissingExtra("cli", error.name, "the command `wick`"), file=sys.stderr)
         sys.exit(2)
-    _open_closed_streams()
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # a closed stream: without this, another file would get its descriptor
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # do not fail on characters that the terminal cannot encode
     wick(prog_name="wick")
-
-
-def _open_closed_streams() -> None:
-    """Open the null device for closed standard streams, so that no other file gets their descriptors."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115

@@ -47,8 +47,8 @@ class CommandGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        found: click.Command = import_module(f"wick.cli.commands.{cmd_name}").command
-        return found
+        command: click.Command = import_module(f"wick.cli.commands.{cmd_name}").command
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -56,8 +56,8 @@ class CommandGroup(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete commands and options without importing a command."""
-        found = [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
-        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+        items = [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
+        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def invoke(self, ctx: click.Context) -> Any:
         """Print errors as a sentence, without a traceback."""
@@ -73,19 +73,14 @@ class CommandGroup(click.Group):
             raise _InvalidCall(str(MissingExtra("cli", error.name or "", "this command"))) from None
         except (WickError, OSError) as error:
             wrong = isinstance(error, ConfigError) or getattr(error, "code", "") in ("invalid", "not_found")
-            raise (_InvalidCall if wrong else click.ClickException)(_format_error(error)) from None
+            message = str(error)
+            if isinstance(error, OSError) and error.strerror:  # without its number
+                message = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+            raise (_InvalidCall if wrong else click.ClickException)(strip_controls(message)) from None
 
 
 class _InvalidCall(click.ClickException):
     exit_code = WRONG
-
-
-def _format_error(error: Exception) -> str:
-    """Return the message of an error; of an OSError, without its number."""
-    message = str(error)
-    if isinstance(error, OSError) and error.strerror:
-        message = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
-    return strip_controls(message)
 
 
 @click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})

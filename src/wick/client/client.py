@@ -125,8 +125,8 @@ class Client:
 
     async def search(self, text: str, *, limit: int = 20) -> list[SearchHit]:
         """Return the messages that contain all of these words."""
-        found = await self._http.call("GET", "/threads/search", query={"q": text, "limit": limit})
-        return [SearchHit.model_validate(hit) for hit in found["hits"]]
+        reply = await self._http.call("GET", "/threads/search", query={"q": text, "limit": limit})
+        return [SearchHit.model_validate(hit) for hit in reply["hits"]]
 
     async def thread(self, thread_id: str) -> ThreadDetail:
         """Return a thread with its messages."""
@@ -155,8 +155,8 @@ class Client:
 
     async def rewind(self, thread_id: str, to: int) -> ThreadDetail:
         """Reset a thread to its state after the entry `to`."""
-        found = await self._http.call("POST", f"/threads/{_quote_part(thread_id)}/rewind", json={"to": to})
-        return ThreadDetail.model_validate(found)
+        reply = await self._http.call("POST", f"/threads/{_quote_part(thread_id)}/rewind", json={"to": to})
+        return ThreadDetail.model_validate(reply)
 
     async def export(self, thread_id: str, format: Literal["json", "markdown"] = "json") -> str:
         """Return the log of a thread as JSON, or its messages as Markdown."""
@@ -166,8 +166,8 @@ class Client:
 
     async def thread_runs(self, thread_id: str) -> list[ThreadRun]:
         """Return the runs of a thread, the earliest first."""
-        found = await self._http.call("GET", f"/threads/{_quote_part(thread_id)}/runs")
-        return [ThreadRun.model_validate(run) for run in found["runs"]]
+        reply = await self._http.call("GET", f"/threads/{_quote_part(thread_id)}/runs")
+        return [ThreadRun.model_validate(run) for run in reply["runs"]]
 
     async def replay(
         self,
@@ -195,8 +195,8 @@ class Client:
 
     async def approvals(self, thread_id: str = "") -> list[Approval]:
         """Return the pending questions of one thread or of all."""
-        found = await self._http.call("GET", "/approvals", query={"thread_id": thread_id or None})
-        return [Approval.model_validate(approval) for approval in found["approvals"]]
+        reply = await self._http.call("GET", "/approvals", query={"thread_id": thread_id or None})
+        return [Approval.model_validate(approval) for approval in reply["approvals"]]
 
     async def answer(
         self, id: str, choice: Choice, *, words: str = "", args: Mapping[str, Any] | None = None, thread_id: str = ""
@@ -227,13 +227,13 @@ class Client:
 
     async def onion(self, agent: str) -> list[OperationRings]:
         """Return the rings around each operation of an agent, outermost first, and its guards."""
-        found = await self._http.call("GET", f"/agents/{_quote_part(agent)}/onion")
-        return [OperationRings.model_validate(operation) for operation in found["operations"]]
+        reply = await self._http.call("GET", f"/agents/{_quote_part(agent)}/onion")
+        return [OperationRings.model_validate(operation) for operation in reply["operations"]]
 
     async def hooks(self, agent: str) -> list[HookInfo]:
         """Return the capabilities of an agent, outermost first."""
-        found = await self._http.call("GET", f"/agents/{_quote_part(agent)}/hooks")
-        return [HookInfo.model_validate(hook) for hook in found["hooks"]]
+        reply = await self._http.call("GET", f"/agents/{_quote_part(agent)}/hooks")
+        return [HookInfo.model_validate(hook) for hook in reply["hooks"]]
 
     async def change_hooks(
         self, agent: str, hooks: Mapping[str, Any], *, order: Sequence[str] | None = None, everyone: bool = False
@@ -241,8 +241,8 @@ class Client:
         """Enable (`True` or options), disable (`False`) or reset (`None`) capabilities, from the next run on."""
         body: dict[str, Any] = {"hooks": dict(hooks), **({"order": [*order]} if order is not None else {})}
         path, query = f"/agents/{_quote_part(agent)}/hooks", {"everyone": everyone}
-        found = await self._http.call("PATCH", path, json=body, query=query)
-        return [HookInfo.model_validate(hook) for hook in found["hooks"]]
+        reply = await self._http.call("PATCH", path, json=body, query=query)
+        return [HookInfo.model_validate(hook) for hook in reply["hooks"]]
 
     async def permissions(self, agent: str) -> PermissionsInfo:
         """Return the permission rules of an agent, and your permanent grants."""
@@ -278,8 +278,8 @@ class Client:
 
     async def list_files(self, agent: str, path: str = ".") -> list[FileEntry]:
         """Return the entries of a folder in the agent's workspace."""
-        found = await self._http.call("GET", f"/agents/{_quote_part(agent)}/files/list", query={"path": path})
-        return [FileEntry.model_validate(entry) for entry in found["entries"]]
+        reply = await self._http.call("GET", f"/agents/{_quote_part(agent)}/files/list", query={"path": path})
+        return [FileEntry.model_validate(entry) for entry in reply["entries"]]
 
     async def read_file(self, agent: str, path: str) -> bytes:
         """Return the content of a workspace file."""
@@ -350,8 +350,8 @@ def _quote_part(name: str) -> str:
     return quote(name, safe="")
 
 
-def _parse_skills(found: Any) -> list[SkillInfo]:
-    return [SkillInfo.model_validate(skill) for skill in found["skills"]]
+def _parse_skills(reply: Any) -> list[SkillInfo]:
+    return [SkillInfo.model_validate(skill) for skill in reply["skills"]]
 
 
 def _run_body(words: Words, thread_id: str | None, recipe: str) -> dict[str, Any]:

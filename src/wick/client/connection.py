@@ -17,21 +17,17 @@ SILENCE_SECONDS = 45.0  # a stream sends a heartbeat every 15 s; longer silence 
 CONNECT_SECONDS = 10.0
 
 
-def _parse_url(url: str) -> URL:
-    try:
-        found = URL(url.rstrip("/"))
-    except ValueError:  # such as an unclosed IPv6 address
-        found = URL()
-    if found.scheme not in ("http", "https") or not found.host:
-        raise ServerError(f"invalid server URL {url!r}; use one like http://127.0.0.1:8000", "invalid")
-    return found
-
-
 class ServerConnection:
     """The address of a server and the token, with a pool of connections."""
 
     def __init__(self, url: str, token: str = "", *, timeout: float | None = None) -> None:
-        self.url, self.timeout = _parse_url(url), timeout
+        try:
+            self.url = URL(url.rstrip("/"))
+        except ValueError:  # such as an unclosed IPv6 address
+            self.url = URL()
+        if self.url.scheme not in ("http", "https") or not self.url.host:
+            raise ServerError(f"invalid server URL {url!r}; use one like http://127.0.0.1:8000", "invalid")
+        self.timeout = timeout
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._session: aiohttp.ClientSession | None = None
 
@@ -54,7 +50,11 @@ class ServerConnection:
     def build_url(self, path: str, query: Mapping[str, Any] | None = None) -> URL:
         """Return the URL of a path with quoted parts; query values of None are omitted."""
         url = URL(f"{self.url}{path}", encoded=True)
-        params = {name: _format_query_value(value) for name, value in (query or {}).items() if value is not None}
+        params = {
+            name: str(value).lower() if isinstance(value, bool) else str(value)
+            for name, value in (query or {}).items()
+            if value is not None
+        }
         return url.update_query(params) if params else url
 
     async def call(
@@ -70,7 +70,11 @@ class ServerConnection:
         """Send a request, and return the JSON of its response; None if the body is empty."""
         async with self.open_response(method, path, query=query, json=json, body=body, headers=headers) as response:
             raw = await response.read()
-        return _parse_json(raw) if raw else None
+        try:
+            return from_json(raw) if raw else None
+        except ValueError:
+            message = "the response is not JSON; check that the URL is that of a wick server"
+            raise ServerError(message, "invalid") from None
 
     @asynccontextmanager
     async def open_response(
@@ -102,24 +106,11 @@ class ServerConnection:
                     raise _parse_error(response, await response.read())
                 yield response
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            raise self._connection_error(error) from error
-
-    def _connection_error(self, error: BaseException) -> ServerError:
-        why = " ".join(str(error).split()) or type(error).__name__
-        if isinstance(error, aiohttp.ClientConnectorError):
-            return ServerError(f"{self.url} cannot be reached: {why}; check that the server is running", "unreachable")
-        return ServerError(f"the connection to {self.url} was lost: {why}", "broken")
-
-
-def _format_query_value(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _parse_json(raw: bytes) -> Any:
-    try:
-        return from_json(raw)
-    except ValueError:
-        raise ServerError("the response is not JSON; check that the URL is that of a wick server", "invalid") from None
+            why = " ".join(str(error).split()) or type(error).__name__
+            if isinstance(error, aiohttp.ClientConnectorError):
+                message = f"{self.url} cannot be reached: {why}; check that the server is running"
+                raise ServerError(message, "unreachable") from error
+            raise ServerError(f"the connection to {self.url} was lost: {why}", "broken") from error
 
 
 def _parse_error(response: aiohttp.ClientResponse, raw: bytes) -> ServerError:

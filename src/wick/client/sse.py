@@ -45,10 +45,10 @@ class SseFrame:
     def json(self) -> dict[str, Any]:
         """Return the data as a JSON object; empty if it is another JSON value."""
         try:
-            found = from_json(self.data)
+            value = from_json(self.data)
         except ValueError:
             raise ServerError(f"the server sent an event that is not JSON: {self.data[:80]!r}", "invalid") from None
-        return found if isinstance(found, dict) else {}
+        return value if isinstance(value, dict) else {}
 
 
 class SseParser:
@@ -62,29 +62,25 @@ class SseParser:
         self._event = self._id = ""
 
     def feed(self, chunk: bytes) -> list[SseFrame]:
+        """Add received bytes, and return the frames that they complete."""
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         if len(self._rest) > SSE_LINE_BYTES:
             raise ServerError(f"the server sent an event longer than {SSE_LINE_BYTES:,} bytes", "too_large")
-        return [frame for line in lines if (frame := self._read_line(line.rstrip(b"\r").decode("utf-8", "replace")))]
-
-    def _read_line(self, line: str) -> SseFrame | None:
-        if not line:
-            return self._finish_frame()
-        name, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        if name == "data":
-            self._data.append(value)
-        elif name == "event":
-            self._event = value
-        elif name == "id":
-            self._id = value
-        return None  # ignore comments, such as heartbeats
-
-    def _finish_frame(self) -> SseFrame | None:
-        """Return the frame that an empty line completes. Unlike in browsers, an id applies to its own frame only."""
-        frame = SseFrame(self._id, self._event, "\n".join(self._data)) if self._data or self._event else None
-        self._data, self._event, self._id = [], "", ""
-        return frame
+        frames = list[SseFrame]()
+        for line in lines:
+            name, colon, value = line.rstrip(b"\r").decode("utf-8", "replace").partition(":")
+            value = value.removeprefix(" ")
+            if name == "data":
+                self._data.append(value)
+            elif name == "event":
+                self._event = value
+            elif name == "id":
+                self._id = value
+            elif not name and not colon:  # an empty line ends a frame; a comment, such as a heartbeat, has a colon
+                if self._data or self._event:
+                    frames.append(SseFrame(self._id, self._event, "\n".join(self._data)))
+                self._data, self._event, self._id = [], "", ""  # unlike in browsers, an id applies to its frame only
+        return frames
 
 
 def parse_event(payload: Mapping[str, Any]) -> Event | None:

@@ -45,8 +45,8 @@ class _LoopThread:
                 return ()
 
         try:
-            while found := self.wait(fetch_next()):
-                yield found[0]
+            while item := self.wait(fetch_next()):
+                yield item[0]
         finally:
             if not self._loop.is_closed() and (close := getattr(items, "aclose", None)) is not None:
                 self.wait(close())

@@ -34,21 +34,21 @@ class FileProblem:
 
 def check_agents_file(path: Path) -> tuple[Config | None, list[FileProblem]]:
     """Return the config of the valid parts of a file (or None), and all problems by line."""
-    found: list[FileProblem] = []
-    source = _read_source(path, found)
-    taken: list[KeyPath] = []
-    while source is not None and len(found) < MAX_PROBLEMS:
+    problems: list[FileProblem] = []
+    source = _read_source(path, problems)
+    removed: list[KeyPath] = []
+    while source is not None and len(problems) < MAX_PROBLEMS:
         try:
-            return _build_agents(path, source), sorted(found, key=lambda problem: problem.line or 0)
+            return _build_agents(path, source), sorted(problems, key=lambda problem: problem.line or 0)
         except ConfigLineError as error:
-            if not _is_consequence(error, taken):
-                found.append(FileProblem(error.line, error.what))
-            taken.append(error.at)
+            if not _is_consequence(error, removed):
+                problems.append(FileProblem(error.line, error.what))
+            removed.append(error.at)
             source = _remove_at(source, error.at)
         except ConfigError as error:
-            found.append(FileProblem(None, str(error)))
+            problems.append(FileProblem(None, str(error)))
             break
-    return None, sorted(found, key=lambda problem: problem.line or 0)
+    return None, sorted(problems, key=lambda problem: problem.line or 0)
 
 
 # -- variables ------------------------------------------------------------------------------------------------------
@@ -64,19 +64,19 @@ class _Environment(dict[str, str]):
         return super().get(name, default)
 
 
-def _read_source(path: Path, found: list[FileProblem]) -> YamlSource | None:
-    """Parse a file, and record each unset variable as a problem."""
+def _read_source(path: Path, problems: list[FileProblem]) -> YamlSource | None:
+    """Parse a file, and add each unset variable to `problems`. Return None if the file cannot be parsed."""
     environment = _Environment(os.environ)
-    while len(found) < MAX_PROBLEMS:
+    while len(problems) < MAX_PROBLEMS:
         try:
             return read(path, environment)
         except ConfigLineError as error:
-            found.append(FileProblem(error.line, error.what))
+            problems.append(FileProblem(error.line, error.what))
             if environment.last_name in ("", *environment):
                 return None  # not an unset variable: the rest cannot be parsed
             environment[environment.last_name] = "1"
         except ConfigError as error:
-            found.append(FileProblem(None, str(error)))
+            problems.append(FileProblem(None, str(error)))
             return None
     return None
 
@@ -87,8 +87,18 @@ def _read_source(path: Path, found: list[FileProblem]) -> YamlSource | None:
 def _build_agents(path: Path, source: YamlSource) -> Config:
     """Build all agents of a file; raise the first error."""
     config = Config(path, source)
-    for at, options in _iter_options(source):
-        _check_options(source, at, options)
+    data = source.data
+    options_by_path: dict[KeyPath, Mapping[str, Any]] = {(): data}
+    if {"agents", "defaults"} & data.keys():  # else the file has the options of its only agent
+        options_by_path = {("defaults",): data.get("defaults") or {}}
+        options_by_path |= {("agents", id): own or {} for id, own in (data.get("agents") or {}).items()}
+    for at, options in options_by_path.items():
+        # Each rule and MCP server is validated by itself, so that each error has its line.
+        for key, below, check in _iter_checks(options):
+            try:
+                check()
+            except ConfigError as error:
+                raise source.error_at((*at, key, *below), f"{key}: {error}") from None
     for part in config.agents.values():
         model = part.options.get("model", "auto")
         try:
@@ -98,25 +108,6 @@ def _build_agents(path: Path, source: YamlSource) -> Config:
             raise part.build_error("model", error) from None
         part.agent()
     return config
-
-
-def _iter_options(source: YamlSource) -> Iterator[tuple[KeyPath, Mapping[str, Any]]]:
-    """Yield the options of the only agent, or the defaults and those of each agent, with their paths."""
-    data = source.data
-    if not {"agents", "defaults"} & data.keys():
-        yield (), data
-        return
-    yield ("defaults",), data.get("defaults") or {}
-    yield from ((("agents", id), own or {}) for id, own in (data.get("agents") or {}).items())
-
-
-def _check_options(source: YamlSource, at: KeyPath, options: Mapping[str, Any]) -> None:
-    """Validate each rule and MCP server by itself, so that each error has its line."""
-    for key, path, check in _iter_checks(options):
-        try:
-            check()
-        except ConfigError as error:
-            raise source.error_at((*at, key, *path), f"{key}: {error}") from None
 
 
 def _iter_checks(options: Mapping[str, Any]) -> Iterator[tuple[str, KeyPath, Callable[[], object]]]:
@@ -135,42 +126,35 @@ def _as_mapping(value: Any) -> Mapping[str, Any]:
 # -- removing -------------------------------------------------------------------------------------------------------
 
 
-def _is_consequence(error: ConfigLineError, taken: list[KeyPath]) -> bool:
+def _is_consequence(error: ConfigLineError, removed: list[KeyPath]) -> bool:
     """Return True if an error may only result from the removal of a part below it."""
     if error.what.startswith("the agent "):
-        return any(one[: len(error.at)] == error.at or one[:1] == ("defaults",) for one in taken)
-    return any(one != error.at and one[: len(error.at)] == error.at for one in taken)
-
-
-def _get_value(data: Any, at: KeyPath) -> Any:
-    for key in at:
-        try:
-            data = data[key]
-        except (LookupError, TypeError):
-            return None
-    return data
+        return any(path[: len(error.at)] == error.at or path[:1] == ("defaults",) for path in removed)
+    return any(path != error.at and path[: len(error.at)] == error.at for path in removed)
 
 
 def _remove_at(source: YamlSource, at: KeyPath) -> YamlSource | None:
     """Return a copy of a file without the value at a path; None if there is no such value, or nothing is left."""
     data = deepcopy(source.data)
-    above: Any = _get_value(data, at[:-1]) if at else None
+    parent: Any = data
     try:
-        del above[at[-1]]
+        for key in at[:-1]:
+            parent = parent[key]
+        del parent[at[-1]]
     except (LookupError, TypeError):
         return None
-    lines = _shift_lines(source.lines, at) if isinstance(above, list) else source.lines
+    lines = _shift_lines(source.lines, at) if isinstance(parent, list) else source.lines
     return YamlSource(source.name, data, lines) if data else None
 
 
 def _shift_lines(lines: Mapping[KeyPath, int], at: KeyPath) -> dict[KeyPath, int]:
     """Return the line numbers after the removal of a list item: later items move up by one index."""
-    depth, gone = len(at) - 1, int(at[-1])
-    found: dict[KeyPath, int] = {}
-    for one, line in lines.items():
-        behind = len(one) > depth and one[:depth] == at[:depth]
-        number = int(one[depth]) if behind else -1
-        if behind and number == gone:
+    depth, removed = len(at) - 1, int(at[-1])
+    shifted: dict[KeyPath, int] = {}
+    for path, line in lines.items():
+        in_list = len(path) > depth and path[:depth] == at[:depth]
+        index = int(path[depth]) if in_list else -1
+        if in_list and index == removed:
             continue
-        found[(*one[:depth], number - 1, *one[depth + 1 :]) if behind and number > gone else one] = line
-    return found
+        shifted[(*path[:depth], index - 1, *path[depth + 1 :]) if in_list and index > removed else path] = line
+    return shifted

@@ -118,22 +118,25 @@ def iter_checks(
 
 def check_packages() -> Iterator[Check]:
     """Check the Python version, the core packages and each extra."""
-    here = sys.version_info[:2]
     described = f"{sys.version.split()[0]} at {sys.executable}"
-    fits: State = "ok" if here >= MIN_PYTHON else "wrong"
-    yield Check("installed", "Python", fits, described, "" if fits == "ok" else "use Python 3.11 or newer")
-    yield Check("installed", "wick-agent", "ok", _package_version("wick-agent"))
-    if lost := _missing_packages(CORE):
-        yield Check("installed", "the core", "wrong", f"missing: {', '.join(lost)}", "pip install wick-agent")
-    for extra, parts in EXTRAS.items():
-        lost = _missing_packages(parts)
-        says = f"{EXTRA_PURPOSES[extra]} (missing: {', '.join(lost)})" if lost else EXTRA_PURPOSES[extra]
-        do = f"pip install 'wick-agent[{extra}]'" if lost else ""
-        yield Check("installed", f"[{extra}]", "missing" if lost else "ok", says, do)
+    state: State = "ok" if sys.version_info[:2] >= MIN_PYTHON else "wrong"
+    yield Check("installed", "Python", state, described, "" if state == "ok" else "use Python 3.11 or newer")
+    try:
+        installed = version("wick-agent")
+    except PackageNotFoundError:
+        installed = "source checkout"
+    yield Check("installed", "wick-agent", "ok", installed)
+    if missing := _missing_packages(CORE):
+        yield Check("installed", "the core", "wrong", f"missing: {', '.join(missing)}", "pip install wick-agent")
+    for extra, packages in EXTRAS.items():
+        missing = _missing_packages(packages)
+        says = f"{EXTRA_PURPOSES[extra]} (missing: {', '.join(missing)})" if missing else EXTRA_PURPOSES[extra]
+        do = f"pip install 'wick-agent[{extra}]'" if missing else ""
+        yield Check("installed", f"[{extra}]", "missing" if missing else "ok", says, do)
 
 
-def _missing_packages(parts: dict[str, str]) -> list[str]:
-    return [package for package, module in parts.items() if not _is_importable(module)]
+def _missing_packages(packages: dict[str, str]) -> list[str]:
+    return [package for package, module in packages.items() if not _is_importable(module)]
 
 
 def _is_importable(module: str) -> bool:
@@ -141,13 +144,6 @@ def _is_importable(module: str) -> bool:
         return find_spec(module) is not None
     except (ImportError, ValueError):  # its parent package cannot be imported
         return False
-
-
-def _package_version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "source checkout"
 
 
 def check_programs() -> Iterator[Check]:
@@ -187,11 +183,11 @@ def check_sandboxes() -> Iterator[Check]:
         except SandboxUnavailable as error:
             yield Check("sandbox", name, "missing", str(error))
     with tempfile.TemporaryDirectory(prefix="wick-doctor-") as folder:
-        found = Local(folder).protection
-    do = "" if found.level == "strong" else "install bubblewrap, or use backend: {type: docker}"
-    asks = "; each command needs your approval" if found.asks else ""
-    state: State = "ok" if found.level != "none" else "missing"
-    yield Check("sandbox", f"protection: {found.level}", state, f"{found.says}{asks}", do)
+        protection = Local(folder).protection
+    do = "" if protection.level == "strong" else "install bubblewrap, or use backend: {type: docker}"
+    asks = "; each command needs your approval" if protection.asks else ""
+    state: State = "ok" if protection.level != "none" else "missing"
+    yield Check("sandbox", f"protection: {protection.level}", state, f"{protection.says}{asks}", do)
 
 
 def check_engine() -> Iterator[Check]:
@@ -204,20 +200,20 @@ async def _ask_engine() -> Check:
     from wick.backends.docker import LIMITS
 
     try:
-        found = Engine(seconds=ENGINE_SECONDS)
+        engine = Engine(seconds=ENGINE_SECONDS)
     except WickError as error:
         return Check("sandbox", "docker engine", "missing", str(error), "set DOCKER_HOST to the address of an engine")
     try:
-        reply = await found.request("GET", "/version")
+        reply = await engine.request("GET", "/version")
         names = [str(part.get("Name", "")) for part in reply.get("Components", ())]
         kind = "Podman" if any("podman" in name.lower() for name in names) else "Docker"
-        says = f"{kind} {reply.get('Version', '')} at {found.address.url}; in an image without Python, {LIMITS}"
+        says = f"{kind} {reply.get('Version', '')} at {engine.address.url}; in an image without Python, {LIMITS}"
         return Check("sandbox", "docker engine", "ok", says)
     except WickError as error:
         do = "start one (dockerd, or podman system service), or set DOCKER_HOST; used for backend: {type: docker}"
         return Check("sandbox", "docker engine", "missing", to_one_line(str(error), 300), do)
     finally:
-        await found.close()
+        await engine.close()
 
 
 # -- models ---------------------------------------------------------------------------------------------------------
@@ -227,36 +223,29 @@ def check_models(ask: bool, model: str) -> Iterator[Check]:
     """Check which models are available; with `ask`, call each of them."""
     names = [model] if model else [*_available_models()]
     if not model:
-        yield from _check_keys()
+        for variable, example in DEFAULTS.items():
+            is_set = bool(os.environ.get(variable, "").strip())
+            says = f"{variable} is {'set' if is_set else 'not set'}, for models such as {example}"
+            provider, do = variable.removesuffix("_API_KEY").lower(), "" if is_set else f"export {variable}=…"
+            yield Check("models", provider, "ok" if is_set else "missing", says, do)
         yield _check_ollama()
         yield _check_local()
-        yield _check_auto()
+        try:
+            auto = Check("models", "auto", "ok", f"selects {choose_model()[1]}")
+        except WickError as error:
+            auto = Check("models", "auto", "missing", str(error), "pass a model explicitly: --model demo")
+        yield auto
     if ask or model:
         yield from (asyncio.run(_ask_model(name)) for name in names)
 
 
-def _check_auto() -> Check:
-    try:
-        return Check("models", "auto", "ok", f"selects {choose_model()[1]}")
-    except WickError as error:
-        return Check("models", "auto", "missing", str(error), "pass a model explicitly: --model demo")
-
-
-def _check_keys() -> Iterator[Check]:
-    for variable, name in DEFAULTS.items():
-        there = bool(os.environ.get(variable, "").strip())
-        says = f"{variable} is {'set' if there else 'not set'}, for models such as {name}"
-        provider = variable.removesuffix("_API_KEY").lower()
-        yield Check("models", provider, "ok" if there else "missing", says, "" if there else f"export {variable}=…")
-
-
 def _check_ollama() -> Check:
     try:
-        url, found = ollama_url(), list_installed()
+        url, installed = ollama_url(), list_installed()
     except WickError as error:
         return Check("models", "ollama", "missing", str(error), "set OLLAMA_HOST to its address")
-    if found:
-        return Check("models", "ollama", "ok", f"{url} has {', '.join(found[:5])}{' …' if found[5:] else ''}")
+    if installed:
+        return Check("models", "ollama", "ok", f"{url} has {', '.join(installed[:5])}{' …' if installed[5:] else ''}")
     do = "start it, then: ollama pull llama3.1; or set OLLAMA_HOST to its address"
     return Check("models", "ollama", "missing", f"no Ollama with an installed model at {url}", do)
 
@@ -305,25 +294,19 @@ def check_server(data: str | None, port: int | None) -> Iterator[Check]:
     """Check the data folder, the settings and the port of the server."""
     folder = Path(data) if data else data_folder()
     yield _check_data_folder(folder)
-    try:
-        host, number = _listen_address(folder, data, port)
-    except WickError as error:
-        yield Check(
-            "server", "settings", "wrong", str(error), "fix the settings: `wick serve` does not start with them"
-        )
-        return
-    yield _check_port(host, number)
-
-
-def _listen_address(folder: Path, data: str | None, port: int | None) -> tuple[str, int]:
-    """Return the address of the server. Its settings are imported only if some are set, as that is slow."""
+    address = "127.0.0.1", 8000 if port is None else port
     configured = (folder / "server.yaml").is_file() or {"WICK_HOST", "WICK_PORT"} & os.environ.keys()
-    if not configured or _missing_packages(EXTRAS["server"]):
-        return "127.0.0.1", 8000 if port is None else port
-    from wick.server.settings import load_settings
+    if configured and not _missing_packages(EXTRAS["server"]):
+        try:
+            from wick.server.settings import load_settings  # slow to import
 
-    settings = load_settings({"data": data, "port": port})
-    return settings.host, settings.port
+            settings = load_settings({"data": data, "port": port})
+        except WickError as error:
+            do = "fix the settings: `wick serve` does not start with them"
+            yield Check("server", "settings", "wrong", str(error), do)
+            return
+        address = settings.host, settings.port
+    yield _check_port(*address)
 
 
 def _check_data_folder(folder: Path) -> Check:
@@ -336,8 +319,8 @@ def _check_data_folder(folder: Path) -> Check:
         return Check("server", "data folder", "wrong", f"{folder}: {existing} is not a folder", do)
     try:
         with tempfile.TemporaryFile(dir=existing):
-            made = "" if existing == folder else "; it is created on first use"
-            return Check("server", "data folder", "ok", f"{folder} is writable{made}")
+            later = "" if existing == folder else "; it is created on first use"
+            return Check("server", "data folder", "ok", f"{folder} is writable{later}")
     except OSError as error:
         return Check("server", "data folder", "wrong", f"{folder} is not writable: {error.strerror or error}", do)
 

@@ -58,18 +58,18 @@ def _describe_failure(event: str, fail: Fail | None) -> str:
     return "the operation is blocked" if decides(event) and fail != "open" else "the run continues"
 
 
-def try_program(found: HookProgram, runner: Runner, payload: dict[str, Any]) -> TrialVerdict:
+def try_program(program: HookProgram, runner: Runner, payload: dict[str, Any]) -> TrialVerdict:
     """Call a program once with an event."""
-    event = str(payload.get("event") or (found.points[0] if found.points else ""))
+    event = str(payload.get("event") or (program.points[0] if program.points else ""))
     payload = {"event": event, **payload}
-    lines = found.protocol == "lines"
-    argv = [str(found.path), "serve" if lines else "run"]
+    lines = program.protocol == "lines"
+    argv = [str(program.path), "serve" if lines else "run"]
     stdin = json.dumps({"id": CALL_ID, **payload} if lines else payload).encode() + b"\n"
     ran = run_blocking(lambda: runner.run(argv, stdin=stdin))
     try:
         answer = _parse_line(ran) if lines else read_answer(ran)
     except InvalidAnswer as problem:
-        reason = f"it {problem}, so {_describe_failure(event, found.fail)}"
+        reason = f"it {problem}, so {_describe_failure(event, program.fail)}"
         return TrialVerdict("failed", reason, {}, ran.exit_code, ran.milliseconds)
     return TrialVerdict(*_interpret_answer(answer), answer, ran.exit_code, ran.milliseconds)
 

@@ -6,15 +6,14 @@ import asyncio
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import click
 
 from wick.api.conversions import list_operation_rings
-from wick.api.types import AgentInfo, OperationRings
+from wick.api.types import OperationRings
 from wick.cli.checks.agents_file import FileProblem, check_agents_file
 from wick.cli.commands.onions import draw_rings
-from wick.cli.host.open import HostOptions, open_host, with_host_options
+from wick.cli.host.open import HostOptions, call_host, with_host_options
 from wick.cli.root_command import DONE, WRONG
 from wick.cli.terminal.output import JSON, print_json, print_table, show_status, strip_controls
 from wick.config import Config
@@ -39,19 +38,14 @@ def list_agents(file: Path | None, options: HostOptions, as_json: bool) -> None:
     if file is None and not options.agent and not options.server and own.is_file():
         file = own
     options = HostOptions(agent=str(file), folder=options.folder) if file is not None else options
-    found = asyncio.run(_fetch_agents(options))
+    with show_status("loading agents"):
+        agents = call_host(options, lambda host: host.list_agents())
     if as_json:
         return print_json(
-            [{"id": one.agent_id, "name": one.name, "model": one.model, "hooks": one.hooks} for one in found]
+            [{"id": info.agent_id, "name": info.name, "model": info.model, "hooks": info.hooks} for info in agents]
         )
-    rows = [(info.agent_id, info.name, info.model, ", ".join(info.hooks)) for info in found]
+    rows = [(info.agent_id, info.name, info.model, ", ".join(info.hooks)) for info in agents]
     print_table(("agent", "name", "model", "hooks"), rows, nothing="no agents")
-
-
-async def _fetch_agents(options: HostOptions) -> list[AgentInfo]:
-    with show_status("loading agents"):
-        async with open_host(options) as host:
-            return await host.list_agents()
 
 
 # -- check ----------------------------------------------------------------------------------------------------------
@@ -69,7 +63,16 @@ def check(file: Path, as_json: bool) -> None:
         config, problems = check_agents_file(file)
         onions = asyncio.run(_build_rings(config)) if config is not None else {}
     if as_json:
-        _print_json_report(file, problems, onions)
+        fields = {"position", "hook", "source", "fail"}
+        agents = {
+            id: [
+                {"operation": operation.operation, **ring.model_dump(include=fields)}
+                for operation in operations
+                for ring in (*operation.rings, *operation.guards)
+            ]
+            for id, operations in onions.items()
+        }
+        print_json({"file": str(file), "problems": [asdict(problem) for problem in problems], "agents": agents})
     else:
         _print_text_report(file, problems, onions)
     sys.exit(WRONG if problems else DONE)
@@ -81,20 +84,6 @@ async def _build_rings(config: Config) -> dict[str, list[OperationRings]]:
         return {id: list_operation_rings(part.agent()) for id, part in config.agents.items()}
     finally:
         await config.close()
-
-
-def _print_json_report(file: Path, problems: list[FileProblem], onions: dict[str, list[OperationRings]]) -> None:
-    report: dict[str, Any] = {"file": str(file), "problems": [asdict(problem) for problem in problems]}
-    print_json({**report, "agents": {id: _rings_json(rings) for id, rings in onions.items()}})
-
-
-def _rings_json(operations: list[OperationRings]) -> list[dict[str, Any]]:
-    fields = {"position", "hook", "source", "fail"}
-    return [
-        {"operation": one.operation, **ring.model_dump(include=fields)}
-        for one in operations
-        for ring in (*one.rings, *one.guards)
-    ]
 
 
 def _print_text_report(file: Path, problems: list[FileProblem], onions: dict[str, list[OperationRings]]) -> None:

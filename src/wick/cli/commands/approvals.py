@@ -13,7 +13,7 @@ import click
 
 from wick._internal.visible_text import cut_visible, make_visible
 from wick.api.types import Approval, Choice
-from wick.cli.host.open import HostOptions, open_host, with_host_options
+from wick.cli.host.open import HostOptions, call_host, open_host, with_host_options
 from wick.cli.host.protocol import AgentHost
 from wick.cli.terminal.output import JSON, dump_json, print_json, print_table, show_status, strip_controls
 from wick.errors import ConfigError
@@ -38,17 +38,12 @@ def command(ctx: click.Context, options: HostOptions, thread: str, watch: bool, 
         return
     if watch:
         return asyncio.run(_watch_approvals(options, thread, as_json))
-    found = asyncio.run(_fetch_approvals(options, thread))
-    if as_json:
-        return print_json([_approval_json(one) for one in found])
-    rows = [(one.id, one.thread_id, one.agent_id, _format_question(one), _format_time_left(one)) for one in found]
-    print_table(("question", "thread", "agent", "what", "expires in"), rows, nothing="no pending questions")
-
-
-async def _fetch_approvals(options: HostOptions, thread: str) -> list[Approval]:
     with show_status("loading questions"):
-        async with open_host(options) as host:
-            return await host.list_approvals(thread)
+        pending = call_host(options, lambda host: host.list_approvals(thread))
+    if as_json:
+        return print_json([_approval_json(one) for one in pending])
+    rows = [(one.id, one.thread_id, one.agent_id, _format_question(one), _format_time_left(one)) for one in pending]
+    print_table(("question", "thread", "agent", "what", "expires in"), rows, nothing="no pending questions")
 
 
 async def _watch_approvals(options: HostOptions, thread: str, as_json: bool) -> None:
@@ -123,11 +118,15 @@ def allow(
     if session and always:
         raise click.UsageError("use only one of --session and --always")
     choice: Choice = "allow_session" if session else "allow_always" if always else "allow"
-    asyncio.run(
-        _send_answer(
-            _merge_options(options, group_options), id, choice, words, None if changed is None else _parse_args(changed)
-        )
-    )
+    args = None
+    if changed is not None:
+        try:
+            args = json.loads(changed)
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(f"--args is not valid JSON: {error}") from None
+        if not isinstance(args, dict):
+            raise ConfigError('--args must be a JSON object, such as {"command": "git status"}')
+    asyncio.run(_send_answer(_merge_options(options, group_options), id, choice, words, args))
 
 
 @command.command()
@@ -147,18 +146,8 @@ def _merge_options(options: HostOptions, group_options: HostOptions) -> HostOpti
 
 async def _send_answer(options: HostOptions, id: str, choice: Choice, words: str, args: dict[str, Any] | None) -> None:
     async with open_host(options) as host:
-        thread = await host.answer_approval(id, choice, words=words, args=args)
+        thread_id = await host.answer_approval(id, choice, words=words, args=args)
         click.echo(f"{'denied' if choice == 'deny' else 'allowed'}: {strip_controls(id)}")
-        if not host.remote and not (found := await host.get_thread(thread)).running:
-            where = f" --folder {shlex.quote(found.folder)}" if found.folder not in ("", host.name) else ""
-            click.echo(f"the run is interrupted; resume it with: wick run --thread {thread}{where}", err=True)
-
-
-def _parse_args(text: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"--args is not valid JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise ConfigError('--args must be a JSON object, such as {"command": "git status"}')
-    return found
+        if not host.remote and not (thread := await host.get_thread(thread_id)).running:
+            where = f" --folder {shlex.quote(thread.folder)}" if thread.folder not in ("", host.name) else ""
+            click.echo(f"the run is interrupted; resume it with: wick run --thread {thread_id}{where}", err=True)

@@ -12,7 +12,6 @@ from wick.cli.commands.run import replace_surrogates
 from wick.cli.completion import complete_thread_ids
 from wick.cli.host.agent_options import AgentOverrides
 from wick.cli.host.open import HostOptions, open_host, with_agent_overrides, with_host_options
-from wick.cli.host.protocol import AgentHost
 from wick.cli.terminal.chat import Chat
 from wick.cli.terminal.input import LineReader
 from wick.cli.terminal.logs import VERBOSE, log_to_stderr
@@ -49,19 +48,17 @@ async def _run_chat(options: HostOptions, overrides: AgentOverrides, resume: boo
     async with open_host(options, overrides, interactive=True) as host:
         chat = Chat(host)
         with show_status("starting"):
-            thread = await _latest_thread(host, options.absolute_folder) if resume else thread
+            if resume:
+                folder = options.absolute_folder
+                latest = await host.list_threads(limit=1, folder=folder)
+                if not latest:
+                    raise ConfigError(f"{folder} has no threads yet; start one with: wick chat")
+                thread = latest[0].id
             await chat.prepare()
         await chat.open(thread)
         await _converse(chat, LineReader(data_folder() / HISTORY, lambda: describe_commands(chat)))
         if chat.thread:
             chat.print_notice(f"continue with: wick chat --thread {chat.thread}")
-
-
-async def _latest_thread(host: AgentHost, folder: str) -> str:
-    found = await host.list_threads(limit=1, folder=folder)
-    if not found:
-        raise ConfigError(f"{folder} has no threads yet; start one with: wick chat")
-    return found[0].id
 
 
 async def _converse(chat: Chat, lines: LineReader) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from dataclasses import asdict
 from itertools import groupby
 
@@ -14,6 +13,7 @@ from wick.cli.root_command import DONE, FAILED
 from wick.cli.terminal.output import JSON, print_json, show_status, strip_controls
 
 SIGNS = {"ok": ("✓", "green"), "missing": ("–", "yellow"), "wrong": ("✗", "red")}
+GROUPS = ("installed", "programs", "sandbox", "models", "server")  # in this order
 
 
 @click.command("doctor")
@@ -27,35 +27,26 @@ def command(ask: bool, model: str, data: str | None, port: int | None, as_json: 
 
     The exit code is 1 if wick cannot work here. Missing optional parts are listed with the command that installs them.
     """
-    found: list[Check] = []
+    checks: list[Check] = []
     for group, check in iter_checks(ask=ask, model=model, data=data, port=port):
         with show_status(f"checking {group}"):
-            found += check()
+            checks += check()
+    wrong = [check.name for check in checks if check.state == "wrong"]
     if as_json:
-        print_json({"works": _is_usable(found), "checks": [asdict(one) for one in found]})
+        print_json({"works": not wrong, "checks": [asdict(one) for one in checks]})
     else:
-        _print_checks(found)
-    sys.exit(DONE if _is_usable(found) else FAILED)
+        _print_checks(checks)
+        click.echo(f"\nwick is not ready; fix {', '.join(wrong)}" if wrong else "\nwick is ready")
+    sys.exit(FAILED if wrong else DONE)
 
 
-def _is_usable(found: Iterable[Check]) -> bool:
-    return all(check.state != "wrong" for check in found)
-
-
-def _print_checks(found: list[Check]) -> None:
-    width = max(len(check.name) for check in found)
-    for group, members in groupby(
-        sorted(found, key=lambda check: _ORDER.index(check.group)), lambda check: check.group
-    ):
+def _print_checks(checks: list[Check]) -> None:
+    width = max(len(check.name) for check in checks)
+    ordered = sorted(checks, key=lambda check: GROUPS.index(check.group))
+    for group, members in groupby(ordered, lambda check: check.group):
         click.secho(group, bold=True)
         for check in members:
             sign, colour = SIGNS[check.state]
             click.echo(f"  {click.style(sign, fg=colour)} {check.name:<{width}}  {strip_controls(check.says)}")
             if check.do:
                 click.secho(f"    {'':<{width}}  → {strip_controls(check.do)}", dim=True)
-    click.echo()
-    wrong = [check.name for check in found if check.state == "wrong"]
-    click.echo(f"wick is not ready; fix {', '.join(wrong)}" if wrong else "wick is ready")
-
-
-_ORDER = ("installed", "programs", "sandbox", "models", "server")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from collections.abc import Sequence
@@ -13,19 +12,18 @@ from typing import Any
 import click
 
 from wick.agent import Agent
-from wick.api.types import HookRing, OperationRings
+from wick.api.types import OperationRings
 from wick.capabilities.executables import Executables
 from wick.cli.checks.hook_trial import TrialVerdict, try_handler, try_program
 from wick.cli.commands.onions import draw_rings
 from wick.cli.hook_templates import EVENTS, LANGUAGES, render_program
 from wick.cli.host.agent_options import AGENT, FOLDER, HOME, SelectedAgent
-from wick.cli.host.open import HostOptions, open_host, with_host_options
+from wick.cli.host.open import HostOptions, call_host, with_host_options
 from wick.cli.root_command import DONE, FAILED, STOPPED
 from wick.cli.terminal.output import JSON, print_json, print_table, show_status, strip_controls
 from wick.errors import ConfigError
-from wick.hook_programs.registry import HookRow
 from wick.hook_programs.trust import expand_home
-from wick.hooks import Hook, order_rings
+from wick.hooks import order_rings
 from wick.operations import OPERATIONS
 
 
@@ -56,64 +54,47 @@ class HookLine:
 @JSON
 def list_hooks(options: HostOptions, as_json: bool) -> None:
     """List every hook with its point, ring, source, trust and failure policy."""
-    rows = _rows_from_rings(asyncio.run(_fetch_rings(options))) if options.server else _local_rows(options)
+    if options.server:  # a server's agent has only trusted hooks
+        rows = [
+            HookLine(ring.hook, f"{ring.position}_{one.operation}", depth, 0.0, ring.source, "", ring.fail, "")
+            for one in _fetch_rings(options)
+            for depth, ring in enumerate((*one.rings, *one.guards))
+        ]
+    else:
+        selected = SelectedAgent(options.agent or None, options.folder)
+        rows = list_hook_rows(selected.build(), selected.executables)
     if as_json:
         return print_json([asdict(row) for row in rows])
-    print_table(("hook", "point", "ring", "source", "trust", "fail", "problem"), map(_format_cells, rows))
+    cells = list[tuple[str, ...]]()
+    for row in rows:
+        ring = "-" if row.ring is None else f"{row.ring}{f' ({row.priority:+g})' if row.priority else ''}"
+        cells.append((row.name, row.point or "-", ring, row.source, row.trust, row.fail, row.problem))
+    print_table(("hook", "point", "ring", "source", "trust", "fail", "problem"), cells)
 
 
-def _local_rows(options: HostOptions) -> list[HookLine]:
-    selected = SelectedAgent(options.agent or None, options.folder)
-    return list_hook_rows(selected.build(), selected.executables)
-
-
-def _rows_from_rings(found: list[OperationRings]) -> list[HookLine]:
-    """Return the rows of a server's agent, which has only trusted hooks."""
-    return [
-        HookLine(ring.hook, f"{ring.position}_{one.operation}", depth, 0.0, ring.source, "", ring.fail, "")
-        for one in found
-        for depth, ring in enumerate((*one.rings, *one.guards))
-    ]
-
-
-async def _fetch_rings(options: HostOptions) -> list[OperationRings]:
+def _fetch_rings(options: HostOptions) -> list[OperationRings]:
     with show_status("loading the agent"):
-        async with open_host(options) as host:
-            return await host.list_rings()
-
-
-def _format_cells(row: HookLine) -> tuple[str, ...]:
-    ring = "-" if row.ring is None else f"{row.ring}{f' ({row.priority:+g})' if row.priority else ''}"
-    return row.name, row.point or "-", ring, row.source, row.trust, row.fail, row.problem
+        return call_host(options, lambda host: host.list_rings())
 
 
 def list_hook_rows(agent: Agent, programs: Sequence[Executables]) -> list[HookLine]:
     """Return the hooks of an agent, and the programs that are not trusted."""
     depths = {id(hook): depth for one in OPERATIONS for depth, hook in enumerate(order_rings(agent.hooks, one))}
     of_programs = {id(hook): hook for part in programs for hook in part.hooks()}
-    own = [_hook_row(hook, depths[id(hook)]) for hook in agent.hooks if id(hook) not in of_programs]
+    rows = list[HookLine]()
+    for hook in agent.hooks:
+        if id(hook) not in of_programs:
+            owner = None if hook.owner is None else type(hook.owner)
+            module = str(getattr(hook.fn, "__module__", "") or "Python")
+            source = module if owner is None else f"{owner.__module__}:{owner.__name__}"
+            fails = "closed" if hook.position == "guard" or hook.on_error == "fail" else "open"
+            rows.append(HookLine(hook.name, hook.point, depths[id(hook)], hook.priority, source, "", fails, ""))
     by_name = {hook.name: (depths[id(hook)], hook.priority) for hook in of_programs.values()}
-    return [*own, *(_program_row(listed, by_name) for part in programs for listed in part.listed())]
-
-
-def _hook_row(hook: Hook, depth: int) -> HookLine:
-    fails = "closed" if hook.position == "guard" or hook.on_error == "fail" else "open"
-    return HookLine(hook.name, hook.point, depth, hook.priority, _hook_source(hook), "", fails, "")
-
-
-def _program_row(listed: HookRow, by_name: dict[str, tuple[int, float]]) -> HookLine:
-    point = listed.point
-    names = (f"{listed.name}@{point}", f"{listed.name}@{point}({listed.event})", f"{listed.event}@{point}")
-    depth, priority = next((by_name[name] for name in names if name in by_name), (None, listed.priority))
-    return HookLine(
-        listed.name, listed.point, depth, priority, listed.source, listed.trust, listed.fail, listed.problem
-    )  # fmt: skip
-
-
-def _hook_source(hook: Hook) -> str:
-    if hook.owner is not None:
-        return f"{type(hook.owner).__module__}:{type(hook.owner).__name__}"
-    return str(getattr(hook.fn, "__module__", "") or "Python")
+    for row in (row for part in programs for row in part.listed()):
+        names = (f"{row.name}@{row.point}", f"{row.name}@{row.point}({row.event})", f"{row.event}@{row.point}")
+        depth, priority = next((by_name[name] for name in names if name in by_name), (None, row.priority))
+        rows.append(HookLine(row.name, row.point, depth, priority, row.source, row.trust, row.fail, row.problem))
+    return rows
 
 
 @command.command()
@@ -121,16 +102,20 @@ def _hook_source(hook: Hook) -> str:
 @JSON
 def onion(options: HostOptions, as_json: bool) -> None:
     """Draw the rings around each operation, the outermost first."""
-    found = asyncio.run(_fetch_rings(options))
+    operations = _fetch_rings(options)
     if as_json:
-        return print_json({one.operation: [_ring_json(ring) for ring in (*one.rings, *one.guards)] for one in found})
-    for line in draw_rings(found):
+        return print_json(
+            {
+                one.operation: [
+                    {"position": ring.position, "name": ring.hook, "source": ring.source}
+                    | ({"fail": "open"} if ring.fail == "open" else {})
+                    for ring in (*one.rings, *one.guards)
+                ]
+                for one in operations
+            }
+        )
+    for line in draw_rings(operations):
         click.echo(line)
-
-
-def _ring_json(ring: HookRing) -> dict[str, Any]:
-    fields = {"position": ring.position, "name": ring.hook, "source": ring.source}
-    return {**fields, "fail": "open"} if ring.fail == "open" else fields
 
 
 # -- trust ----------------------------------------------------------------------------------------------------------
@@ -148,24 +133,25 @@ def trust(agent: str | None, folder: str, yes: bool, forget: bool) -> None:
     """
     selected = SelectedAgent(agent, folder)
     selected.build()
-    found = [
-        (part.trust, _trusted_files(part, folder) if forget else part.untrusted()) for part in selected.executables
+    root = Path(folder).resolve()
+    files_by_store = [
+        (
+            part.trust,
+            [path for path in part.trust.files() if path.is_relative_to(root)] if forget else part.untrusted(),
+        )
+        for part in selected.executables
     ]
-    for path in (path for _, files in found for path in files):
+    for path in (path for _, files in files_by_store for path in files):
         click.echo(strip_controls(str(path)))
-    if not any(files for _, files in found):
+    if not any(files for _, files in files_by_store):
         return click.echo("no trusted files" if forget else "no files need trust")
     words = "Revoke the trust in these files?" if forget else "These files will run as your user. Trust them?"
     if not yes and not click.confirm(words):
         sys.exit(FAILED)
-    for store, files in found:
+    for store, files in files_by_store:
         changed = store.forget(files) if forget else store.trust(files)
         click.echo(f"{len(changed)} {'revoked' if forget else 'trusted'}")
     SelectedAgent(agent, folder).build()  # stores the events of each program: a changed one must deny there
-
-
-def _trusted_files(part: Executables, folder: str) -> list[Path]:
-    return [path for path in part.trust.files() if path.is_relative_to(Path(folder).resolve())]
 
 
 # -- test -----------------------------------------------------------------------------------------------------------
@@ -182,10 +168,17 @@ def test(name: str, payload: Any, agent: str | None, folder: str, as_json: bool)
 
     The exit code is 0 if it allows, asks or has no verdict, 3 if it refuses, 1 if it fails.
     """
-    data = _parse_payload(payload.read())
+    try:
+        event = json.loads(payload.read())
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"the payload is not valid JSON: {error}") from None
+    if not isinstance(event, dict):
+        raise ConfigError(
+            'the payload must be a JSON object, such as {"event": "before_tool_call", "tool_name": "bash"}'
+        )
     selected = SelectedAgent(agent, folder)
     selected.build()
-    verdict = _try_hook(selected.executables, name, data)
+    verdict = _try_hook(selected.executables, name, event)
     if as_json:
         print_json(asdict(verdict))
     else:
@@ -193,39 +186,23 @@ def test(name: str, payload: Any, agent: str | None, folder: str, as_json: bool)
         if verdict.answer:
             print_json(verdict.answer)
         click.echo(f"{verdict.milliseconds:.0f} ms", err=True)
-    sys.exit(_exit_code(verdict))
+    sys.exit({"failed": FAILED, "refused": STOPPED}.get(verdict.word, DONE))
 
 
 def _try_hook(parts: Sequence[Executables], name: str, payload: dict[str, Any]) -> TrialVerdict:
     """Call the program of this name, or the settings handler with this name or event."""
     for part in parts:
-        found, handlers = part.program(name), part.handlers(name)
-        if found is None and len(handlers) > 1:
+        program, handlers = part.program(name), part.handlers(name)
+        if program is None and len(handlers) > 1:
             raise ConfigError(f"{name} has several handlers; choose one: {', '.join(one.name for one in handlers)}")
-        if (trust := found.trust if found else handlers[0].trust if handlers else "trusted") != "trusted":
+        if (trust := program.trust if program else handlers[0].trust if handlers else "trusted") != "trusted":
             raise ConfigError(f"{name} is {trust}; review it, then run: wick hooks trust")
-        if found is not None:
-            return try_program(found, part.runner, payload)
+        if program is not None:
+            return try_program(program, part.runner, payload)
         if handlers:
             return try_handler(handlers[0], part.runner, payload)
     names = [row.name for part in parts for row in part.listed()]
     raise ConfigError(f"there is no hook program {name!r}; there are {', '.join(names) or 'none'}")
-
-
-def _parse_payload(data: bytes) -> dict[str, Any]:
-    try:
-        payload = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"the payload is not valid JSON: {error}") from None
-    if not isinstance(payload, dict):
-        raise ConfigError(
-            'the payload must be a JSON object, such as {"event": "before_tool_call", "tool_name": "bash"}'
-        )
-    return payload
-
-
-def _exit_code(verdict: TrialVerdict) -> int:
-    return {"failed": FAILED, "refused": STOPPED}.get(verdict.word, DONE)
 
 
 # -- new ------------------------------------------------------------------------------------------------------------
@@ -241,10 +218,10 @@ def new(name: str, event: str, language: str, user: bool, folder: str) -> None:
     """Write a hook program that allows everything, as a template."""
     if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name.startswith("."):
         raise ConfigError(f"invalid name {name!r}; use letters, digits, `_`, `.` and `-`")
-    above = expand_home(HOME) if user else Path(folder) / ".wick"
-    if above is None:
+    home = expand_home(HOME) if user else Path(folder) / ".wick"
+    if home is None:
         raise ConfigError("HOME is not set; set it to an absolute path")
-    path = above / "hooks" / name
+    path = home / "hooks" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with path.open("x", encoding="utf-8") as file:

@@ -18,7 +18,7 @@ import click
 from wick._internal.prompt_text import to_one_line
 from wick.capabilities.mcp.config import McpServer, read_servers
 from wick.cli.host.agent_options import FOLDER
-from wick.cli.host.open import HostOptions, open_host, with_host_options
+from wick.cli.host.open import HostOptions, call_host, with_host_options
 from wick.cli.root_command import DONE, FAILED, INTERRUPTED
 from wick.cli.terminal.output import JSON, format_count, print_json, print_table, show_status
 from wick.config import Config, load
@@ -84,14 +84,14 @@ def _load_config(config: str | None, folder: str) -> Config:
 
 def _iter_servers(config: Config) -> Iterator[tuple[McpServer, list[str]]]:
     """Yield each server once, with the ids of its agents."""
-    found: dict[str, tuple[McpServer, list[str]]] = {}
+    by_name: dict[str, tuple[McpServer, list[str]]] = {}
     for id, part in config.agents.items():
         options = part.options.get("mcp")
         for server in (
             read_servers(options["servers"]) if isinstance(options, Mapping) and options.get("servers") else ()
         ):
-            found.setdefault(server.name, (server, []))[1].append(id)
-    yield from found.values()
+            by_name.setdefault(server.name, (server, []))[1].append(id)
+    yield from by_name.values()
 
 
 def _format_location(server: McpServer) -> str:
@@ -139,10 +139,10 @@ def test(name: str, config: str | None, folder: str, as_json: bool) -> None:
 
 
 def _select_servers(config: Config, name: str) -> list[McpServer]:
-    found = {server.name: server for server, _ in _iter_servers(config)}
-    if name and name not in found:
-        raise ConfigError(f"{config.path} has no MCP server {name!r}; {suggest_key(name, found, 'there are')}")
-    return [found[name]] if name else [*found.values()]
+    servers = {server.name: server for server, _ in _iter_servers(config)}
+    if name and name not in servers:
+        raise ConfigError(f"{config.path} has no MCP server {name!r}; {suggest_key(name, servers, 'there are')}")
+    return [servers[name]] if name else [*servers.values()]
 
 
 def _format_trial(row: ServerTrial) -> str:
@@ -161,15 +161,18 @@ async def _fetch_tools(servers: list[McpServer]) -> list[dict[str, Any]]:
             with show_status(f"connecting to {server.name}"):
                 listed = await (await links.connect(server)).tools()
             chosen = [tool for tool in listed if server.tools is None or tool.name in server.tools]
-            rows += [_tool_row(server, tool) for tool in chosen]
+            rows += [
+                {
+                    "server": server.name,
+                    "tool": tool.name,
+                    "description": tool.description or "",
+                    "parameters": tool.input_schema,
+                }
+                for tool in chosen
+            ]
     finally:
         await links.close()
     return rows
-
-
-def _tool_row(server: McpServer, tool: Any) -> dict[str, Any]:
-    about = {"tool": tool.name, "description": tool.description or ""}
-    return {"server": server.name, **about, "parameters": tool.input_schema}
 
 
 async def _try_servers(servers: list[McpServer]) -> list[ServerTrial]:
@@ -208,15 +211,10 @@ def serve(options: HostOptions) -> None:
     # A thread blocks on stdin and cannot be cancelled, so Ctrl-C exits the process. Messages are persisted already.
     signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     try:
-        asyncio.run(_serve_agent(options))
+        from wick.cli.commands.mcp_server import serve_agent
+
+        call_host(options, serve_agent)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
             raise
         raise MissingExtra("mcp", "mcp", "`wick mcp serve`") from None
-
-
-async def _serve_agent(options: HostOptions) -> None:
-    from wick.cli.commands.mcp_server import serve_agent
-
-    async with open_host(options) as host:
-        await serve_agent(host)

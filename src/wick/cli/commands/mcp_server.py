@@ -8,7 +8,7 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import BaseModel, ConfigDict, Field
 
-from wick.cli.host.protocol import AgentHost, RunOutcome
+from wick.cli.host.protocol import AgentHost
 from wick.errors import WickError
 from wick.events import ToolStart
 
@@ -55,15 +55,9 @@ async def _ask_agent(host: AgentHost, prompt: str, thread: str, ctx: Context) ->
     outcome = await run.get_outcome()
     if outcome.outcome == "failed":
         raise ToolError(outcome.error or outcome.reason)
-    more = "" if outcome.outcome == "completed" else await _explain_outcome(host, outcome)
+    more = "" if outcome.outcome == "completed" else f"{outcome.outcome}: {outcome.reason}"
+    if outcome.outcome == "interrupted" and (pending := await host.list_approvals(outcome.thread)):
+        questions = "; ".join(f"{one.question} ({one.id})" for one in pending)
+        more = f"The agent is waiting for its user's answer (see `wick approvals`): {questions}"
     text = "\n\n".join(filter(None, (outcome.text, more)))
     return AskResult(text=text, thread=outcome.thread, outcome=outcome.outcome)
-
-
-async def _explain_outcome(host: AgentHost, outcome: RunOutcome) -> str:
-    """Return why a run did not complete: its pending questions, or the reason of its outcome."""
-    pending = await host.list_approvals(outcome.thread) if outcome.outcome == "interrupted" else []
-    if not pending:
-        return f"{outcome.outcome}: {outcome.reason}"
-    questions = "; ".join(f"{one.question} ({one.id})" for one in pending)
-    return f"The agent is waiting for its user's answer (see `wick approvals`): {questions}"

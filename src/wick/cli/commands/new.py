@@ -27,29 +27,20 @@ def command(path: Path, as_json: bool) -> None:
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise ConfigError(f"{path} already exists and is not empty; choose another name")
     name = path.absolute().name
-    files = render_project(name, _module_name(name))
-    _write_files(path, files)
+    if not NAME.fullmatch(name):
+        raise ConfigError(f"invalid name {name!r}; use letters, digits, `-` and `_`, and start with a letter")
+    module = name.replace("-", "_").lower()
+    spec = find_spec(module)
+    shadowed = spec is not None and spec.origin is not None  # a namespace package has no origin
+    if shadowed or module in sys.stdlib_module_names or module == "tests":
+        raise ConfigError(f"a Python module {module!r} already exists; choose another name")
+    files = render_project(name, module)
+    for file, text in files.items():
+        (path / file).parent.mkdir(parents=True, exist_ok=True)
+        with (path / file).open("x", encoding="utf-8") as created:
+            created.write(text)
     if as_json:
         return print_json({"folder": str(path), "files": [*files]})
     for file in files:
         click.echo(str(path / file))
     click.echo(f"\nnext: cd {path}; pytest; wick agents check; wick chat --agent agents.yaml", err=True)
-
-
-def _module_name(name: str) -> str:
-    """Return the name of the project's module, which must not shadow another one."""
-    if not NAME.fullmatch(name):
-        raise ConfigError(f"invalid name {name!r}; use letters, digits, `-` and `_`, and start with a letter")
-    module = name.replace("-", "_").lower()
-    found = find_spec(module)
-    taken = found is not None and found.origin is not None  # a namespace package has no origin
-    if taken or module in sys.stdlib_module_names or module == "tests":
-        raise ConfigError(f"a Python module {module!r} already exists; choose another name")
-    return module
-
-
-def _write_files(path: Path, files: dict[str, str]) -> None:
-    for file, text in files.items():
-        (path / file).parent.mkdir(parents=True, exist_ok=True)
-        with (path / file).open("x", encoding="utf-8") as created:
-            created.write(text)

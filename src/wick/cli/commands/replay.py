@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import click
 
-from wick.api.types import ChangedVerdict, ReplayReport
+from wick.api.types import ReplayReport
 from wick.capability import Capability
 from wick.cli.completion import complete_thread_ids
-from wick.cli.host.open import HostOptions, open_host, with_host_options
+from wick.cli.host.open import HostOptions, call_host, with_host_options
 from wick.cli.root_command import DONE, STOPPED
 from wick.cli.terminal.output import JSON, format_count, print_json, print_table, show_status, strip_controls
 from wick.config.builder import load_python_name
@@ -40,7 +39,10 @@ def command(
     Without THREAD, all threads of this folder are replayed; with a server, those of the agent. No tool is run.
     The exit code is 3 if a verdict changes, and 0 if none does.
     """
-    result = asyncio.run(_run_replay(options, threads, _parse_rules(rules), _load_guards(guards, Path(options.folder))))
+    parsed = _parse_rules(rules)
+    hooks = [hook for name in guards for hook in _load_guards(name, Path(options.folder))]
+    with show_status("replaying tool uses"):
+        result = call_host(options, lambda host: host.replay(threads or None, rules=parsed, guards=hooks))
     if as_json:
         changes = [{"thread": one.thread_id, **one.model_dump(exclude={"thread_id"})} for one in result.changes]
         print_json({**result.model_dump(), "changes": changes})
@@ -49,33 +51,22 @@ def command(
     sys.exit(STOPPED if result.changes else DONE)
 
 
-async def _run_replay(
-    options: HostOptions, threads: tuple[str, ...], rules: dict[Type, list[str]], guards: list[Hook]
-) -> ReplayReport:
-    with show_status("replaying tool uses"):
-        async with open_host(options) as host:
-            return await host.replay(threads or None, rules=rules, guards=guards)
-
-
 def _parse_rules(texts: tuple[str, ...]) -> dict[Type, list[str]]:
-    found: dict[Type, list[str]] = {}
+    rules: dict[Type, list[str]] = {}
     for text in texts:
         type, _, rule = text.strip().partition(" ")
         if type not in get_args(Type) or not rule.strip():
             raise ConfigError(f"invalid rule {text!r}; start it with deny, ask or allow, as in 'deny Bash(rm *)'")
-        found.setdefault(type, []).append(rule.strip())  # type: ignore[arg-type]
-    return found
+        rules.setdefault(type, []).append(rule.strip())  # type: ignore[arg-type]
+    return rules
 
 
-def _load_guards(names: tuple[str, ...], folder: Path) -> list[Hook]:
-    return [hook for name in names for hook in _select_guards(name, load_python_name(name, folder))]
-
-
-def _select_guards(name: str, found: Any) -> list[Hook]:
-    """Return the guards of a hook or a capability."""
-    if isinstance(found, type) and issubclass(found, Capability):
-        found = found()
-    hooks = found.hooks() if isinstance(found, Capability) else [found]
+def _load_guards(name: str, folder: Path) -> list[Hook]:
+    """Import a hook or a capability, and return its guards."""
+    value = load_python_name(name, folder)
+    if isinstance(value, type) and issubclass(value, Capability):
+        value = value()
+    hooks = value.hooks() if isinstance(value, Capability) else [value]
     guards = [hook for hook in hooks if isinstance(hook, Hook) and hook.position == "guard"]
     if not guards:
         raise ConfigError(f"{name} is not a guard; decorate it with @guard(ToolUse), or use a capability that has one")
@@ -83,10 +74,11 @@ def _select_guards(name: str, found: Any) -> list[Hook]:
 
 
 def _print_result(result: ReplayReport) -> None:
-    rows = [
-        (one.thread_id, one.seq, one.tool, _format_args(one), one.recorded, one.now, one.reason)
-        for one in result.changes
-    ]
+    rows = list[tuple[object, ...]]()
+    for one in result.changes:
+        args = json.dumps(one.args, ensure_ascii=False)
+        shown = f"{args[:SHOWN_CHARS]}…" if len(args) > SHOWN_CHARS else args
+        rows.append((one.thread_id, one.seq, one.tool, shown, one.recorded, one.now, one.reason))
     if rows:
         print_table(("thread", "entry", "tool", "arguments", "was", "now", "reason"), rows)
     for line in result.skipped:
@@ -96,8 +88,3 @@ def _print_result(result: ReplayReport) -> None:
     click.echo(f"{replayed}: {changed}", err=bool(rows))
     if result.more:
         click.echo("not all threads were replayed; select threads by id", err=True)
-
-
-def _format_args(one: ChangedVerdict) -> str:
-    text = json.dumps(one.args, ensure_ascii=False)
-    return f"{text[:SHOWN_CHARS]}…" if len(text) > SHOWN_CHARS else text

@@ -59,7 +59,9 @@ def command(
     log_to_stderr(verbose)
     if recipe and not overrides.hooks:
         raise click.UsageError("--recipe does not work with --no-hooks, which loads no recipes")
-    words = replace_surrogates(_build_prompt(prompt, _read_stdin()))
+    piped = _read_stdin()
+    parts = (prompt, fence_text("stdin", piped) if piped and prompt else piped)
+    words = replace_surrogates("\n\n".join(filter(None, parts)))
     if not words and not recipe and not thread:
         raise click.UsageError("a prompt is missing, as in: wick run 'What is in this folder?'")
     outcome = asyncio.run(_run_prompt(options, overrides, words, thread, recipe, _OUTPUTS[output]()))
@@ -82,14 +84,14 @@ def _read_stdin() -> str:
     return data.decode(errors="replace").strip()
 
 
-def _build_prompt(prompt: str, piped: str) -> str:
-    return "\n\n".join(filter(None, (prompt, fence_text("stdin", piped) if piped and prompt else piped)))
-
-
 async def _run_prompt(
     options: HostOptions, overrides: AgentOverrides, words: str, thread: str, recipe: str, shown: TextOutput
 ) -> RunOutcome:
-    ask = _find_asker()
+    ask: Asker | None = None
+    if sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty():
+        from wick.cli.terminal.prompts import ApprovalPrompt
+
+        ask = ApprovalPrompt(sys.stderr).ask
     async with open_host(options, overrides, interactive=ask is not None) as host:
         for sentence in await host.list_warnings(thread):
             click.echo(strip_controls(sentence), err=True)
@@ -100,15 +102,6 @@ async def _run_prompt(
         raise ConfigError(outcome.error)
     shown.finish(outcome)
     return outcome
-
-
-def _find_asker() -> Asker | None:
-    """Return the prompt on the terminal; None if stdin or stderr is not a terminal."""
-    if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return None
-    from wick.cli.terminal.prompts import ApprovalPrompt
-
-    return ApprovalPrompt(sys.stderr).ask
 
 
 # -- output ---------------------------------------------------------------------------------------------------------
@@ -124,11 +117,6 @@ class TextOutput:
 
     def on_event(self, event: Event, *, is_main_run: bool) -> None:
         self._status.close()
-        self._print_event(event, is_main_run)
-        if words := _status_after(event):
-            self._status.enter_context(show_status(words))
-
-    def _print_event(self, event: Event, is_main_run: bool) -> None:
         if is_main_run and isinstance(event, ChatModelStream) and event.kind == "text":
             self._print_delta(event.delta)
         elif is_main_run and isinstance(event, ChatModelRestart):
@@ -144,6 +132,9 @@ class TextOutput:
             )
         elif isinstance(event, ApprovalRequest):
             self.question = event.question
+        status = "thinking" if isinstance(event, ChatModelStart) else event.name if isinstance(event, ToolStart) else ""
+        if status:
+            self._status.enter_context(show_status(status))
 
     def _print_delta(self, words: str) -> None:
         if words:
@@ -170,13 +161,6 @@ def format_waiting(outcome: RunOutcome, question: str) -> str:
         f"waiting for an answer to: {strip_controls(question)}\n"
         f"answer it with: wick approvals; then resume with: wick run --thread {outcome.thread}"
     )
-
-
-def _status_after(event: Event) -> str:
-    """Return the status to show after an event, if any."""
-    if isinstance(event, ChatModelStart):
-        return "thinking"
-    return event.name if isinstance(event, ToolStart) else ""
 
 
 class _EventOutput(TextOutput):

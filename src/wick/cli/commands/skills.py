@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 
 from wick.api.conversions import make_skill_list
-from wick.api.types import InvalidSkill, SkillList
+from wick.api.types import InvalidSkill
 from wick.capabilities.skills.catalog import FILE, parse_skill, slugify
 from wick.cli.host.agent_options import FOLDER
-from wick.cli.host.open import HostOptions, open_host, with_host_options
+from wick.cli.host.open import HostOptions, call_host, with_host_options
 from wick.cli.terminal.output import JSON, print_json, print_table, show_status
 from wick.errors import ConfigError
 
@@ -46,33 +46,27 @@ def command() -> None:
 @JSON
 def list_skills(options: HostOptions, shipped: bool, as_json: bool) -> None:
     """List the skills of an agent; without --agent, those of this folder."""
-    found = asyncio.run(_shipped_skills() if shipped else _fetch_skills(options))
-    broken = [one for one in found.problems if one.path.endswith(FILE)]
+    if shipped:
+        from wick.capabilities.skills import Skills
+
+        listed = make_skill_list(asyncio.run(Skills(shipped=True).discover()))
+    else:
+        with show_status("loading skills"):
+            listed = call_host(options, lambda host: host.list_skills())
+    broken = [one for one in listed.problems if one.path.endswith(FILE)]
     if as_json:
         invalid = {"description": "", "enabled": False}
         return print_json(
-            [skill.model_dump() | {"problem": ""} for skill in found.skills]
+            [skill.model_dump() | {"problem": ""} for skill in listed.skills]
             + [{"name": _folder_name(one), "path": one.path, "problem": one.reason, **invalid} for one in broken]
         )
-    rows = [(one.name, "on" if one.enabled else "off", one.description, one.path) for one in found.skills]
+    rows = [(one.name, "on" if one.enabled else "off", one.description, one.path) for one in listed.skills]
     rows += [(_folder_name(one), "broken", one.reason, one.path) for one in broken]
     print_table(("skill", "", "description", "path"), rows, nothing="no skills; create one with: wick skills new NAME")
 
 
 def _folder_name(skill: InvalidSkill) -> str:
     return skill.path.rpartition("/")[0].rpartition("/")[2] or skill.path
-
-
-async def _fetch_skills(options: HostOptions) -> SkillList:
-    with show_status("loading skills"):
-        async with open_host(options) as host:
-            return await host.list_skills()
-
-
-async def _shipped_skills() -> SkillList:
-    from wick.capabilities.skills import Skills
-
-    return make_skill_list(await Skills(shipped=True).discover())
 
 
 @command.command()

@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 import click
 
-from wick.api.types import ThreadDetail, ThreadInfo, ThreadMessage
+from wick.api.types import ThreadDetail, ThreadInfo
 from wick.cli.completion import complete_thread_ids
-from wick.cli.host.open import HostOptions, open_host, with_host_options
+from wick.cli.host.open import HostOptions, call_host, open_host, with_host_options
 from wick.cli.root_command import FAILED
 from wick.cli.terminal.output import JSON, format_time, print_json, print_table, print_text, show_status, strip_controls
 from wick.errors import ConfigError
@@ -37,23 +37,17 @@ def command() -> None:
 @JSON
 def list_threads(options: HostOptions, limit: int, here: bool, asking: bool, as_json: bool) -> None:
     """List threads, the latest first."""
-    found = asyncio.run(
-        _fetch_threads(options, limit, str(Path(options.folder).absolute()) if here else "", asking or None)
-    )
+    folder = options.absolute_folder if here else ""
+    with show_status("loading threads"):
+        threads = call_host(options, lambda host: host.list_threads(limit=limit, folder=folder, asking=asking or None))
     if as_json:
-        return print_json([_thread_json(info) for info in found])
+        return print_json([_thread_json(info) for info in threads])
     columns = ("thread", "title", "agent", "folder", "updated", "state")
     rows = [
         (info.id, info.title or "-", info.agent, info.folder, format_time(info.updated), format_state(info))
-        for info in found
+        for info in threads
     ]
     print_table(columns, rows, nothing="no threads; start one with: wick chat")
-
-
-async def _fetch_threads(options: HostOptions, limit: int, folder: str, asking: bool | None) -> list[ThreadInfo]:
-    with show_status("loading threads"):
-        async with open_host(options) as host:
-            return await host.list_threads(limit=limit, folder=folder, asking=asking)
 
 
 def _thread_json(info: ThreadInfo) -> dict[str, Any]:
@@ -77,44 +71,35 @@ def format_state(info: ThreadInfo) -> str:
 @JSON
 def show(id: str, options: HostOptions, as_json: bool) -> None:
     """Show the messages of THREAD, with the entry numbers that `fork --at` takes."""
-    found = asyncio.run(_fetch_thread(options, id))
+    with show_status("reading the thread"):
+        thread = call_host(options, lambda host: host.get_thread(id))
     if as_json:
-        return print_json(_thread_json(found) | found.model_dump(include={"messages", "todos", "files", "usage"}))
-    click.secho(strip_controls(found.title or found.id), bold=True)
+        return print_json(_thread_json(thread) | thread.model_dump(include={"messages", "todos", "files", "usage"}))
+    click.secho(strip_controls(thread.title or thread.id), bold=True)
     click.echo(
-        f"{found.id} · {strip_controls(found.agent) or 'no agent'} · "
-        f"{format_time(found.updated)} · {format_state(found)}"
+        f"{thread.id} · {strip_controls(thread.agent) or 'no agent'} · "
+        f"{format_time(thread.updated)} · {format_state(thread)}"
     )
-    for line in _format_messages(found):
+    for line in _format_messages(thread):
         click.echo(line)
 
 
-async def _fetch_thread(options: HostOptions, id: str) -> ThreadDetail:
-    with show_status("reading the thread"):
-        async with open_host(options) as host:
-            return await host.get_thread(id)
-
-
-def _format_messages(found: ThreadDetail) -> Iterator[str]:
-    for message in found.messages:
+def _format_messages(thread: ThreadDetail) -> Iterator[str]:
+    for message in thread.messages:
         name = f" {message.name}" if message.name else ""
         yield "\n" + click.style(f"[{message.seq or '-'}] {message.role}{strip_controls(name)}", bold=True)
-        text = _message_text(message)
+        if isinstance(message.content, str):
+            text = message.content
+        else:
+            text = "\n".join(f"[{part.type}]" if part.text is None else part.text for part in message.content)
         if message.role == "tool" and len(text) > SHOWN_CHARS:
             text = f"{text[:SHOWN_CHARS]}\n… ({len(text) - SHOWN_CHARS:,} more characters; use --json to see them)"
         if text:
             yield strip_controls(text)
         for call in message.tool_calls:
             yield f"→ {strip_controls(call.name)} {strip_controls(json.dumps(call.args, ensure_ascii=False))}"
-    for todo in found.todos:
+    for todo in thread.todos:
         yield f"{'✓' if todo.status == 'done' else '·'} {strip_controls(todo.title)}"
-
-
-def _message_text(message: ThreadMessage) -> str:
-    """Return the text of a message, with placeholders for other parts."""
-    if isinstance(message.content, str):
-        return message.content
-    return "\n".join(f"[{part.type}]" if part.text is None else part.text for part in message.content)
 
 
 # -- fork, export, delete -------------------------------------------------------------------------------------------
@@ -128,16 +113,11 @@ def _message_text(message: ThreadMessage) -> str:
 @JSON
 def fork(id: str, options: HostOptions, at: int | None, title: str, as_json: bool) -> None:
     """Copy THREAD to a new thread, and print its id."""
-    forked = asyncio.run(_fork_thread(options, id, at, title))
+    with show_status("forking the thread"):
+        forked = call_host(options, lambda host: host.fork_thread(id, at, title=title))
     if as_json:
         return print_json(_thread_json(forked))
     click.echo(forked.id)
-
-
-async def _fork_thread(options: HostOptions, id: str, at: int | None, title: str) -> ThreadInfo:
-    with show_status("forking the thread"):
-        async with open_host(options) as host:
-            return await host.fork_thread(id, at, title=title)
 
 
 @command.command()
@@ -149,7 +129,8 @@ async def _fork_thread(options: HostOptions, id: str, at: int | None, title: str
 )
 def export(id: str, options: HostOptions, format: Literal["json", "markdown"], output: Path | None) -> None:
     """Print the log of THREAD as JSON, or its messages as Markdown."""
-    text = asyncio.run(_export_thread(options, id, format))
+    with show_status("reading the thread"):
+        text = call_host(options, lambda host: host.export_thread(id, format))
     if output is None:
         return print_text(text, nl=not text.endswith("\n"))
     try:
@@ -157,12 +138,6 @@ def export(id: str, options: HostOptions, format: Literal["json", "markdown"], o
             file.write(text)
     except FileExistsError:
         raise ConfigError(f"{output} already exists; choose another name") from None
-
-
-async def _export_thread(options: HostOptions, id: str, format: Literal["json", "markdown"]) -> str:
-    with show_status("reading the thread"):
-        async with open_host(options) as host:
-            return await host.export_thread(id, format)
 
 
 @command.command()

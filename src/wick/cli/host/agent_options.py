@@ -16,7 +16,6 @@ from wick.agent import Agent
 from wick.capabilities.executables import Executables
 from wick.cli.completion import complete_agent_specs
 from wick.config import DEFAULT, Config, load
-from wick.config.builder import AgentConfig
 from wick.config.options_schema import suggest_key
 from wick.errors import ConfigError
 from wick.hook_programs.trust import expand_home
@@ -59,22 +58,22 @@ class AgentOverrides:
 
     def apply_to(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options of an agent with these changes."""
-        found = dict(options)
+        changed = dict(options)
         if self.model:
-            found["model"] = self.model
+            changed["model"] = self.model
         if self.steps is not None:
-            found["limits"] = {**_as_dict(options.get("limits")), "steps": self.steps}
+            changed["limits"] = {**_as_dict(options.get("limits")), "steps": self.steps}
         if self.dollars is not None:
-            found["budget"] = {**_as_dict(options.get("budget")), "dollars": self.dollars}
+            changed["budget"] = {**_as_dict(options.get("budget")), "dollars": self.dollars}
         for text in (*self.allow, *self.deny):
             parse_rule("allow", text)  # validate each rule by itself, for a precise error message
         if self.allow or self.deny:
-            found["permissions"] = add_rules(options.get("permissions"), allow=self.allow, deny=self.deny)
+            changed["permissions"] = add_rules(options.get("permissions"), allow=self.allow, deny=self.deny)
         if not self.hooks:
-            found |= {"executables": False, "recipes": False}
-            if isinstance(found.get("hooks"), Mapping):  # a mapping has programs by event; a list has Python hooks
-                del found["hooks"]
-        return found
+            changed |= {"executables": False, "recipes": False}
+            if isinstance(changed.get("hooks"), Mapping):  # a mapping has programs by event; a list has Python hooks
+                del changed["hooks"]
+        return changed
 
 
 class SelectedAgent:
@@ -83,7 +82,14 @@ class SelectedAgent:
     def __init__(self, agent: str | None, folder: str, overrides: AgentOverrides | None = None) -> None:
         path, id = split_agent_spec(agent) if agent else (Path(), "")
         self.config = load(path) if agent else build_default_config(Path(folder))
-        self.part = _select_agent(self.config, id)
+        agents = self.config.agents
+        wanted = id or (next(iter(agents)) if len(agents) == 1 else DEFAULT)
+        if wanted not in agents:
+            path = self.config.path
+            if id:
+                raise ConfigError(f"{path} has no agent {id!r}; {suggest_key(id, agents, 'its agents are')}")
+            raise ConfigError(f"{path} has several agents; choose one, as in {path}:{next(iter(agents))}")
+        self.part = agents[wanted]
         self.part.options = (overrides or AgentOverrides()).apply_to(self.part.options)
 
     def build(self) -> Agent:
@@ -139,19 +145,8 @@ def add_rules(permissions: Any, **more: Sequence[Any]) -> dict[str, Any]:
     """Return permissions with added rules or grants. If there were none, everything else stays allowed."""
     if permissions is None or permissions is False:
         permissions = {"mode": ALLOW_ALL_MODE}
-    found = _as_dict(permissions)
-    return {**found, **{type: [*found.get(type, ()), *rules] for type, rules in more.items() if rules}}
-
-
-def _select_agent(config: Config, id: str) -> AgentConfig:
-    wanted = id or (next(iter(config.agents)) if len(config.agents) == 1 else DEFAULT)
-    if wanted in config.agents:
-        return config.agents[wanted]
-    if not id:
-        raise ConfigError(
-            f"{config.path} has several agents; choose one, as in {config.path}:{next(iter(config.agents))}"
-        )
-    raise ConfigError(f"{config.path} has no agent {id!r}; {suggest_key(id, config.agents, 'its agents are')}")
+    current = _as_dict(permissions)
+    return {**current, **{type: [*current.get(type, ()), *rules] for type, rules in more.items() if rules}}
 
 
 def _as_dict(value: Any) -> dict[str, Any]:

@@ -32,7 +32,6 @@ from wick.api.types import (
     OperationRings,
     ReplayReport,
     SkillList,
-    ThreadInfo,
 )
 from wick.capabilities.filesystem import Filesystem
 from wick.capabilities.sessions import LOCAL, Sessions
@@ -45,7 +44,6 @@ from wick.config.builder import AgentConfig
 from wick.config.process_files import ProcessFiles
 from wick.errors import ConfigError, StoreError, WickError
 from wick.events import Event
-from wick.hook_programs.registry import HookRow
 from wick.hooks import Hook
 from wick.protocols import Backend, Summary
 from wick.replay import replay
@@ -167,15 +165,19 @@ class LocalHost(LocalThreads):
                 self._select_agent_of(await self.store.head(LOCAL, thread))
         self._current_agent()
         off = [row for part in self.selected.executables for row in part.listed() if row.trust != "trusted"]
-        return [_untrusted_hooks_warning(off)] if off else []
+        if not off:
+            return []
+        names = list(dict.fromkeys(row.name if row.source in row.name else f"{row.source}/{row.name}" for row in off))
+        more = f" and {len(names) - NAMED_HOOKS} more" if len(names) > NAMED_HOOKS else ""
+        named = to_one_line(", ".join(names[:NAMED_HOOKS]), 200)
+        return [f"untrusted hooks are off: {named}{more}; review them, then run: wick hooks trust"]
 
     async def list_rings(self, id: str = "") -> list[OperationRings]:
         return list_operation_rings(self._find_agent(id))
 
     async def list_skills(self, id: str = "") -> SkillList:
         parts = [part for part in self._find_agent(id).capabilities if isinstance(part, Skills)]
-        found = [await part.discover() for part in parts]
-        return make_skill_list(*found)
+        return make_skill_list(*[await part.discover() for part in parts])
 
     async def use_model(self, model: str) -> str:
         agent = self._rebuild_agent(model)
@@ -196,11 +198,16 @@ class LocalHost(LocalThreads):
             self._check_available(head)
             self._select_agent_of(head)
         agent = self._current_agent()
-        head = await self._create_thread() if head is None else head
+        if head is None:
+            part = self.selected.part
+            meta = {"folder": str(self.folder), "agent_name": part.name, "agent_file": self._agent_key(part)}
+            head = await self.store.create(LOCAL, Thread().id, meta=meta)
         if not words and not recipe and not head.run and not head.queued:
             raise StoreError(f"thread {head.id} has no run to resume; send it a prompt", "conflict")
         if words and head.run and not recipe:
-            await self._deny_pending(head.id)
+            for question in await self.sessions.questions(head.id):  # a new message does not approve them
+                with suppress(StoreError):  # answered elsewhere at this moment, or expired
+                    await self.sessions.answer(head.id, question["id"], "deny", words=DENIED_BY_MESSAGE, by=LOCAL)
             await self.steer(head.id, words)
             words = ""
         try:
@@ -224,23 +231,12 @@ class LocalHost(LocalThreads):
         if head.run and where != str(self.folder):  # its approvals would be applied in this folder
             raise ConfigError(f"thread {head.id} has an unfinished run in {where}; use --folder {where}")
 
-    async def _create_thread(self) -> Summary:
-        part = self.selected.part
-        meta = {"folder": str(self.folder), "agent_name": part.name, "agent_file": self._agent_key(part)}
-        return await self.store.create(LOCAL, Thread().id, meta=meta)
-
     async def delete_if_empty(self, thread: str) -> None:
         """Delete a thread without entries, left by a run that could not start."""
         with suppress(StoreError):
             head = await self.store.head(LOCAL, thread)
             if not head.last and not head.queued:
                 await self.store.delete(LOCAL, thread)
-
-    async def _deny_pending(self, thread: str) -> None:
-        """Deny the open questions of a thread: a new message does not approve them."""
-        for question in await self.sessions.questions(thread):
-            with suppress(StoreError):  # answered elsewhere at this moment, or expired
-                await self.sessions.answer(thread, question["id"], "deny", words=DENIED_BY_MESSAGE, by=LOCAL)
 
     async def steer(self, thread: str, words: str) -> None:
         await self.sessions.send(thread, words)
@@ -249,29 +245,23 @@ class LocalHost(LocalThreads):
         self, id: str, choice: Choice, *, words: str = "", args: Mapping[str, Any] | None = None, thread: str = ""
     ) -> str:
         question = await self.find_approval(id, thread)
-        found = await super().answer_approval(id, choice, words=words, args=args, thread=question.thread_id)
+        await super().answer_approval(id, choice, words=words, args=args, thread=question.thread_id)
         if choice == "allow_always" and question.operation == "tool_use" and question.args is not None:
-            rule = {
-                "operation": "tool_use",
-                "tool": question.tool,
-                "args": dict(question.args if args is None else args),
-            }
-            await self._grant_for_thread(question.thread_id, rule)
-        return found
+            allowed_args = dict(question.args if args is None else args)
+            rule = {"operation": "tool_use", "tool": question.tool, "args": allowed_args}
+            # The folder and the agent of the thread may differ from those of this command.
+            meta = (await self.store.head(LOCAL, question.thread_id)).meta
+            folder, agent = str(meta.get("folder", "")), str(meta.get("agent_file", ""))
+            if (folder, agent) == (str(self.folder), self._agent_key(self.selected.part)):
+                self._grant(rule)
+            elif folder:  # threads of a server have no folder; the server stores their grants
+                self._grants.add(folder, agent, rule)
+        return question.thread_id
 
     async def add_allow_rule(self, rule: str) -> None:
         if not self.selected.part.options.get("permissions"):
             raise ConfigError(f"the agent {self.selected.part.id!r} has no permission rules; enable `permissions`")
         self._grant(rule)
-
-    async def _grant_for_thread(self, thread: str, rule: dict[str, Any]) -> None:
-        """Store a grant for the folder and the agent of the thread, which may differ from those of this command."""
-        meta = (await self.store.head(LOCAL, thread)).meta
-        folder, agent = str(meta.get("folder", "")), str(meta.get("agent_file", ""))
-        if (folder, agent) == (str(self.folder), self._agent_key(self.selected.part)):
-            self._grant(rule)
-        elif folder:  # threads of a server have no folder; the server stores their grants
-            self._grants.add(folder, agent, rule)
 
     def _grant(self, rule: dict[str, Any] | str) -> None:
         """Store a grant for this folder, and apply it from the next run on."""
@@ -296,21 +286,16 @@ class LocalHost(LocalThreads):
         if more:
             part.options = {**part.options, "permissions": add_rules(part.options.get("permissions"), **more)}
         agent = part.agent().with_hooks(*guards) if guards else part.agent()
-        titles = {head.id: head.title for head in await self._select_threads(threads)}
-        report = await replay(agent, self._load_threads(titles))
+        if threads is None:
+            infos = await self.list_threads(limit=10_000, folder=str(self.folder))
+        else:
+            infos = [make_thread_info(await self.store.head(LOCAL, id)) for id in dict.fromkeys(threads)]
+        titles = {info.id: info.title for info in infos}
+        report = await replay(agent, (await self.sessions.load(id) for id in titles))
         changes = [make_changed_verdict(change, titles) for change in report.changes]
         return ReplayReport(
             threads=report.threads, uses=report.uses, changes=changes, skipped=report.skipped, more=False
         )
-
-    async def _select_threads(self, threads: Sequence[str] | None) -> list[ThreadInfo]:
-        if threads is None:
-            return await self.list_threads(limit=10_000, folder=str(self.folder))
-        return [make_thread_info(await self.store.head(LOCAL, id)) for id in dict.fromkeys(threads)]
-
-    async def _load_threads(self, ids: Mapping[str, str]) -> AsyncIterator[Thread]:
-        for id in ids:
-            yield await self.sessions.load(id)
 
 
 class _LocalRun:
@@ -340,7 +325,7 @@ class _LocalRun:
         try:
             await stream.finish()
         except Exception:
-            """The result has the error."""
+            pass  # the result has the error
         finally:
             self._events.put_nowait(None)
 
@@ -354,6 +339,9 @@ class _LocalRun:
         if result is None:
             return RunOutcome(self.run_id, self.thread_id, "cancelled", "user requested")
         price = await run_in_thread(lambda: result.price, "a price") if result.charges else None
+        code = "" if result.error is None else str(getattr(result.error, "code", "") or "error")
+        if isinstance(result.error, ConfigError):
+            code = "config_error"
         return RunOutcome(
             self.run_id,
             self.thread_id,
@@ -363,14 +351,8 @@ class _LocalRun:
             result.usage.to_json(),
             None if price is None else float(price),
             "" if result.error is None else str(result.error),
-            _error_code(result.error),
+            code,
         )
-
-
-def _error_code(error: Exception | None) -> str:
-    if isinstance(error, ConfigError):
-        return "config_error"
-    return "" if error is None else str(getattr(error, "code", "") or "error")
 
 
 _NOT_CAPABILITIES = ("name", "model", "system_prompt", "backend", "tools", "settings", "context_window", "sessions")
@@ -378,11 +360,3 @@ _NOT_CAPABILITIES = ("name", "model", "system_prompt", "backend", "tools", "sett
 
 def _find_backend(agent: Agent) -> Backend | None:
     return next((part.backend for part in agent.capabilities if isinstance(part, Filesystem)), None)
-
-
-def _untrusted_hooks_warning(off: Sequence[HookRow]) -> str:
-    """Return the sentence about hooks that were found and are not trusted."""
-    names = list(dict.fromkeys(row.name if row.source in row.name else f"{row.source}/{row.name}" for row in off))
-    more = f" and {len(names) - NAMED_HOOKS} more" if len(names) > NAMED_HOOKS else ""
-    named = to_one_line(", ".join(names[:NAMED_HOOKS]), 200)
-    return f"untrusted hooks are off: {named}{more}; review them, then run: wick hooks trust"

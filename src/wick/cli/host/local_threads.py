@@ -35,13 +35,13 @@ class LocalThreads:
 
     async def list_threads(self, *, limit: int = 50, folder: str = "", asking: bool | None = None) -> list[ThreadInfo]:
         """Return the latest threads, of all folders or of one, without those of subagents."""
-        found = list[ThreadInfo]()
+        threads = list[ThreadInfo]()
         async for head in self._iter_heads(asking):
             if "parent" not in head.meta and folder in ("", head.meta.get("folder")):
-                found.append(make_thread_info(head))
-            if len(found) >= limit:
+                threads.append(make_thread_info(head))
+            if len(threads) >= limit:
                 break
-        return found
+        return threads
 
     async def _iter_heads(self, asking: bool | None = None) -> AsyncIterator[Summary]:
         cursor = None
@@ -73,15 +73,12 @@ class LocalThreads:
         about |= {"forked_from": id, "forked_at": position}
         forked = await self.store.fork(LOCAL, id, position, Thread().id, title=title, meta=about)
         if forked.run:
-            await self._end_open_run(forked)
+            thread = Thread(forked.id)
+            async with hold(self.store, LOCAL, thread, wait=False):
+                run_log.end_abandoned_run(thread, forked.run, [], "cancelled", "the thread was forked")
+                await thread.saved()
         owner = {"agent": head.meta["agent"]} if "agent" in head.meta else {}
         return make_thread_info(await self.store.describe(LOCAL, forked.id, meta={**forked.meta, **owner}))
-
-    async def _end_open_run(self, forked: Summary) -> None:
-        thread = Thread(forked.id)
-        async with hold(self.store, LOCAL, thread, wait=False):
-            run_log.end_abandoned_run(thread, forked.run, [], "cancelled", "the thread was forked")
-            await thread.saved()
 
     async def rename_thread(self, id: str, title: str) -> ThreadInfo:
         return make_thread_info(await self.store.describe(LOCAL, id, title=title))
@@ -122,9 +119,9 @@ class LocalThreads:
 
     async def find_approval(self, id: str, thread: str = "") -> Approval:
         """Return a pending question."""
-        for found in await self.list_approvals(thread):
-            if found.id == id:
-                return found
+        for approval in await self.list_approvals(thread):
+            if approval.id == id:
+                return approval
         raise StoreError(f"there is no pending question {id!r}; list them with: wick approvals", "not_found")
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import wraps
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import click
@@ -21,6 +22,8 @@ from wick.cli.host.protocol import AgentHost
 from wick.errors import ConfigError
 
 MAX_TOKEN_CHARS = 16_000
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +119,23 @@ async def open_host(
 
     With `interactive`, runs wait for the user's answer to a question. Otherwise they end as interrupted.
     """
-    host = (
-        _create_remote_host(options, overrides)
-        if options.server
-        else _create_local_host(options, overrides, interactive)
-    )
+    host: AgentHost
+    if options.server:
+        from wick.cli.host.remote import RemoteHost
+
+        if overrides is not None and overrides != AgentOverrides():
+            raise ConfigError(
+                "the server sets the model, rules, hooks and limits of its agents; "
+                "remove --model, --allow, --deny, --max-steps, --budget and --no-hooks"
+            )
+        host = RemoteHost(options.server, find_token(options), options.agent, options.absolute_folder)
+    else:
+        from wick.cli.host.local import LocalHost
+
+        if options.token_file:
+            raise ConfigError("--token-file needs --server URL")
+        folder, agent = Path(options.folder), options.agent or None
+        host = LocalHost(data_folder(), folder, agent, overrides, interactive=interactive)
     try:
         await host.open()
         yield host
@@ -128,23 +143,14 @@ async def open_host(
         await host.close()
 
 
-def _create_local_host(options: HostOptions, overrides: AgentOverrides | None, interactive: bool) -> AgentHost:
-    from wick.cli.host.local import LocalHost
+def call_host(options: HostOptions, call: Callable[[AgentHost], Awaitable[T]]) -> T:
+    """Open the selected host, and return the result of one call."""
 
-    if options.token_file:
-        raise ConfigError("--token-file needs --server URL")
-    return LocalHost(data_folder(), Path(options.folder), options.agent or None, overrides, interactive=interactive)
+    async def open_and_call() -> T:
+        async with open_host(options) as host:
+            return await call(host)
 
-
-def _create_remote_host(options: HostOptions, overrides: AgentOverrides | None) -> AgentHost:
-    from wick.cli.host.remote import RemoteHost
-
-    if overrides is not None and overrides != AgentOverrides():
-        raise ConfigError(
-            "the server sets the model, rules, hooks and limits of its agents; "
-            "remove --model, --allow, --deny, --max-steps, --budget and --no-hooks"
-        )
-    return RemoteHost(options.server, find_token(options), options.agent, options.absolute_folder)
+    return asyncio.run(open_and_call())
 
 
 def find_token(options: HostOptions) -> str:

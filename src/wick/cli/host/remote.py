@@ -79,12 +79,12 @@ class RemoteHost:
 
     async def list_skills(self, id: str = "") -> SkillList:
         try:
-            found = await self.client.request("GET", f"/agents/{id or await self.resolve_agent_id()}/skills")
+            skills = await self.client.request("GET", f"/agents/{id or await self.resolve_agent_id()}/skills")
         except ServerError as error:
             if error.status == 409:  # the agent has no skills
                 return SkillList(skills=[])
             raise
-        return SkillList.model_validate(found)
+        return SkillList.model_validate(skills)
 
     async def use_model(self, model: str) -> str:
         raise ConfigError(f"the model cannot be changed here; {self.name} sets it in its agents.yaml")
@@ -124,14 +124,14 @@ class RemoteHost:
     # -- threads ------------------------------------------------------------------------------------------------------
 
     async def list_threads(self, *, limit: int = 50, folder: str = "", asking: bool | None = None) -> list[ThreadInfo]:
-        found, cursor = list[ThreadInfo](), ""
-        while len(found) < limit:
+        threads, cursor = list[ThreadInfo](), ""
+        while len(threads) < limit:
             page = await self.client.threads(cursor=cursor, limit=PAGE if folder else min(limit, PAGE), asking=asking)
-            found += [one for one in page.threads if folder in ("", one.folder)]
+            threads += [one for one in page.threads if folder in ("", one.folder)]
             cursor = page.next
             if not cursor:
                 break
-        return found[:limit]
+        return threads[:limit]
 
     async def get_thread(self, id: str) -> ThreadDetail:
         return await self.client.thread(id)
@@ -156,14 +156,14 @@ class RemoteHost:
     async def answer_approval(
         self, id: str, choice: Choice, *, words: str = "", args: Mapping[str, Any] | None = None, thread: str = ""
     ) -> str:
-        found = thread or next((one.thread_id for one in await self.client.approvals() if one.id == id), "")
-        await self.client.answer(id, choice, words=words, args=args, thread_id=found)
-        return found
+        thread = thread or next((one.thread_id for one in await self.client.approvals() if one.id == id), "")
+        await self.client.answer(id, choice, words=words, args=args, thread_id=thread)
+        return thread
 
     async def add_allow_rule(self, rule: str) -> None:
         path = f"/agents/{await self.resolve_agent_id()}/hooks"
-        found = (await self.client.request("GET", path))["hooks"]
-        current = next((hook["options"] for hook in found if hook["name"] == "permissions" and hook["on"]), None)
+        hooks = (await self.client.request("GET", path))["hooks"]
+        current = next((hook["options"] for hook in hooks if hook["name"] == "permissions" and hook["on"]), None)
         if current is None:
             raise ConfigError(f"the agent {await self.resolve_agent_id()!r} of {self.name} has no permission rules")
         rules = current if isinstance(current, dict) else {}
@@ -183,8 +183,7 @@ class RemoteHost:
             raise ConfigError("Python guards can be replayed only on local threads; remove --guard or --server")
         body = {"agent_id": await self.resolve_agent_id(), "thread_ids": None if threads is None else [*threads]}
         more = {type: [*given] for type, given in (rules or {}).items()}
-        found = await self.client.request("POST", "/replay", json={**body, "rules": more})
-        return ReplayReport.model_validate(found)
+        return ReplayReport.model_validate(await self.client.request("POST", "/replay", json={**body, "rules": more}))
 
 
 class _RemoteRun:

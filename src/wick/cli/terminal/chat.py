@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 from rich.console import Console
 from rich.text import Text
@@ -109,8 +108,13 @@ class Chat:
             ),
             name="a run",
         )
-        with _cancel_on_sigint(following), type_ahead.capture():
-            await asyncio.wait((following,))
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, following.cancel)  # Ctrl-C stops the run, not the process
+        try:
+            with type_ahead.capture():
+                await asyncio.wait((following,))
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
         self.thread = run.thread_id or self.thread
         await self._print_end(run, following)
         await self._run_queued(run)
@@ -139,10 +143,10 @@ class Chat:
             return
         await asyncio.wait(sending)
         try:
-            found = await self.host.get_thread(self.thread)
+            thread = await self.host.get_thread(self.thread)
         except (WickError, OSError) as error:
             return self.print_notice(str(error), "red")
-        if found.queued or (self.host.remote and found.run_id not in ("", run.run_id)):
+        if thread.queued or (self.host.remote and thread.run_id not in ("", run.run_id)):
             await self._follow(self.host.resume_run(self.thread))
 
     async def _print_end(self, run: RunHandle, following: asyncio.Task[bool]) -> None:
@@ -155,14 +159,3 @@ class Chat:
             self.print_notice(str(error), "red")
         if following.cancelled():
             self.print_notice("stopped; send a message to continue", "yellow")
-
-
-@contextmanager
-def _cancel_on_sigint(task: asyncio.Task[bool]) -> Iterator[None]:
-    """Cancel a task on Ctrl-C, instead of interrupting the process."""
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGINT, task.cancel)
-    try:
-        yield
-    finally:
-        loop.remove_signal_handler(signal.SIGINT)

@@ -82,31 +82,29 @@ class _QuestionQueue:
         if self._waiting and (self._asking is None or self._asking.done()):
             self._current = next(iter(self._waiting))
             request = self._waiting.pop(self._current)
-            self._asking = asyncio.create_task(self._answer_or_stop(request), name=f"asking {request.id}")
+            self._asking = asyncio.create_task(self._ask_and_answer(request), name=f"asking {request.id}")
             self._asking.add_done_callback(self._ask_next)
 
-    async def _answer_or_stop(self, request: ApprovalRequest) -> None:
+    async def _ask_and_answer(self, request: ApprovalRequest) -> None:
+        """Ask a question, and send the answer to the host. Stop the run on Ctrl-C and on an error."""
+        assert self._ask is not None
         try:
-            await self._ask_and_answer(request)
+            reply = await self._ask(request)
+            self._current = ""  # answered: a response event must not cancel this task
+            if reply.rule:
+                await self._host.add_allow_rule(reply.rule)
+            try:
+                await self._host.answer_approval(
+                    request.id, reply.choice, words=reply.words, args=reply.args, thread=self._run.thread_id
+                )
+            except WickError as error:
+                if getattr(error, "code", "") not in ("conflict", "not_found"):  # answered elsewhere first
+                    raise
         except Interrupted:
             await self._run.stop()
         except Exception as error:
             self.error = error
             await self._run.stop()
-
-    async def _ask_and_answer(self, request: ApprovalRequest) -> None:
-        assert self._ask is not None
-        reply = await self._ask(request)
-        self._current = ""  # answered: a response event must not cancel this task
-        if reply.rule:
-            await self._host.add_allow_rule(reply.rule)
-        try:
-            await self._host.answer_approval(
-                request.id, reply.choice, words=reply.words, args=reply.args, thread=self._run.thread_id
-            )
-        except WickError as error:
-            if getattr(error, "code", "") not in ("conflict", "not_found"):  # answered elsewhere first
-                raise
 
     async def close(self) -> None:
         self._waiting.clear()

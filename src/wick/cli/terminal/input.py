@@ -24,8 +24,14 @@ class LineReader:
     """A reader of prompts; `words` returns the slash commands with their help texts."""
 
     def __init__(self, history: Path, words: Callable[[], Mapping[str, str]]) -> None:
+        entries: History = FileHistory(history)
+        try:
+            history.parent.mkdir(parents=True, exist_ok=True)
+            os.close(os.open(history, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600))
+        except OSError:  # the file cannot be written
+            entries = InMemoryHistory()
         self._session: PromptSession[str] = PromptSession(
-            history=_open_history(history),
+            history=entries,
             completer=_SlashCompleter(words),
             complete_while_typing=False,
             multiline=True,
@@ -56,16 +62,6 @@ class _SlashCompleter(Completer):
         for word, does in self._words().items():
             if f"/{word}".startswith(text):
                 yield Completion(f"/{word} ", start_position=-len(text), display=f"/{word}", display_meta=does)
-
-
-def _open_history(path: Path) -> History:
-    """Return a history file with mode 0600, or a history in memory if the file cannot be written."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600))
-    except OSError:
-        return InMemoryHistory()
-    return FileHistory(path)
 
 
 def _build_key_bindings() -> KeyBindings:

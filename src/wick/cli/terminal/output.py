@@ -24,7 +24,7 @@ def print_json(data: Mapping[str, Any] | Sequence[Any]) -> None:
 def dump_json(data: Mapping[str, Any] | Sequence[Any], indent: int | None = None) -> str:
     """Return data as JSON, with control characters escaped."""
     text = json.dumps(data, indent=indent, ensure_ascii=False, default=str)
-    return re.sub(r"[^\n -~]", lambda found: found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1], text)
+    return re.sub(r"[^\n -~]", lambda match: match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1], text)
 
 
 def print_text(text: str, *, nl: bool = False) -> None:

@@ -37,6 +37,7 @@ KEYS_EDITABLE = "y yes · v view all · e edit · n no, or type what to do inste
 KEYS_LASTING = (
     "y yes · s yes in this thread · a always, or a RULE · v view all · e edit · n no, or type what to do instead"
 )
+INQUIRY_KINDS = ("confirm", "select", "multiselect", "input")  # of the tool `ask_user`
 RULE = re.compile(r"a(?:lways)?\s+(\w+\(.*)", re.DOTALL)  # as in: a Bash(git *)
 
 
@@ -49,19 +50,17 @@ class ApprovalPrompt:
 
     async def ask(self, request: ApprovalRequest) -> ApprovalReply:
         """Ask a question and return the answer. Ctrl-D denies; Ctrl-C raises Interrupted, which stops the run."""
-        self._flush_input()
+        # Discard type-ahead: keys pressed before the question was shown must not answer it.
+        clear_typeahead(self._session.input)
+        with suppress(termios.error, OSError, ValueError):
+            termios.tcflush(sys.stdin, termios.TCIFLUSH)
+        is_inquiry = request.about.get("tool") == "ask_user" and request.about.get("kind") in INQUIRY_KINDS
         try:
-            return await (self._ask_question(request) if _is_inquiry(request) else self._ask_permission(request))
+            return await (self._ask_question(request) if is_inquiry else self._ask_permission(request))
         except EOFError:
             return ApprovalReply("deny")
         except KeyboardInterrupt:
             raise Interrupted from None
-
-    def _flush_input(self) -> None:
-        """Discard type-ahead: keys pressed before the question was shown must not answer it."""
-        clear_typeahead(self._session.input)
-        with suppress(termios.error, OSError, ValueError):
-            termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
     # -- approvals --------------------------------------------------------------------------------------------------
 
@@ -88,19 +87,14 @@ class ApprovalPrompt:
                 if lasting or choice in ("allow", "deny"):
                     return ApprovalReply(choice)
                 self._console.print(Text("  this question is asked every time; answer y or n", style="red"))
-            elif (found := RULE.fullmatch(line)) is not None:
-                if self._is_valid_rule(found[1]):
-                    return ApprovalReply("allow", rule=found[1])
+            elif (match := RULE.fullmatch(line)) is not None:
+                try:
+                    parse_rule("allow", match[1])
+                    return ApprovalReply("allow", rule=match[1])
+                except WickError as error:
+                    self._console.print(Text(f"  {strip_controls(str(error))}", style="red"))
             elif line:
                 return ApprovalReply("deny", words=line)
-
-    def _is_valid_rule(self, text: str) -> bool:
-        try:
-            parse_rule("allow", text)
-        except WickError as error:
-            self._console.print(Text(f"  {strip_controls(str(error))}", style="red"))
-            return False
-        return True
 
     async def _edit_args(self, args: dict[str, Any]) -> dict[str, Any] | None:
         """Let the user edit the command, or all arguments as JSON. Return None if the JSON is invalid."""
@@ -123,8 +117,8 @@ class ApprovalPrompt:
         about = request.about
         inquiry = Inquiry(about["kind"], request.question, tuple(about.get("options") or ()), about.get("default"))
         while True:
-            *above, last = strip_controls(format_inquiry(inquiry)).rstrip().split("\n")
-            for line in above:
+            *first_lines, last = strip_controls(format_inquiry(inquiry)).rstrip().split("\n")
+            for line in first_lines:
                 self._console.print(Text(line, style="bold cyan"))
             line = (await self._read_line(f"{last} ")).strip()
             try:
@@ -146,24 +140,14 @@ def format_args(args: Any, *, cut: bool = True) -> list[str]:
     False.
     """
     lines = list[str]()
-    shown_args = (
-        {name: value for name, value in args.items() if value not in (None, "")} if isinstance(args, dict) else {}
-    )
-    for name, value in shown_args.items():
+    for key, value in args.items() if isinstance(args, dict) else ():
+        if value in (None, ""):
+            continue
+        name = make_visible(str(key))
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        lines += _format_arg(make_visible(str(name)), text, cut and name != "command")
+        shown = "\n".join(text[:DETAIL_CHARS].split("\n")[:DETAIL_LINES]) if cut and key != "command" else text
+        first, *rest = make_visible(shown, mark_breaks=False).split("\n")
+        lines += [f"{name}: {first}", *(f"    {line}" for line in rest)]
+        if left := len(text) - len(shown):
+            lines.append(f"    … {left:,} of {len(text):,} characters of {name} are not shown; v shows all")
     return lines
-
-
-def _format_arg(name: str, text: str, cut: bool) -> list[str]:
-    shown = "\n".join(text[:DETAIL_CHARS].split("\n")[:DETAIL_LINES]) if cut else text
-    first, *rest = make_visible(shown, mark_breaks=False).split("\n")
-    rows = [f"{name}: {first}", *(f"    {line}" for line in rest)]
-    left = len(text) - len(shown)
-    return [*rows, f"    … {left:,} of {len(text):,} characters of {name} are not shown; v shows all"] if left else rows
-
-
-def _is_inquiry(request: ApprovalRequest) -> bool:
-    return request.about.get("tool") == "ask_user" and request.about.get("kind") in (
-        *("confirm", "select", "multiselect", "input"),
-    )

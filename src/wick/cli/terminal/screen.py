@@ -55,10 +55,43 @@ class Screen:
         """Show an event; of subagents, only tool uses, questions, start and end."""
         if not is_main_run and not isinstance(event, ToolStart | SubagentStart | SubagentEnd | ApprovalRequest):
             return
-        for kind, handler in _HANDLERS.items():
-            if isinstance(event, kind):
-                handler(self, event)
-                return
+        match event:
+            case ChatModelStart():
+                self._show_status("thinking")
+            case ChatModelStream():
+                self._show_delta(event)
+            case ChatModelRestart():
+                self._text = ""
+                self._stop_live()
+                self._print_line("(the answer was restarted)", "dim")
+                self._show_delta(ChatModelStream(delta=event.content))
+            case ChatModelEnd() | ApprovalRequest():  # after a request, the prompt must be the last line
+                self._flush_text()
+                self._stop_live()
+            case ToolStart():
+                self._started[event.call_id] = monotonic()
+                self._print_line(f"● {strip_controls(event.name)} {summarize_args(event.args)}", "cyan")
+                self._show_status(event.name)
+            case ToolStream():
+                if last := event.delta.strip().rpartition("\n")[2]:
+                    self._show_status(f"{event.name}: {last}")
+            case ToolEnd():
+                self._show_tool_end(event)
+            case StateChange():
+                todos = event.values.get("todos")
+                if isinstance(todos, list) and todos != self._todos:
+                    self._todos = todos
+                    self.print_todos(todos)
+            case ApprovalResponse():
+                words = "allowed" if event.allowed else f"denied: {strip_controls(event.reason)}"
+                self._print_line(f"  {words}", "green" if event.allowed else "yellow")
+            case SubagentStart():
+                prompt = to_one_line(strip_controls(event.prompt), CHARS)
+                self._print_line(f"▸ {strip_controls(event.name)}: {prompt}", "magenta")
+            case SubagentEnd():
+                self._print_line(f"◂ {strip_controls(event.name)} {event.outcome}", "magenta")
+            case UserMessage():
+                self._print_line(f"› {strip_controls(_message_text(event.message))}", "bold")
 
     def show_thinking(self) -> None:
         """Show a spinner until the first event."""
@@ -115,12 +148,9 @@ class Screen:
     def _print_line(self, words: str, style: str = "") -> None:
         self.console.print(Text(words, style=style))
 
-    # -- the answer ---------------------------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------------------------
 
-    def _on_model_start(self, event: ChatModelStart) -> None:
-        self._show_status("thinking")
-
-    def _on_model_stream(self, event: ChatModelStream) -> None:
+    def _show_delta(self, event: ChatModelStream) -> None:
         if event.kind == "reasoning":
             last = event.delta.strip().rpartition("\n")[2]
             return self._show_status(f"thinking: {last}") if last and not self._text else None
@@ -140,28 +170,7 @@ class Screen:
             self._stop_live()
             self.console.print(Markdown(text))
 
-    def _on_model_restart(self, event: ChatModelRestart) -> None:
-        self._text = ""
-        self._stop_live()
-        self._print_line("(the answer was restarted)", "dim")
-        self._on_model_stream(ChatModelStream(delta=event.content))
-
-    def _on_model_end(self, event: ChatModelEnd) -> None:
-        self._flush_text()
-        self._stop_live()
-
-    # -- tools --------------------------------------------------------------------------------------------------------
-
-    def _on_tool_start(self, event: ToolStart) -> None:
-        self._started[event.call_id] = monotonic()
-        self._print_line(f"● {strip_controls(event.name)} {summarize_args(event.args)}", "cyan")
-        self._show_status(event.name)
-
-    def _on_tool_stream(self, event: ToolStream) -> None:
-        if last := event.delta.strip().rpartition("\n")[2]:
-            self._show_status(f"{event.name}: {last}")
-
-    def _on_tool_end(self, event: ToolEnd) -> None:
+    def _show_tool_end(self, event: ToolEnd) -> None:
         self._stop_live()
         took = monotonic() - self._started.pop(event.call_id, monotonic())
         lines = [
@@ -173,50 +182,6 @@ class Screen:
         more = [f"{left} more lines"] if left > 0 else []
         if more or took >= 1:
             self._print_line(f"    … {', '.join([*more, f'{took:.1f} s'])}", "dim")
-
-    def _on_subagent_start(self, event: SubagentStart) -> None:
-        self._print_line(
-            f"▸ {strip_controls(event.name)}: {to_one_line(strip_controls(event.prompt), CHARS)}", "magenta"
-        )
-
-    def _on_subagent_end(self, event: SubagentEnd) -> None:
-        self._print_line(f"◂ {strip_controls(event.name)} {event.outcome}", "magenta")
-
-    # -- the rest -----------------------------------------------------------------------------------------------------
-
-    def _on_state_change(self, event: StateChange) -> None:
-        todos = event.values.get("todos")
-        if isinstance(todos, list) and todos != self._todos:
-            self._todos = todos
-            self.print_todos(todos)
-
-    def _on_approval_request(self, event: ApprovalRequest) -> None:
-        self._flush_text()
-        self._stop_live()  # the prompt must be the last line
-
-    def _on_approval_response(self, event: ApprovalResponse) -> None:
-        words = "allowed" if event.allowed else f"denied: {strip_controls(event.reason)}"
-        self._print_line(f"  {words}", "green" if event.allowed else "yellow")
-
-    def _on_user_message(self, event: UserMessage) -> None:
-        self._print_line(f"› {strip_controls(_message_text(event.message))}", "bold")
-
-
-_HANDLERS: dict[type[Event], Any] = {
-    ChatModelStart: Screen._on_model_start,
-    ChatModelStream: Screen._on_model_stream,
-    ChatModelRestart: Screen._on_model_restart,
-    ChatModelEnd: Screen._on_model_end,
-    ToolStart: Screen._on_tool_start,
-    ToolStream: Screen._on_tool_stream,
-    ToolEnd: Screen._on_tool_end,
-    StateChange: Screen._on_state_change,
-    ApprovalRequest: Screen._on_approval_request,
-    ApprovalResponse: Screen._on_approval_response,
-    SubagentStart: Screen._on_subagent_start,
-    SubagentEnd: Screen._on_subagent_end,
-    UserMessage: Screen._on_user_message,
-}
 
 
 def split_settled(text: str) -> tuple[str, str]:

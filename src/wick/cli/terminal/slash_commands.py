@@ -26,27 +26,22 @@ class SlashCommand:
 
 async def run_slash_command(chat: Chat, text: str) -> bool:
     """Run a slash command; return False if the text is not one, but a prompt."""
-    found = COMMAND_PATTERN.fullmatch(text.strip())
-    if found is None:
+    match = COMMAND_PATTERN.fullmatch(text.strip())
+    if match is None:
         return False
-    word, rest = found[1].lower(), (found[2] or "").strip()
+    word, rest = match[1].lower(), (match[2] or "").strip()
     try:
-        await _dispatch(chat, word, rest)
+        if word in COMMANDS:
+            await COMMANDS[word].run(chat, rest)
+        elif word in chat.skills:
+            await chat.send_prompt("\n\n".join(filter(None, (f"Use the skill {chat.skills[word]!r}.", rest))))
+        else:
+            near = get_close_matches(word, describe_commands(chat), 1)
+            hint = f"did you mean /{near[0]}?" if near else "/help lists them"
+            chat.print_notice(f"there is no command /{word}; {hint}", "red")
     except (WickError, OSError) as error:
         chat.print_notice(str(error), "red")
     return True
-
-
-async def _dispatch(chat: Chat, word: str, rest: str) -> None:
-    if word in COMMANDS:
-        return await COMMANDS[word].run(chat, rest)
-    if word in chat.skills:
-        return await chat.send_prompt("\n\n".join(filter(None, (f"Use the skill {chat.skills[word]!r}.", rest))))
-    near = get_close_matches(word, describe_commands(chat), 1)
-    chat.print_notice(
-        f"there is no command /{word}; {f'did you mean /{near[0]}?' if near else '/help lists them'}", "red"
-    )
-    return None
 
 
 def describe_commands(chat: Chat) -> Mapping[str, str]:
@@ -96,10 +91,10 @@ async def _show_tools(chat: Chat, rest: str) -> None:
 
 
 async def _show_skills(chat: Chat, rest: str) -> None:
-    found = (await chat.host.list_skills()).skills
-    for skill in found:
+    skills = (await chat.host.list_skills()).skills
+    for skill in skills:
         chat.print_notice(f"  {skill.name:<20} {skill.description[:100]}", "" if skill.enabled else "dim")
-    if not found:
+    if not skills:
         chat.print_notice("no skills; create one with: wick skills new NAME")
 
 
@@ -111,11 +106,11 @@ async def _fork_thread(chat: Chat, rest: str) -> None:
 
 
 async def _show_threads(chat: Chat, rest: str) -> None:
-    found = await chat.host.list_threads(limit=20)
-    for one in found:
-        mark = "▸" if one.id == chat.thread else "?" if one.asking else " "
-        chat.print_notice(f"{mark} {one.id}  {format_time(one.updated)}  {one.title[:60] or '(untitled)'}", "")
-    chat.print_notice("switch to one with: /thread ID" if found else "no threads")
+    threads = await chat.host.list_threads(limit=20)
+    for info in threads:
+        mark = "▸" if info.id == chat.thread else "?" if info.asking else " "
+        chat.print_notice(f"{mark} {info.id}  {format_time(info.updated)}  {info.title[:60] or '(untitled)'}", "")
+    chat.print_notice("switch to one with: /thread ID" if threads else "no threads")
 
 
 async def _open_thread(chat: Chat, rest: str) -> None:
