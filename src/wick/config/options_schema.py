@@ -80,8 +80,18 @@ def read_hints(kind: Callable[..., Any]) -> dict[str, tuple[inspect.Parameter, A
 
 def build_options_schema(kind: Callable[..., Any], without: Collection[str] = (), **others: Schema) -> Schema:
     """Return the schema of the parameters that can be written in a file; `others` override single parameters."""
-    found = {name: _build_option_schema(*taken) for name, taken in read_hints(kind).items() if name not in without}
-    return build_object_schema({name: schema for name, schema in found.items() if schema is not None} | others)
+    properties: dict[str, Schema] = {}
+    for name, (parameter, hint) in read_hints(kind).items():
+        schema = None if name in without else build_type_schema(hint)
+        if schema is None:
+            continue
+        default = parameter.default
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            schema = {"type": "array", "items": schema}
+        elif isinstance(default, str | int | float) and default != "":
+            schema = {**schema, "default": default}
+        properties[name] = schema
+    return build_object_schema(properties | others)
 
 
 def build_object_schema(properties: Mapping[str, Schema], **more: Any) -> Schema:
@@ -94,16 +104,6 @@ def any_of(*schemas: Schema, **more: Any) -> Schema:
     flat = [one for schema in schemas for one in schema.get("anyOf", [schema])]
     different = [schema for number, schema in enumerate(flat) if schema not in flat[:number]]
     return {**different[0], **more} if len(different) == 1 else {"anyOf": different, **more}
-
-
-def _build_option_schema(parameter: inspect.Parameter, hint: Any) -> Schema | None:
-    schema = build_type_schema(hint)
-    if schema is None:
-        return None
-    if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-        return {"type": "array", "items": schema}
-    default = parameter.default
-    return {**schema, "default": default} if isinstance(default, str | int | float) and default != "" else schema
 
 
 @cache
@@ -121,9 +121,9 @@ class _OptionsSchema(GenerateJsonSchema):
     """Generator of JSON Schemas for options. Members of a union that a file cannot express are left out."""
 
     def generate_inner(self, schema: Any) -> Schema:
-        found = super().generate_inner(schema)
-        found.pop("format", None)  # a path is a text
-        return found
+        generated = super().generate_inner(schema)
+        generated.pop("format", None)  # a path is a text
+        return generated
 
     def get_flattened_anyof(self, schemas: list[Schema]) -> Schema:
         if not schemas:
@@ -174,10 +174,17 @@ def coerce_value(value: Any, schema: Schema, spot: ConfigLocation) -> Any:
     """Return the validated value, with texts from the environment converted to their type."""
     form, value = _match_form(value, schema, spot)
     if isinstance(value, dict):
-        return {
-            key: coerce_value(item, _find_property_schema(key, form, spot), spot.descend(key))
-            for key, item in value.items()
-        }
+        known, others = form.get("properties", {}), form.get("additionalProperties", ANYTHING)
+        coerced = {}
+        for key, item in value.items():
+            if key not in known and others is False:
+                where = f" in {spot}" if spot.at != spot.prefix else ""
+                raise spot.descend(key).build_error(f"there is no key {key!r}{where}; {suggest_key(key, known)}")
+            item_schema = known.get(key, others)
+            if isinstance(item_schema, bool):
+                item_schema = ANYTHING
+            coerced[key] = coerce_value(item, item_schema, spot.descend(key))
+        return coerced
     if isinstance(value, list):
         items = form.get("items", ANYTHING)
         return [coerce_value(item, items, spot.descend(number)) for number, item in enumerate(value)]
@@ -245,15 +252,6 @@ def _parse_text(text: str) -> Any:
             continue
         return number if isfinite(number) else text
     return text
-
-
-def _find_property_schema(key: str, schema: Schema, spot: ConfigLocation) -> Schema:
-    known, others = schema.get("properties", {}), schema.get("additionalProperties", ANYTHING)
-    if key not in known and others is False:
-        where = f" in {spot}" if spot.at != spot.prefix else ""
-        raise spot.descend(key).build_error(f"there is no key {key!r}{where}; {suggest_key(key, known)}")
-    found: Schema | bool = known.get(key, others)
-    return ANYTHING if isinstance(found, bool) else found
 
 
 def suggest_key(word: str, known: Iterable[str], what: str = "the keys are") -> str:

@@ -47,9 +47,9 @@ class ProcessFiles:
 
 def find_running_code() -> ProcessFiles:
     """Return the folders on the import path of this process, and its installation."""
-    found = {os.path.dirname(PACKAGE): SOURCE, PACKAGE: "wick itself", sys.prefix: ENVIRONMENT}
+    installation = {os.path.dirname(PACKAGE): SOURCE, PACKAGE: "wick itself", sys.prefix: ENVIRONMENT}
     on_path = {os.path.abspath(entry): IMPORTED for entry in sys.path if entry}
-    return ProcessFiles({**on_path, **dict.fromkeys(_find_mapped_paths(), IMPORTED), **found})
+    return ProcessFiles({**on_path, **dict.fromkeys(_find_mapped_paths(), IMPORTED), **installation})
 
 
 def _find_mapped_paths() -> Iterator[str]:
@@ -151,11 +151,13 @@ def guard_editable(workspace: str | os.PathLike[str], protect: Iterable[str]) ->
         names = _find_relative_names(entry, home)
         if names is None:
             continue
-        existing = _find_existing(root, names)
+        existing = 0  # number of leading names that are existing folders
+        while existing < len(names) and os.path.isdir(os.path.join(root, *names[: existing + 1])):
+            existing += 1
         if existing:
-            fixed.append("/".join(existing))
-        if len(existing) < len(names):  # prevent its creation, also as a link
-            patterns.append("".join(f"/{name}" for name in names[: len(existing) + 1]))
+            fixed.append("/".join(names[:existing]))
+        if existing < len(names):  # prevent its creation, also as a link
+            patterns.append("".join(f"/{name}" for name in names[: existing + 1]))
         else:
             place = "".join(f"/{name}" for name in names)
             patterns += [f"{place}/{name}{end}" for name in startup_names() for end in ("", ".*")]
@@ -163,16 +165,6 @@ def guard_editable(workspace: str | os.PathLike[str], protect: Iterable[str]) ->
 
 
 _reported: set[tuple[str, str]] = set()  # (workspace, path) pairs that were logged
-
-
-def _find_existing(root: str, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the leading names that are existing folders."""
-    at = root
-    for depth, name in enumerate(names):
-        at = os.path.join(at, name)
-        if not os.path.isdir(at):
-            return names[:depth]
-    return names
 
 
 def _leave_path(home: Identity) -> None:
@@ -189,15 +181,15 @@ def find_module(name: str, folder: str | os.PathLike[str]) -> str:
 
     `folder` is searched after `sys.path`.
     """
-    found = find_spec(name.partition(":")[0].partition(".")[0], folder)
-    if found is None:
+    spec = find_spec(name.partition(":")[0].partition(".")[0], folder)
+    if spec is None:
         return ""
-    return found.origin or next(iter(found.submodule_search_locations or ()), "")
+    return spec.origin or next(iter(spec.submodule_search_locations or ()), "")
 
 
 def find_packages(name: str, folder: str | os.PathLike[str]) -> list[str]:
     """Return the files and folders that importing a dotted name reads: its module and parent packages."""
-    found: list[str] = []
+    paths: list[str] = []
     path: list[str] | None = None
     names = name.partition(":")[0].split(".")
     for one in names:  # one at a time: find_spec of a dotted name imports its parents
@@ -208,8 +200,8 @@ def find_packages(name: str, folder: str | os.PathLike[str]) -> list[str]:
         if spec is None:
             break
         path = list(spec.submodule_search_locations or ())
-        found += [place for place in (spec.origin, *path) if place and os.path.isabs(place)]
-    return found
+        paths += [place for place in (spec.origin, *path) if place and os.path.isabs(place)]
+    return paths
 
 
 def check_loaded(workspace: str) -> None:

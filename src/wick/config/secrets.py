@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -28,18 +29,11 @@ def find_secrets(options: Any, name: str = "") -> Iterator[str]:
     elif isinstance(options, str) and _OPTIONS.search(name):
         yield from {options.strip(), *options.split()[-1:]}  # also the token of `Bearer …`
     elif isinstance(options, str) and "://" in options:
-        yield from _find_credentials(options)
-
-
-def _find_credentials(url: str) -> Iterator[str]:
-    """Yield the password of a URL, and the query values with secret names."""
-    try:
-        parts = urlsplit(url)
-        if parts.password:
-            yield from {parts.password, unquote(parts.password)}
-        yield from (value for key, value in parse_qsl(parts.query) if _OPTIONS.search(key))
-    except ValueError:  # not a valid URL
-        return
+        with suppress(ValueError):  # not a valid URL
+            parts = urlsplit(options)
+            if parts.password:
+                yield from {parts.password, unquote(parts.password)}
+            yield from (value for key, value in parse_qsl(parts.query) if _OPTIONS.search(key))
 
 
 def check_exposure(path: Path, agents: Iterable[tuple[str, Mapping[str, Any]]]) -> None:

@@ -13,12 +13,11 @@ from typing import Any
 import orjson
 
 from wick.errors import ConfigError, ModelError
-from wick.messages import ImagePart, Message, Part, Reasoning, TextPart, ToolCall
+from wick.messages import ImagePart, Message, Part, Reasoning, TextPart
 from wick.models import _http, openai_common
 from wick.models._http import ModelServer, TimeLimits
 from wick.models._network import NetworkSettings, PathText
 from wick.protocols import CallArgs, CallStart, Delta, Finish, HoldsSchema, ReasoningDelta, Request, TextDelta, Usage
-from wick.tools import Tool
 
 _WIRE = "openai-responses"
 _THOUGHTLESS = re.compile(r"(ft:)?(gpt-[34]|chatgpt|.*-chat)")  # models without reasoning items
@@ -74,10 +73,14 @@ class OpenAIResponses:
         """Return the request body as bytes. Each message and each tool is encoded only once."""
         openai_common.check_newest_message(request.messages, self.refuses)
         head = openai_common.with_extra(self.server, self._head(request), request, "input", "tools")
-        begun, rest = openai_common.cached_prefix(f"{_WIRE}:begun", request.messages, self._join_messages)
+        begun, rest = openai_common.cached_prefix(
+            f"{_WIRE}:begun", request.messages, lambda messages: b",".join(self._encode_messages(messages))
+        )
         items = [*begun, *self._encode_messages(rest)]
-        tools = b",".join(openai_common.encode_tools(_WIRE, request.tools, _encode_tool))
-        tail = b'],"tools":[' + tools + b"]}" if tools else b"]}"
+        functions = openai_common.encode_tools(  # the default is strict, which refuses optional arguments
+            _WIRE, request.tools, lambda tool: {"type": "function", **tool.schema, "strict": False}
+        )
+        tail = b'],"tools":[' + b",".join(functions) + b"]}" if functions else b"]}"
         return openai_common.join_items(head + b',"input":[', items, tail)
 
     def _head(self, request: Request) -> dict[str, Any]:
@@ -100,27 +103,28 @@ class OpenAIResponses:
             head["text"] = {"format": openai_common.build_json_format(form)}
         return head
 
-    def _join_messages(self, messages: tuple[Message, ...]) -> bytes:
-        return b",".join(self._encode_messages(messages))
-
     def _encode_messages(self, messages: tuple[Message, ...]) -> list[bytes]:
         return [message.cache.get(_WIRE) or self._encode(message) for message in messages]
 
     def _encode(self, message: Message) -> bytes:
-        """Return the items of a message as bytes, separated by commas."""
-        encoded = message.cache[_WIRE] = b",".join(map(openai_common.dumps, self._items(message)))
-        return encoded
-
-    def _items(self, message: Message) -> list[dict[str, Any]]:
-        if message.role == "tool":
-            return [{"type": "function_call_output", "call_id": message.tool_call_id, "output": self._content(message)}]
+        """Encode and cache the items of a message, separated by commas."""
         if message.role == "assistant":
             text = [{"role": "assistant", "content": message.text}] if message.text or not message.tool_calls else []
-            return _insert_thoughts([*text, *map(_encode_call, message.tool_calls)], message.reasoning)
-        return [{"role": message.role, "content": self._content(message)}]
-
-    def _content(self, message: Message) -> str | list[dict[str, Any]]:
-        return message.content if isinstance(message.content, str) else [_encode_part(part) for part in message.content]
+            calls = [
+                {"type": "function_call", "call_id": call.id, **openai_common.call_fields(call)}
+                for call in message.tool_calls
+            ]
+            items = _insert_thoughts([*text, *calls], message.reasoning)
+        else:
+            content: Any = message.content
+            if not isinstance(content, str):
+                content = [_encode_part(part) for part in content]
+            if message.role == "tool":
+                items = [{"type": "function_call_output", "call_id": message.tool_call_id, "output": content}]
+            else:
+                items = [{"role": message.role, "content": content}]
+        encoded = message.cache[_WIRE] = b",".join(map(openai_common.dumps, items))
+        return encoded
 
 
 def _encode_part(part: Part) -> dict[str, Any]:
@@ -136,10 +140,6 @@ def _encode_part(part: Part) -> dict[str, Any]:
     return {"type": "input_file", "filename": part.name or "file", "file_data": openai_common.media_url(part)}
 
 
-def _encode_call(call: ToolCall) -> dict[str, Any]:
-    return {"type": "function_call", "call_id": call.id, **openai_common.call_fields(call)}
-
-
 def _insert_thoughts(items: list[dict[str, Any]], thoughts: tuple[Reasoning, ...]) -> list[dict[str, Any]]:
     """Insert each reasoning item at its position, but never last: the API refuses a trailing one."""
     for thought in thoughts:
@@ -149,12 +149,6 @@ def _insert_thoughts(items: list[dict[str, Any]], thoughts: tuple[Reasoning, ...
             item = {"type": "reasoning", "id": id, "summary": summary, "encrypted_content": encrypted}
             items.insert(min(int(place), len(items) - 1), item)
     return items
-
-
-def _encode_tool(
-    tool: Tool,
-) -> dict[str, Any]:  # the default is strict, which refuses optional arguments
-    return {"type": "function", **tool.schema, "strict": False}
 
 
 # -- replies --------------------------------------------------------------------------------------------------------
