@@ -263,15 +263,19 @@ def suggest_key(word: str, known: Iterable[str], what: str = "the keys are") -> 
 
 
 def _describe_forms(forms: Iterable[Schema]) -> str:
-    return " or ".join(dict.fromkeys(_describe_form(form) for form in forms if form.get("type") != "null"))
-
-
-def _describe_form(schema: Schema) -> str:
-    if "const" in schema:
-        return repr(schema["const"]) if isinstance(schema["const"], str) else str(schema["const"]).lower()
-    if "enum" in schema:
-        return f"one of {', '.join(str(one).lower() if isinstance(one, bool) else str(one) for one in schema['enum'])}"
-    return _TYPE_WORDS[schema["type"]]
+    words: list[str] = []
+    for form in forms:
+        if form.get("type") == "null":
+            continue
+        if "const" in form:
+            const = form["const"]
+            words.append(repr(const) if isinstance(const, str) else str(const).lower())
+        elif "enum" in form:
+            choices = (str(one).lower() if isinstance(one, bool) else str(one) for one in form["enum"])
+            words.append(f"one of {', '.join(choices)}")
+        else:
+            words.append(_TYPE_WORDS[form["type"]])
+    return " or ".join(dict.fromkeys(words))
 
 
 def _describe_mismatch(value: Any, forms: Iterable[Schema]) -> str:

@@ -49,16 +49,12 @@ def find_running_code() -> ProcessFiles:
     """Return the folders on the import path of this process, and its installation."""
     installation = {os.path.dirname(PACKAGE): SOURCE, PACKAGE: "wick itself", sys.prefix: ENVIRONMENT}
     on_path = {os.path.abspath(entry): IMPORTED for entry in sys.path if entry}
-    return ProcessFiles({**on_path, **dict.fromkeys(_find_mapped_paths(), IMPORTED), **installation})
-
-
-def _find_mapped_paths() -> Iterator[str]:
-    """Yield the folders and modules in the mappings of editable installs."""
-    for finder in sys.meta_path:
+    for finder in sys.meta_path:  # editable installs may map names to folders and modules
         module = str(getattr(finder, "__module__", ""))
         mapping = getattr(sys.modules.get(module), "MAPPING", None) if "editable" in module else None
         if isinstance(mapping, Mapping):
-            yield from (os.path.abspath(path) for path in mapping.values() if isinstance(path, str))
+            on_path |= {os.path.abspath(path): IMPORTED for path in mapping.values() if isinstance(path, str)}
+    return ProcessFiles({**on_path, **installation})
 
 
 def pin_files(workspace: str | os.PathLike[str], files: ProcessFiles, *, protects: bool = False) -> list[str]:

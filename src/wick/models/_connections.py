@@ -71,7 +71,11 @@ async def post(endpoint: Endpoint, body: bytes) -> Response:
 
     A server may close a pooled connection at any time. The request is sent again if that happened before any answer.
     """
-    session = await _find_session()
+    loop = asyncio.get_running_loop()
+    if loop not in _sessions:
+        holder = _hold_session()
+        _sessions[loop] = (await anext(holder), holder)
+    session, _ = _sessions[loop]
     options: dict[str, Any] = {"proxy": endpoint.proxy or None}
     options["timeout"] = aiohttp.ClientTimeout(total=None, connect=endpoint.connect)
     if endpoint.url.startswith("https:"):
@@ -173,17 +177,7 @@ def _describe_break(error: Exception) -> str:
 
 _opened: ContextVar[list[int]] = ContextVar("_opened")  # sockets that the current request opened
 _Held = tuple[aiohttp.ClientSession, AsyncGenerator[aiohttp.ClientSession, None]]
-_sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, _Held] = WeakKeyDictionary()
-
-
-async def _find_session() -> aiohttp.ClientSession:
-    """Return the session of this event loop, which is closed with the loop."""
-    loop = asyncio.get_running_loop()
-    held = _sessions.get(loop)
-    if held is None:
-        holder = _hold_session()
-        held = _sessions[loop] = (await anext(holder), holder)
-    return held[0]
+_sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, _Held] = WeakKeyDictionary()  # each is closed with its loop
 
 
 async def _hold_session() -> AsyncGenerator[aiohttp.ClientSession, None]:

@@ -123,7 +123,13 @@ class Anthropic:
             options["tool_choice"] = {"type": kind, "name": tool} if kind == "tool" else {"type": kind}
             if not parallel and kind != "none":
                 options["tool_choice"]["disable_parallel_tool_use"] = True
-        if schema := _output_schema(settings.get("response_format", {})):
+        form = settings.get("response_format", {})
+        if form.get("type") == "json_object":
+            raise ModelError(
+                "Anthropic has no response_format json_object; give the JSON Schema of what you want instead"
+            )
+        schema = form["json_schema"]["schema"] if form.get("type") == "json_schema" else form
+        if schema and form.get("type") != "text":
             options["output_config"] = {"format": {"type": "json_schema", "schema": _close_objects(schema)}}
         return options
 
@@ -149,16 +155,6 @@ def _build_headers(base_url: str, key: str | None, headers: Mapping[str, str]) -
 
 _OURS = ("messages", "system", "tools", "stream")  # fields that `extra` cannot set
 _CHOICES = {"auto": "auto", "none": "none", "required": "any"}
-
-
-def _output_schema(form: Mapping[str, Any]) -> Any:
-    """Return the JSON Schema of a `response_format`, or None for plain text."""
-    kind = form.get("type")
-    if kind == "json_object":
-        raise ModelError("Anthropic has no response_format json_object; give the JSON Schema of what you want instead")
-    if kind == "text":
-        return None
-    return form["json_schema"]["schema"] if kind == "json_schema" else form
 
 
 def _close_objects(schema: Any) -> Any:

@@ -157,22 +157,17 @@ class OpenAI:
                 shown = []
             encoded = message.cache.get(self._cache_key)
             if encoded is None:
-                encoded, media = self._tool_content(message)
-                shown += media
+                key = f"{self._cache_key}:media"
+                if key not in message.cache:
+                    media = [part for part in message.content if not isinstance(part, str | TextPart)]
+                    line = {"type": "text", "text": f"What {message.name} returned for {message.tool_call_id}:"}
+                    parts = [openai_common.dumps(part) for part in (line, *map(_encode_media, media))] if media else []
+                    message.cache[key] = openai_common.dumps(self._message_data(message)), parts
+                encoded, parts = message.cache[key]
+                shown += parts
             yield encoded
         if shown:
             yield _media_message(shown)
-
-    def _tool_content(self, message: Message) -> tuple[bytes, list[bytes]]:
-        """Return the text of a tool result and its media, introduced by a line of text."""
-        key = f"{self._cache_key}:media"
-        if key not in message.cache:
-            media = [part for part in message.content if not isinstance(part, str | TextPart)]
-            line = {"type": "text", "text": f"What {message.name} returned for {message.tool_call_id}:"}
-            shown = [openai_common.dumps(part) for part in (line, *map(_encode_media, media))] if media else []
-            message.cache[key] = openai_common.dumps(self._message_data(message)), shown
-        text_and_media: tuple[bytes, list[bytes]] = message.cache[key]
-        return text_and_media
 
 
 def _request_options(model: str, usage: bool) -> dict[str, Any]:
