@@ -116,10 +116,11 @@ def _read_agents(file: AgentsFile) -> Iterator[AgentConfig]:
         id = re.sub(r"[^\w.-]+", "-", options.get("name", "")).strip("-.")[:64].lower() or DEFAULT
         yield AgentConfig(file, id, options, ((),))
         return
-    if astray := [key for key in data if key not in ("agents", "defaults")]:
-        known = astray[0] in list_agent_keys(RINGS)
-        hint = "put it into `defaults:` or into an agent" if known else suggest_key(astray[0], ("agents", "defaults"))
-        raise source.error_at((astray[0],), f"there is no key {astray[0]!r} beside agents and defaults; {hint}")
+    if misplaced := [key for key in data if key not in ("agents", "defaults")]:
+        key, hint = misplaced[0], "put it into `defaults:` or into an agent"
+        if key not in list_agent_keys(RINGS):
+            hint = suggest_key(key, ("agents", "defaults"))
+        raise source.error_at((key,), f"there is no key {key!r} beside agents and defaults; {hint}")
     defaults = _read_part(data.get("defaults"), source, ("defaults",))
     agents = data.get("agents")
     if not isinstance(agents, dict) or not agents:

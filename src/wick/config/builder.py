@@ -391,8 +391,8 @@ class _AgentBuilder:
         points = {point.name: point for point in entry_points(group=group)}
         if name in points:
             return _load_checked(points[name].load, name)
-        there = suggest_key(name, [*known, *points], "one of your own is written module:name, and there are")
-        raise ConfigError(f"there is no {what} {name!r}; {there if known or points else 'write module:name'}")
+        hint = suggest_key(name, [*known, *points], "one of your own is written module:name, and there are")
+        raise ConfigError(f"there is no {what} {name!r}; {hint if known or points else 'write module:name'}")
 
     def _load_python(self, name: str) -> Any:
         places = dict.fromkeys(find_packages(name, self.folder), f"the module of {name}")

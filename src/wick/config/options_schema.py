@@ -170,28 +170,28 @@ class ConfigLocation:
         return ".".join(map(str, self.at[len(self.prefix) :])) or "this"
 
 
-def coerce_value(value: Any, schema: Schema, spot: ConfigLocation) -> Any:
+def coerce_value(value: Any, schema: Schema, location: ConfigLocation) -> Any:
     """Return the validated value, with texts from the environment converted to their type."""
-    form, value = _match_form(value, schema, spot)
+    form, value = _match_form(value, schema, location)
     if isinstance(value, dict):
         known, others = form.get("properties", {}), form.get("additionalProperties", ANYTHING)
         coerced = {}
         for key, item in value.items():
             if key not in known and others is False:
-                where = f" in {spot}" if spot.at != spot.prefix else ""
-                raise spot.descend(key).build_error(f"there is no key {key!r}{where}; {suggest_key(key, known)}")
+                where = f" in {location}" if location.at != location.prefix else ""
+                raise location.descend(key).build_error(f"there is no key {key!r}{where}; {suggest_key(key, known)}")
             item_schema = known.get(key, others)
             if isinstance(item_schema, bool):
                 item_schema = ANYTHING
-            coerced[key] = coerce_value(item, item_schema, spot.descend(key))
+            coerced[key] = coerce_value(item, item_schema, location.descend(key))
         return coerced
     if isinstance(value, list):
         items = form.get("items", ANYTHING)
-        return [coerce_value(item, items, spot.descend(number)) for number, item in enumerate(value)]
+        return [coerce_value(item, items, location.descend(number)) for number, item in enumerate(value)]
     return str(value) if isinstance(value, ExpandedText) else value
 
 
-def _match_form(value: Any, schema: Schema, spot: ConfigLocation) -> tuple[Schema, Any]:
+def _match_form(value: Any, schema: Schema, location: ConfigLocation) -> tuple[Schema, Any]:
     """Return the alternative that a value matches, and the converted value."""
     forms = schema.get("anyOf", [schema])
     for one in (value, _parse_text(value)) if isinstance(value, ExpandedText) else (value,):
@@ -199,21 +199,21 @@ def _match_form(value: Any, schema: Schema, spot: ConfigLocation) -> tuple[Schem
             if _is_form_of(form, one):
                 return form, one
     if isinstance(value, dict) and (objects := [form for form in forms if form.get("type") == "object"]):
-        _raise_mismatch(value, objects, spot)
-    raise spot.build_error(f"{spot} is {_describe_forms(forms)}, {_describe_mismatch(value, forms)}")
+        _raise_mismatch(value, objects, location)
+    raise location.build_error(f"{location} is {_describe_forms(forms)}, {_describe_mismatch(value, forms)}")
 
 
-def _raise_mismatch(value: Mapping[str, Any], objects: Sequence[Schema], spot: ConfigLocation) -> None:
+def _raise_mismatch(value: Mapping[str, Any], objects: Sequence[Schema], location: ConfigLocation) -> None:
     """Raise an error for a map that matches no alternative: a wrong discriminator, or a missing key."""
     for form in objects:
-        lost = [key for key in form.get("required", ()) if key not in value]
-        if _find_discriminators(form).items() <= value.items() and lost:
-            raise spot.build_error(f"{spot} has no {lost[0]!r}")
+        missing = [key for key in form.get("required", ()) if key not in value]
+        if _find_discriminators(form).items() <= value.items() and missing:
+            raise location.build_error(f"{location} has no {missing[0]!r}")
     key = next(iter(_find_discriminators(objects[0])))
     kinds: Schema = {"enum": [_find_discriminators(form)[key] for form in objects]}
     if key not in value:
-        raise spot.build_error(f"{spot} has no {key!r}; it is {_describe_forms([kinds])}")
-    coerce_value(value[key], kinds, spot.descend(key))
+        raise location.build_error(f"{location} has no {key!r}; it is {_describe_forms([kinds])}")
+    coerce_value(value[key], kinds, location.descend(key))
 
 
 def _find_discriminators(schema: Schema) -> dict[str, Any]:

@@ -101,9 +101,9 @@ def _add_environment(files: ProcessFiles, home: Identity) -> ProcessFiles:
     """Return the files with the running code added. The virtual environment and wick's source are pinned as folders."""
     running = find_running_code().code
     source = os.path.dirname(PACKAGE)
-    wholes = {source: SOURCE} if sys.prefix == sys.base_prefix else {sys.prefix: ENVIRONMENT, source: SOURCE}
+    folders = {source: SOURCE} if sys.prefix == sys.base_prefix else {sys.prefix: ENVIRONMENT, source: SOURCE}
     pinned: dict[str, str] = {}
-    for path, what in wholes.items():
+    for path, what in folders.items():
         if _find_relative_names(path, home) and all(
             _find_relative_names(path, _read_identity(one)) is None for one in pinned
         ):
@@ -206,8 +206,8 @@ def check_loaded(workspace: str) -> None:
     Modules of the environment and of wick are skipped if these are pinned as folders.
     """
     root, source = os.path.realpath(workspace), os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    wholes = map(os.path.realpath, (sys.prefix, sys.base_prefix, source))
-    apart = [path for path in wholes if path != root and _is_below(path, root)]
+    candidates = map(os.path.realpath, (sys.prefix, sys.base_prefix, source))
+    pinned = [path for path in candidates if path != root and _is_below(path, root)]
     folders: dict[str, bool] = {}
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
@@ -216,7 +216,7 @@ def check_loaded(workspace: str) -> None:
         folder = os.path.dirname(file)
         if folder not in folders:
             real = os.path.realpath(folder)
-            folders[folder] = _is_below(real, root) and not any(_is_below(real, other) for other in apart)
+            folders[folder] = _is_below(real, root) and not any(_is_below(real, other) for other in pinned)
         if folders[folder]:
             raise _build_refusal(root, file, f"the module {name}, which this process has imported")
 

@@ -42,17 +42,17 @@ def check_exposure(path: Path, agents: Iterable[tuple[str, Mapping[str, Any]]]) 
     A key from an environment variable is not in the file.
     """
     known = [*agents]
-    showing = [
+    exposed = [
         id for id, options in known if any(_is_inside(folder, path) for folder in _list_visible_folders(path, options))
     ]
-    if not showing or not path.is_file():  # an agent of a request or a command line has no file
+    if not exposed or not path.is_file():  # an agent of a request or a command line has no file
         return
     text = path.read_text(errors="replace")
     if any(
         len(secret) >= SECRET_LOG_CHARS and secret in text for _, options in known for secret in find_secrets(options)
     ):
         raise ConfigError(
-            f"{path} holds a key and lies in the workspace of the agent {showing[0]!r}, where commands can read it; "
+            f"{path} holds a key and lies in the workspace of the agent {exposed[0]!r}, where commands can read it; "
             f'take the key from a variable, as in api_key: "${{NAME}}", or set `workdir` to another folder'
         )
 

@@ -91,8 +91,8 @@ class Anthropic:
     def body(self, request: Request) -> bytes:
         """Return the request body: the options, and the cached bytes of tools and messages."""
         openai_common.check_newest_message(request.messages, self.refuses)
-        begun, rest = openai_common.cached_prefix("anthropic:begun", request.messages, _encode_beginning)
-        turns = _append_turns(rest, *begun)
+        prefix, rest = openai_common.cached_prefix("anthropic:begun", request.messages, _encode_beginning)
+        turns = _append_turns(rest, *prefix)
         text = "\n\n".join([text for text in (request.system, *turns.system) if text.strip()])
         end = _MARK + b"}]" if self.cache else b"}]"
         pieces = [openai_common.with_extra(self.server, self._options(request), request, *_OURS)]
@@ -108,8 +108,8 @@ class Anthropic:
 
     def _options(self, request: Request) -> dict[str, Any]:
         """Return the request without the conversation."""
-        most = MAX_TOKENS + self.thinking.get("budget_tokens", 0)
-        options: dict[str, Any] = {"model": self.model, "max_tokens": most, "stream": True}
+        max_tokens = MAX_TOKENS + self.thinking.get("budget_tokens", 0)
+        options: dict[str, Any] = {"model": self.model, "max_tokens": max_tokens, "stream": True}
         options |= {"thinking": self.thinking} if self.thinking else {}
         if not (settings := openai_common.build_settings(self.server, request)):
             return options
@@ -191,31 +191,31 @@ class _Turns(NamedTuple):
 _NOTHING = _Turns([], [], b"")
 
 
-def _append_turns(messages: Iterable[Message], begun: _Turns = _NOTHING) -> _Turns:
+def _append_turns(messages: Iterable[Message], prefix: _Turns = _NOTHING) -> _Turns:
     """Return the turns with more messages appended.
 
     The tool results of a step are joined in one turn, before other user content. System messages are moved to the
     front, as older models accept them nowhere else.
     """
-    pieces, system, turn = [*begun.pieces], [*begun.system], begun.last
-    words = -1  # position in this turn where user content begins
+    pieces, system, turn = [*prefix.pieces], [*prefix.system], prefix.last
+    user_start = -1  # position in this turn where user content begins
     for message in messages:
         role, encoded = message.role, message.cache.get("anthropic") or _encode_turn(message)
         if not encoded:
             if role == "system":
                 system.append(message.text)
         elif _TURN[role] is not turn:
-            turn, words = _TURN[role], len(pieces) if role == "user" else -1
+            turn, user_start = _TURN[role], len(pieces) if role == "user" else -1
             pieces.append(encoded)
-        elif role == "tool" and words >= 0:
-            if pieces[words].startswith(_USER):  # the result opens the turn instead of the user content
-                pieces[words] = _continue_turn(pieces[words])
+        elif role == "tool" and user_start >= 0:
+            if pieces[user_start].startswith(_USER):  # the result opens the turn instead of the user content
+                pieces[user_start] = _continue_turn(pieces[user_start])
             else:
                 encoded = _continue_turn(encoded)
-            pieces.insert(words, encoded)
-            words += 1
+            pieces.insert(user_start, encoded)
+            user_start += 1
         else:
-            words = len(pieces) if role == "user" and words < 0 else words
+            user_start = len(pieces) if role == "user" and user_start < 0 else user_start
             pieces.append(_continue_turn(encoded))
     return _Turns(pieces, system, turn)
 

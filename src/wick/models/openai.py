@@ -94,10 +94,10 @@ class OpenAI:
         else:
             head = _plain_head(self.model, self.stream_usage)
         system = [openai_common.dumps({"role": "system", "content": request.system})] if request.system else []
-        begun, rest = openai_common.cached_prefix(
+        prefix, rest = openai_common.cached_prefix(
             f"{self._cache_key}:begun", request.messages, lambda messages: b",".join(self._encode_messages(messages))
         )
-        messages = [*system, *begun, *self._encode_messages(rest)]
+        messages = [*system, *prefix, *self._encode_messages(rest)]
         functions = openai_common.encode_tools(
             "openai", request.tools, lambda tool: {"type": "function", "function": tool.schema}
         )

@@ -21,7 +21,7 @@ from wick.protocols import CallArgs, CallStart, Delta, Finish, HoldsSchema, Reas
 
 _WIRE = "openai-responses"
 _THOUGHTLESS = re.compile(r"(ft:)?(gpt-[34]|chatgpt|.*-chat)")  # models without reasoning items
-_KEPT = re.compile(r"(\d{1,9}) (\S*) (\S+)")  # a signature: position, id and encrypted content
+_SIGNATURE = re.compile(r"(\d{1,9}) (\S*) (\S+)")  # a signature: position, id and encrypted content
 
 
 class OpenAIResponses:
@@ -73,10 +73,10 @@ class OpenAIResponses:
         """Return the request body as bytes. Each message and each tool is encoded only once."""
         openai_common.check_newest_message(request.messages, self.refuses)
         head = openai_common.with_extra(self.server, self._head(request), request, "input", "tools")
-        begun, rest = openai_common.cached_prefix(
+        prefix, rest = openai_common.cached_prefix(
             f"{_WIRE}:begun", request.messages, lambda messages: b",".join(self._encode_messages(messages))
         )
-        items = [*begun, *self._encode_messages(rest)]
+        items = [*prefix, *self._encode_messages(rest)]
         functions = openai_common.encode_tools(  # the default is strict, which refuses optional arguments
             _WIRE, request.tools, lambda tool: {"type": "function", **tool.schema, "strict": False}
         )
@@ -143,8 +143,8 @@ def _encode_part(part: Part) -> dict[str, Any]:
 def _insert_thoughts(items: list[dict[str, Any]], thoughts: tuple[Reasoning, ...]) -> list[dict[str, Any]]:
     """Insert each reasoning item at its position, but never last: the API refuses a trailing one."""
     for thought in thoughts:
-        if thought.provider == _WIRE and (kept := _KEPT.fullmatch(thought.signature)):
-            place, id, encrypted = kept.groups()
+        if thought.provider == _WIRE and (match := _SIGNATURE.fullmatch(thought.signature)):
+            place, id, encrypted = match.groups()
             summary = [{"type": "summary_text", "text": thought.text}] if thought.text else []
             item = {"type": "reasoning", "id": id, "summary": summary, "encrypted_content": encrypted}
             items.insert(min(int(place), len(items) - 1), item)
@@ -157,13 +157,13 @@ def _insert_thoughts(items: list[dict[str, Any]], thoughts: tuple[Reasoning, ...
 class _Response:
     """A parser for the events of a response."""
 
-    __slots__ = ("argued", "begun", "done", "finish", "refused", "said", "server")
+    __slots__ = ("calls", "done", "finish", "has_text", "refused", "server", "with_arguments")
 
     def __init__(self, server: ModelServer) -> None:
         self.server = server
-        self.begun: set[int] = set()  # positions of the calls
-        self.argued: set[int] = set()  # positions of calls whose arguments were streamed
-        self.said = self.done = self.refused = False
+        self.calls: set[int] = set()  # positions of the calls
+        self.with_arguments: set[int] = set()  # positions of calls whose arguments were streamed
+        self.has_text = self.done = self.refused = False
         self.finish = ""
 
     def deltas(self, events: list[bytes]) -> Iterator[Delta]:
@@ -183,7 +183,7 @@ class _Response:
         elif kind == "response.reasoning_summary_text.delta" or kind == "response.reasoning_text.delta":
             yield ReasoningDelta(_str(event["delta"]), provider=_WIRE)
         elif kind == "response.function_call_arguments.delta":
-            self.argued.add(_event_index(event))
+            self.with_arguments.add(_event_index(event))
             yield CallArgs(_event_index(event), _str(event["delta"]))
         elif kind == "response.function_call_arguments.done":
             yield from self._add_arguments(_event_index(event), event["arguments"])
@@ -201,20 +201,20 @@ class _Response:
             raise openai_common.refusal_error(self.server, event.get("error") or event)
 
     def _add_text(self, text: str) -> TextDelta:
-        self.said = True
+        self.has_text = True
         return TextDelta(_str(text))
 
     def _add_item(self, place: int, item: dict[str, Any]) -> Iterator[Delta]:
-        if item["type"] == "message" and self.said:
+        if item["type"] == "message" and self.has_text:
             yield TextDelta("\n\n")
-        elif item["type"] == "function_call" and place not in self.begun:
-            self.begun.add(place)
+        elif item["type"] == "function_call" and place not in self.calls:
+            self.calls.add(place)
             yield CallStart(place, _str(item["call_id"]), _str(item["name"]))
 
     def _add_arguments(self, place: int, text: str) -> Iterator[Delta]:
         """Yield complete arguments, unless they were streamed."""
-        if place not in self.argued:
-            self.argued.add(place)
+        if place not in self.with_arguments:
+            self.with_arguments.add(place)
             yield CallArgs(place, _str(text))
 
     def _finish_item(self, place: int, item: dict[str, Any]) -> Iterator[Delta]:
@@ -241,9 +241,9 @@ class _Response:
         reason = "length" if cut == "max_output_tokens" else str(cut or "")
         if not reason and (status := response.get("status") or "completed") != "completed":
             reason = str(status)
-        if not reason and self.refused and self.begun:  # the tool calls of a refused reply are not run
+        if not reason and self.refused and self.calls:  # the tool calls of a refused reply are not run
             reason = "content_filter"
-        self.finish = reason or ("tool_calls" if self.begun else "stop")
+        self.finish = reason or ("tool_calls" if self.calls else "stop")
         self.done = True
 
     def end(self) -> Finish:

@@ -30,11 +30,11 @@ class Demo:
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
         settings = openai_common.build_settings(_NO_SERVER, request)
-        most = settings.get("max_tokens")
-        if most is not None and (type(most) is not int or most < 1):
-            raise ModelError(f"max_tokens must be a whole number from 1 up, not {most!r}")
+        max_tokens = settings.get("max_tokens")
+        if max_tokens is not None and (type(max_tokens) is not int or max_tokens < 1):
+            raise ModelError(f"max_tokens must be a whole number from 1 up, not {max_tokens!r}")
         reply = decide(request)
-        text = reply.text if most is None else reply.text[: most * CHARS_PER_TOKEN]
+        text = reply.text if max_tokens is None else reply.text[: max_tokens * CHARS_PER_TOKEN]
         for word in re.findall(r"\s*\S+|\s+", text):
             yield TextDelta(word)
         is_cut = len(text) < len(reply.text)
