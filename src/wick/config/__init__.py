@@ -109,18 +109,18 @@ class Config:
 
 
 def _read_agents(file: AgentsFile) -> Iterator[AgentConfig]:
-    if {"agents", "defaults"} & file.source.data.keys():
-        yield from _read_several(file, file.source, file.source.data)
+    """Yield the agents of a file: the only one, or those under `agents`."""
+    source, data = file.source, file.source.data
+    if not {"agents", "defaults"} & data.keys():
+        options = _read_part(data, source, ())
+        id = re.sub(r"[^\w.-]+", "-", options.get("name", "")).strip("-.")[:64].lower() or DEFAULT
+        yield AgentConfig(file, id, options, ((),))
         return
-    options = _read_part(file.source.data, file.source, ())
-    yield AgentConfig(file, _slugify(options.get("name", "")), options, ((),))
-
-
-def _read_several(file: AgentsFile, source: YamlSource, data: Mapping[str, Any]) -> Iterator[AgentConfig]:
-    if astray := [key for key in data if key not in ("agents", "defaults")]:
-        known = astray[0] in list_agent_keys(RINGS)
-        hint = "put it into `defaults:` or into an agent" if known else suggest_key(astray[0], ("agents", "defaults"))
-        raise source.error_at((astray[0],), f"there is no key {astray[0]!r} beside agents and defaults; {hint}")
+    if misplaced := [key for key in data if key not in ("agents", "defaults")]:
+        key, hint = misplaced[0], "put it into `defaults:` or into an agent"
+        if key not in list_agent_keys(RINGS):
+            hint = suggest_key(key, ("agents", "defaults"))
+        raise source.error_at((key,), f"there is no key {key!r} beside agents and defaults; {hint}")
     defaults = _read_part(data.get("defaults"), source, ("defaults",))
     agents = data.get("agents")
     if not isinstance(agents, dict) or not agents:
@@ -138,19 +138,13 @@ def _read_part(data: Any, source: YamlSource, at: KeyPath) -> dict[str, Any]:
         return {}
     if not isinstance(data, dict):
         raise source.error_at(at, f"{'.'.join(map(str, at))} is a map of keys and values, such as `model: auto`")
-    return _expand_options(
-        coerce_value(
-            data, build_agent_schema(RINGS, list_agent_keys(RINGS).intersection(data)), ConfigLocation(source, at, at)
-        )
-    )
-
-
-def _expand_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options in their long form: a short value becomes a map with its option."""
+    agent_schema = build_agent_schema(RINGS, list_agent_keys(RINGS).intersection(data))
+    options = coerce_value(data, agent_schema, ConfigLocation(source, at, at))
     return {key: _expand_value(BY_KEY[key], value) if key in BY_KEY else value for key, value in options.items()}
 
 
 def _expand_value(ring: CapabilityRing, value: Any) -> Any:
+    """Return an option in its long form: a short value becomes a map with its option."""
     if ring.key == "subagents" and isinstance(value, dict) and "agents" not in value:
         return {"agents": value}
     if isinstance(value, bool | dict) or not ring.short:
@@ -166,15 +160,9 @@ def _merge_options(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> dict[
         if own[key] is True:
             merged[key] = defaults[key] or True
         elif isinstance(own[key], dict) and isinstance(defaults[key], dict):
-            merged[key] = {**defaults[key], **own[key], **_merge_rules(key, defaults[key], own[key])}
+            merged[key] = {**defaults[key], **own[key]}
+            # An agent's permission rules do not remove default rules.
+            rules = {"deny", "ask", "allow"} if key == "permissions" else set()
+            for rule in rules & defaults[key].keys() & own[key].keys():
+                merged[key][rule] = [*defaults[key][rule], *own[key][rule]]
     return merged
-
-
-def _merge_rules(key: str, defaults: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the permission rules of both, concatenated: an agent's rules do not remove default rules."""
-    lists = [rule for rule in ("deny", "ask", "allow") if rule in defaults and rule in own and key == "permissions"]
-    return {rule: [*defaults[rule], *own[rule]] for rule in lists}
-
-
-def _slugify(name: str) -> str:
-    return re.sub(r"[^\w.-]+", "-", name).strip("-.")[:64].lower() or DEFAULT

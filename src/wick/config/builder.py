@@ -12,6 +12,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from inspect import Parameter
 from logging import DEBUG, WARNING, getLogger
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar, get_args, get_origin
 
@@ -47,9 +48,8 @@ class AgentsFile:
     folder: Path
     rings: tuple[CapabilityRing, ...]
     path: Path | None = None  # the file itself, which is reloaded on change
-    shared: dict[str, Capability | None] = field(
-        default_factory=dict
-    )  # capabilities in `defaults:` with one instance for all agents
+    # Capabilities in `defaults:` with one instance for all agents.
+    shared: dict[str, Capability | None] = field(default_factory=dict)
 
 
 class AgentConfig:
@@ -133,38 +133,23 @@ class _AgentBuilder:
 
     def _build_parts(self, ring: CapabilityRing) -> list[Hook | Capability]:
         if ring.key == "hooks":
-            given = self.options.get("hooks", ())
-            return [] if isinstance(given, Mapping) else [self._build_listed_hook(*item) for item in enumerate(given)]
+            given, hooks = self.options.get("hooks", ()), list[Hook | Capability]()
+            for number, hook in enumerate(() if isinstance(given, Mapping) else given):
+                with self._locate_errors("hooks", number):
+                    hooks.append(self._build_hook(hook))
+            return hooks
+        shared = self.config.file.shared if ring.shared and not self.config.is_own(ring.key) else {}
         with self._locate_errors(ring.key):
-            made = (
-                self._get_shared(ring)
-                if ring.shared and not self.config.is_own(ring.key)
-                else self._build_capability(ring)
-            )
-        if made is None and ring.key in _DEFAULT_NAMES:
-            made = _build_placeholder(ring.key)
-        return [] if made is None else [made]
-
-    def _build_listed_hook(self, number: int, given: str | Mapping[str, Any]) -> Hook | Capability:
-        with self._locate_errors("hooks", number):
-            return self._build_hook(given)
-
-    def _get_shared(self, ring: CapabilityRing) -> Capability | None:
-        shared = self.config.file.shared
-        if ring.key not in shared:
-            shared[ring.key] = self._build_capability(ring)
-        return shared[ring.key]
+            if ring.key not in shared:
+                shared[ring.key] = self._build_capability(ring)
+        capability = shared[ring.key]
+        if capability is None and ring.key in _DEFAULT_NAMES:
+            capability = Capability()  # an empty one, which replaces the default one of this name
+            capability.name = ring.key
+        return [] if capability is None else [capability]
 
     def _build_capability(self, ring: CapabilityRing) -> Capability | None:
-        options = self._find_ring_options(ring)
-        if options is None:
-            return None
-        made: Capability = self._construct(ring.load_class(), options, self.backend)
-        self.config.resources.append(getattr(made, "store", made))
-        return made
-
-    def _find_ring_options(self, ring: CapabilityRing) -> dict[str, Any] | None:
-        """Return the options of a capability, or None if it is disabled."""
+        """Return the capability of a ring, or None if it is disabled."""
         value = self.options.get(ring.key, ring.always or (ring.backend and self.backend is not None))
         if value is False and ring.key == "executables" and isinstance(self.options.get("hooks"), Mapping):
             value = {}
@@ -177,7 +162,12 @@ class _AgentBuilder:
             self._log_off(ring.key)
             return None
         adjust = self._ADJUSTERS.get(ring.key)
-        return options if adjust is None else adjust(self, options)
+        adjusted = adjust(self, options) if adjust else options
+        if adjusted is None:
+            return None
+        capability: Capability = self._construct(ring.load_class(), adjusted, self.backend)
+        self.config.resources.append(getattr(capability, "store", capability))
+        return capability
 
     def _log_off(self, key: str) -> None:
         level = WARNING if self.config.is_own(key) else DEBUG  # a key in `defaults:` need not apply to every agent
@@ -265,14 +255,14 @@ class _AgentBuilder:
         """Return a subagent definition: the path of its Markdown file, or a map with resolved tools and hooks."""
         if isinstance(given, str):
             return self._resolve_path(given)
-        found = dict(given)
+        definition = dict(given)
         if "model" in given:
-            found["model"] = self._locate_certificates(given["model"])
+            definition["model"] = self._locate_certificates(given["model"])
         if isinstance(given.get("tools"), list):
-            found["tools"] = [self._load_python(name) if ":" in name else name for name in given["tools"]]
+            definition["tools"] = [self._load_python(name) if ":" in name else name for name in given["tools"]]
         if "hooks" in given:
-            found["hooks"] = [self._build_hook(hook) for hook in given["hooks"]]
-        return found
+            definition["hooks"] = [self._build_hook(hook) for hook in given["hooks"]]
+        return definition
 
     def _adjust_mcp(self, options: dict[str, Any]) -> dict[str, Any]:
         pins = options.get("pins")
@@ -289,7 +279,12 @@ class _AgentBuilder:
             if "settings" in options:
                 raise ConfigError("`hooks` and `settings` are two places for handlers of events; take one of them")
             options["settings"] = handlers
-        options["dirs"] = [self._resolve_directory(given) for given in _as_list(options.get("dirs", ()))]
+        options["dirs"] = [
+            {**folder, "dir": self._resolve_path(str(folder.get("dir", "")))}
+            if isinstance(folder, Mapping)
+            else self._resolve_path(folder)
+            for folder in _as_list(options.get("dirs", ()))
+        ]
         for name in {"folder", "cwd", "trust", "home"} & options.keys():
             options[name] = self._resolve_path(options[name])
         if isinstance(options.get("claude"), list):
@@ -298,17 +293,12 @@ class _AgentBuilder:
             options.setdefault("cwd", self.backend.workdir)
         return options
 
-    def _resolve_directory(self, given: Any) -> Any:
-        if isinstance(given, Mapping):
-            return {**given, "dir": self._resolve_path(str(given.get("dir", "")))}
-        return self._resolve_path(given)
-
     def _adjust_recipes(self, options: dict[str, Any]) -> dict[str, Any]:
         """Resolve folders relative to the file, and load Python handlers."""
         options["dirs"] = [self._resolve_path(folder) for folder in _as_list(options.get("dirs", ".wick/recipes"))]
         if "handlers" in options:
-            found = {name: self._load_python(str(given)) for name, given in options["handlers"].items()}
-            options["handlers"] = {name: one() if isinstance(one, type) else one for name, one in found.items()}
+            handlers = {name: self._load_python(str(given)) for name, given in options["handlers"].items()}
+            options["handlers"] = {name: one() if isinstance(one, type) else one for name, one in handlers.items()}
         return options
 
     _ADJUSTERS: ClassVar = {
@@ -340,7 +330,10 @@ class _AgentBuilder:
                 options["pinned"] = [*options.get("pinned", ()), *self._pin_workspace(options["path"], protects=True)]
             options |= guard_editable(options["path"], options.get("protect", PROTECTED))
         if "volumes" in options:
-            volumes = {self._resolve_volume(place): to for place, to in options["volumes"].items()}
+            volumes = {  # a plain name is a volume of the container engine
+                self._resolve_path(place) if place.startswith((".", "~")) or "/" in place else place: target
+                for place, target in options["volumes"].items()
+            }
             with self._locate_errors("backend"):
                 options["volumes"] = pin_volumes(volumes, self._pin_workspace)
         with self._locate_errors("backend"):
@@ -356,23 +349,20 @@ class _AgentBuilder:
             private |= find_named_files(one.options, self.folder, None, workspace)
         return pin_config(workspace, self.options, self.folder, self.config.file.path, private, protects=protects)
 
-    def _resolve_volume(self, place: str) -> str:
-        """Return the path of a folder; a plain name is a volume of the container engine."""
-        return self._resolve_path(place) if place.startswith((".", "~")) or "/" in place else place
-
     def _build_tools(self) -> list[Tool | Callable[..., object]]:
-        listed = enumerate(self.options.get("tools", ()))
-        return [self._build_tool(number, item) for number, item in listed if _parse_tool_name(item) not in BUILTIN]
-
-    def _build_tool(self, number: int, given: Any) -> Tool | Callable[..., object]:
-        with self._locate_errors("tools", number):
-            return self._load_tool(given) if isinstance(given, str) else HttpTool(**given)
-
-    def _load_tool(self, name: str) -> Tool | Callable[..., object]:
-        found = self._load_named(name, "wick.tools", "tool", BUILTIN)
-        if not isinstance(found, Tool) and (isinstance(found, type) or not callable(found)):
-            raise ConfigError(f"{name} is neither a tool nor a function")
-        return found
+        tools: list[Tool | Callable[..., object]] = []
+        for number, given in enumerate(self.options.get("tools", ())):
+            if _parse_tool_name(given) in BUILTIN:
+                continue
+            with self._locate_errors("tools", number):
+                if not isinstance(given, str):
+                    tools.append(HttpTool(**given))
+                    continue
+                tool = self._load_named(given, "wick.tools", "tool", BUILTIN)
+                if not isinstance(tool, Tool) and (isinstance(tool, type) or not callable(tool)):
+                    raise ConfigError(f"{given} is neither a tool nor a function")
+                tools.append(tool)
+        return tools
 
     def _build_hook(self, given: str | Mapping[str, Any]) -> Hook | Capability:
         """Return a hook or capability by name; `{name: options}` calls a factory with these options."""
@@ -380,18 +370,17 @@ class _AgentBuilder:
             raise ConfigError("a hook with options is a map of one name, as in `- mine:Redactor: {words: [secret]}`")
         named: Mapping[str, Any] = {given: {}} if isinstance(given, str) else given
         name, options = next(iter(named.items()))
-        found = self._load_named(name, "wick.hooks", "hook", ())
-        if not isinstance(found, Hook | Capability) and callable(found):
-            found = self._call_factory(name, found, options or {})
-        if not isinstance(found, Hook | Capability):
+        hook = self._load_named(name, "wick.hooks", "hook", ())
+        if not isinstance(hook, Hook | Capability) and callable(hook):
+            try:
+                hook = hook(**(options or {}))
+            except TypeError as error:
+                raise ConfigError(
+                    f"{name} cannot be made: {error}; is it a hook, decorated with @guard or so?"
+                ) from None
+        if not isinstance(hook, Hook | Capability):
             raise ConfigError(f"{name} is not a hook: decorate it with @before, @wrap, @after or @guard")
-        return found
-
-    def _call_factory(self, name: str, make: Callable[..., Any], options: Mapping[str, Any]) -> Any:
-        try:
-            return make(**options)
-        except TypeError as error:
-            raise ConfigError(f"{name} cannot be made: {error}; is it a hook, decorated with @guard or so?") from None
+        return hook
 
     # -- names --
 
@@ -402,17 +391,17 @@ class _AgentBuilder:
         points = {point.name: point for point in entry_points(group=group)}
         if name in points:
             return _load_checked(points[name].load, name)
-        there = suggest_key(name, [*known, *points], "one of your own is written module:name, and there are")
-        raise ConfigError(f"there is no {what} {name!r}; {there if known or points else 'write module:name'}")
+        hint = suggest_key(name, [*known, *points], "one of your own is written module:name, and there are")
+        raise ConfigError(f"there is no {what} {name!r}; {hint if known or points else 'write module:name'}")
 
     def _load_python(self, name: str) -> Any:
         places = dict.fromkeys(find_packages(name, self.folder), f"the module of {name}")
         for workspace in self._workspaces:
             pin_files(workspace, ProcessFiles(places), protects=True)
-        found = load_python_name(name, self.folder)
+        loaded = load_python_name(name, self.folder)
         for workspace in self._workspaces:
             check_loaded(workspace)
-        return found
+        return loaded
 
     def _locate_certificates(self, model: Any) -> Any:
         """Return a model with absolute paths of certificates; relative ones start at the folder of the file."""
@@ -439,7 +428,7 @@ def load_python_name(name: str, folder: Path) -> Any:
         raise ConfigError(f"{name!r} is not written as module:name")
     beside = os.path.dirname(find_module(name, folder)) in (str(folder), str(folder / module.partition(".")[0]))
     with _extend_import_path(folder) if beside else nullcontext():
-        return _load_checked(lambda: _get_attribute(import_module(module), names), name)
+        return _load_checked(lambda: attrgetter(names)(import_module(module)), name)
 
 
 def _parse_tool_name(given: Any) -> str:
@@ -448,19 +437,6 @@ def _parse_tool_name(given: Any) -> str:
 
 def _as_list(given: Any) -> list[Any]:
     return [given] if isinstance(given, str) else [*given]
-
-
-def _build_placeholder(name: str) -> Capability:
-    """Return an empty capability that replaces a default one of this name."""
-    nothing = Capability()
-    nothing.name = name
-    return nothing
-
-
-def _get_attribute(thing: Any, names: str) -> Any:
-    for name in names.split("."):
-        thing = getattr(thing, name)
-    return thing
 
 
 def _load_checked(load: Callable[[], Any], name: str) -> Any:

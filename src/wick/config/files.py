@@ -18,11 +18,10 @@ def find_named_files(options: Mapping[str, Any], folder: Path, config: Path | No
     code: dict[str, str] = {}
     for name in find_python_names(options):
         code |= dict.fromkeys(find_packages(name, folder), f"the module of {name}")
-    for path, what in _list_programs(options, folder, workspace):
-        code[path] = what
-    found = {} if config is None else {str(config): "the file that this agent is made of"}
-    found |= {str(path): what for path, what in _list_reread_files(options, folder)}
-    return ProcessFiles(code, found)
+    code |= dict(_list_programs(options, folder, workspace))
+    reread = {} if config is None else {str(config): "the file that this agent is made of"}
+    reread |= dict(_list_reread_files(options, folder))
+    return ProcessFiles(code, reread)
 
 
 def pin_config(
@@ -40,7 +39,7 @@ def pin_config(
 
 def pin_volumes(volumes: Mapping[str, str], pin: Callable[[str], list[str]]) -> dict[str, str]:
     """Return the volumes of a container with a read-only mount over each pinned file."""
-    found = dict(volumes)
+    mounts = dict(volumes)
     for source, target in volumes.items():
         inside, _, mode = target.partition(":")
         if mode == "ro" or "/" not in source:
@@ -49,9 +48,9 @@ def pin_volumes(volumes: Mapping[str, str], pin: Callable[[str], list[str]]) -> 
             names = path.split("/")
             for depth in range(1, len(names)):  # a folder that is a mount cannot be renamed
                 above = "/".join(names[:depth])
-                found.setdefault(f"{source.rstrip('/')}/{above}", f"{inside.rstrip('/')}/{above}")
-            found[f"{source.rstrip('/')}/{path}"] = f"{inside.rstrip('/')}/{path}:ro"
-    return found
+                mounts.setdefault(f"{source.rstrip('/')}/{above}", f"{inside.rstrip('/')}/{above}")
+            mounts[f"{source.rstrip('/')}/{path}"] = f"{inside.rstrip('/')}/{path}:ro"
+    return mounts
 
 
 def find_python_names(options: Mapping[str, Any]) -> Iterator[str]:
@@ -71,10 +70,8 @@ def _list_programs(options: Mapping[str, Any], folder: Path, workspace: str) -> 
     """Yield the paths that are executed, or trusted without a prompt, each with a description."""
     programs = _as_mapping(options.get("executables"))
     for given in _as_list(programs.get("dirs")):
-        yield (
-            _resolve_path(folder, given.get("dir", "") if isinstance(given, Mapping) else given),
-            "a folder of hook programs",
-        )
+        path = given.get("dir", "") if isinstance(given, Mapping) else given
+        yield _resolve_path(folder, path), "a folder of hook programs"
     for given in _as_list(programs.get("claude")):
         yield _resolve_path(folder, given), "settings that name hook programs"
     for name in {"trust", "home"} & programs.keys():

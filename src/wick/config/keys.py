@@ -126,8 +126,8 @@ def _build_backend_schema() -> Schema:
         known = build_options_schema(load_own(name), without[type], **({"workdir": TEXT} if type == "local" else {}))
         needs = ["type", "image"] if type == "docker" else ["type"]
         forms.append(build_object_schema({"type": {"const": type}, **known["properties"]}, required=needs))
-    words: Schema = {"enum": ["local", "state"]}
-    return any_of({"const": False}, words, *forms, description="Where files are and commands run.")
+    names: Schema = {"enum": ["local", "state"]}  # `docker` needs an image
+    return any_of({"const": False}, names, *forms, description="Where files are and commands run.")
 
 
 _HTTP_TOOL = {**build_options_schema(HttpTool), "required": ["name", "description", "parameters", "callback_url"]}

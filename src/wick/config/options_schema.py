@@ -80,8 +80,18 @@ def read_hints(kind: Callable[..., Any]) -> dict[str, tuple[inspect.Parameter, A
 
 def build_options_schema(kind: Callable[..., Any], without: Collection[str] = (), **others: Schema) -> Schema:
     """Return the schema of the parameters that can be written in a file; `others` override single parameters."""
-    found = {name: _build_option_schema(*taken) for name, taken in read_hints(kind).items() if name not in without}
-    return build_object_schema({name: schema for name, schema in found.items() if schema is not None} | others)
+    properties: dict[str, Schema] = {}
+    for name, (parameter, hint) in read_hints(kind).items():
+        schema = None if name in without else build_type_schema(hint)
+        if schema is None:
+            continue
+        default = parameter.default
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            schema = {"type": "array", "items": schema}
+        elif isinstance(default, str | int | float) and default != "":
+            schema = {**schema, "default": default}
+        properties[name] = schema
+    return build_object_schema(properties | others)
 
 
 def build_object_schema(properties: Mapping[str, Schema], **more: Any) -> Schema:
@@ -94,16 +104,6 @@ def any_of(*schemas: Schema, **more: Any) -> Schema:
     flat = [one for schema in schemas for one in schema.get("anyOf", [schema])]
     different = [schema for number, schema in enumerate(flat) if schema not in flat[:number]]
     return {**different[0], **more} if len(different) == 1 else {"anyOf": different, **more}
-
-
-def _build_option_schema(parameter: inspect.Parameter, hint: Any) -> Schema | None:
-    schema = build_type_schema(hint)
-    if schema is None:
-        return None
-    if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-        return {"type": "array", "items": schema}
-    default = parameter.default
-    return {**schema, "default": default} if isinstance(default, str | int | float) and default != "" else schema
 
 
 @cache
@@ -121,9 +121,9 @@ class _OptionsSchema(GenerateJsonSchema):
     """Generator of JSON Schemas for options. Members of a union that a file cannot express are left out."""
 
     def generate_inner(self, schema: Any) -> Schema:
-        found = super().generate_inner(schema)
-        found.pop("format", None)  # a path is a text
-        return found
+        generated = super().generate_inner(schema)
+        generated.pop("format", None)  # a path is a text
+        return generated
 
     def get_flattened_anyof(self, schemas: list[Schema]) -> Schema:
         if not schemas:
@@ -170,21 +170,28 @@ class ConfigLocation:
         return ".".join(map(str, self.at[len(self.prefix) :])) or "this"
 
 
-def coerce_value(value: Any, schema: Schema, spot: ConfigLocation) -> Any:
+def coerce_value(value: Any, schema: Schema, location: ConfigLocation) -> Any:
     """Return the validated value, with texts from the environment converted to their type."""
-    form, value = _match_form(value, schema, spot)
+    form, value = _match_form(value, schema, location)
     if isinstance(value, dict):
-        return {
-            key: coerce_value(item, _find_property_schema(key, form, spot), spot.descend(key))
-            for key, item in value.items()
-        }
+        known, others = form.get("properties", {}), form.get("additionalProperties", ANYTHING)
+        coerced = {}
+        for key, item in value.items():
+            if key not in known and others is False:
+                where = f" in {location}" if location.at != location.prefix else ""
+                raise location.descend(key).build_error(f"there is no key {key!r}{where}; {suggest_key(key, known)}")
+            item_schema = known.get(key, others)
+            if isinstance(item_schema, bool):
+                item_schema = ANYTHING
+            coerced[key] = coerce_value(item, item_schema, location.descend(key))
+        return coerced
     if isinstance(value, list):
         items = form.get("items", ANYTHING)
-        return [coerce_value(item, items, spot.descend(number)) for number, item in enumerate(value)]
+        return [coerce_value(item, items, location.descend(number)) for number, item in enumerate(value)]
     return str(value) if isinstance(value, ExpandedText) else value
 
 
-def _match_form(value: Any, schema: Schema, spot: ConfigLocation) -> tuple[Schema, Any]:
+def _match_form(value: Any, schema: Schema, location: ConfigLocation) -> tuple[Schema, Any]:
     """Return the alternative that a value matches, and the converted value."""
     forms = schema.get("anyOf", [schema])
     for one in (value, _parse_text(value)) if isinstance(value, ExpandedText) else (value,):
@@ -192,21 +199,21 @@ def _match_form(value: Any, schema: Schema, spot: ConfigLocation) -> tuple[Schem
             if _is_form_of(form, one):
                 return form, one
     if isinstance(value, dict) and (objects := [form for form in forms if form.get("type") == "object"]):
-        _raise_mismatch(value, objects, spot)
-    raise spot.build_error(f"{spot} is {_describe_forms(forms)}, {_describe_mismatch(value, forms)}")
+        _raise_mismatch(value, objects, location)
+    raise location.build_error(f"{location} is {_describe_forms(forms)}, {_describe_mismatch(value, forms)}")
 
 
-def _raise_mismatch(value: Mapping[str, Any], objects: Sequence[Schema], spot: ConfigLocation) -> None:
+def _raise_mismatch(value: Mapping[str, Any], objects: Sequence[Schema], location: ConfigLocation) -> None:
     """Raise an error for a map that matches no alternative: a wrong discriminator, or a missing key."""
     for form in objects:
-        lost = [key for key in form.get("required", ()) if key not in value]
-        if _find_discriminators(form).items() <= value.items() and lost:
-            raise spot.build_error(f"{spot} has no {lost[0]!r}")
+        missing = [key for key in form.get("required", ()) if key not in value]
+        if _find_discriminators(form).items() <= value.items() and missing:
+            raise location.build_error(f"{location} has no {missing[0]!r}")
     key = next(iter(_find_discriminators(objects[0])))
     kinds: Schema = {"enum": [_find_discriminators(form)[key] for form in objects]}
     if key not in value:
-        raise spot.build_error(f"{spot} has no {key!r}; it is {_describe_forms([kinds])}")
-    coerce_value(value[key], kinds, spot.descend(key))
+        raise location.build_error(f"{location} has no {key!r}; it is {_describe_forms([kinds])}")
+    coerce_value(value[key], kinds, location.descend(key))
 
 
 def _find_discriminators(schema: Schema) -> dict[str, Any]:
@@ -247,15 +254,6 @@ def _parse_text(text: str) -> Any:
     return text
 
 
-def _find_property_schema(key: str, schema: Schema, spot: ConfigLocation) -> Schema:
-    known, others = schema.get("properties", {}), schema.get("additionalProperties", ANYTHING)
-    if key not in known and others is False:
-        where = f" in {spot}" if spot.at != spot.prefix else ""
-        raise spot.descend(key).build_error(f"there is no key {key!r}{where}; {suggest_key(key, known)}")
-    found: Schema | bool = known.get(key, others)
-    return ANYTHING if isinstance(found, bool) else found
-
-
 def suggest_key(word: str, known: Iterable[str], what: str = "the keys are") -> str:
     """Return a hint for an unknown word: the closest known word, or all of them."""
     known = [*known]
@@ -265,15 +263,19 @@ def suggest_key(word: str, known: Iterable[str], what: str = "the keys are") -> 
 
 
 def _describe_forms(forms: Iterable[Schema]) -> str:
-    return " or ".join(dict.fromkeys(_describe_form(form) for form in forms if form.get("type") != "null"))
-
-
-def _describe_form(schema: Schema) -> str:
-    if "const" in schema:
-        return repr(schema["const"]) if isinstance(schema["const"], str) else str(schema["const"]).lower()
-    if "enum" in schema:
-        return f"one of {', '.join(str(one).lower() if isinstance(one, bool) else str(one) for one in schema['enum'])}"
-    return _TYPE_WORDS[schema["type"]]
+    words: list[str] = []
+    for form in forms:
+        if form.get("type") == "null":
+            continue
+        if "const" in form:
+            const = form["const"]
+            words.append(repr(const) if isinstance(const, str) else str(const).lower())
+        elif "enum" in form:
+            choices = (str(one).lower() if isinstance(one, bool) else str(one) for one in form["enum"])
+            words.append(f"one of {', '.join(choices)}")
+        else:
+            words.append(_TYPE_WORDS[form["type"]])
+    return " or ".join(dict.fromkeys(words))
 
 
 def _describe_mismatch(value: Any, forms: Iterable[Schema]) -> str:

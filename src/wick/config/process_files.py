@@ -47,18 +47,14 @@ class ProcessFiles:
 
 def find_running_code() -> ProcessFiles:
     """Return the folders on the import path of this process, and its installation."""
-    found = {os.path.dirname(PACKAGE): SOURCE, PACKAGE: "wick itself", sys.prefix: ENVIRONMENT}
+    installation = {os.path.dirname(PACKAGE): SOURCE, PACKAGE: "wick itself", sys.prefix: ENVIRONMENT}
     on_path = {os.path.abspath(entry): IMPORTED for entry in sys.path if entry}
-    return ProcessFiles({**on_path, **dict.fromkeys(_find_mapped_paths(), IMPORTED), **found})
-
-
-def _find_mapped_paths() -> Iterator[str]:
-    """Yield the folders and modules in the mappings of editable installs."""
-    for finder in sys.meta_path:
+    for finder in sys.meta_path:  # editable installs may map names to folders and modules
         module = str(getattr(finder, "__module__", ""))
         mapping = getattr(sys.modules.get(module), "MAPPING", None) if "editable" in module else None
         if isinstance(mapping, Mapping):
-            yield from (os.path.abspath(path) for path in mapping.values() if isinstance(path, str))
+            on_path |= {os.path.abspath(path): IMPORTED for path in mapping.values() if isinstance(path, str)}
+    return ProcessFiles({**on_path, **installation})
 
 
 def pin_files(workspace: str | os.PathLike[str], files: ProcessFiles, *, protects: bool = False) -> list[str]:
@@ -105,9 +101,9 @@ def _add_environment(files: ProcessFiles, home: Identity) -> ProcessFiles:
     """Return the files with the running code added. The virtual environment and wick's source are pinned as folders."""
     running = find_running_code().code
     source = os.path.dirname(PACKAGE)
-    wholes = {source: SOURCE} if sys.prefix == sys.base_prefix else {sys.prefix: ENVIRONMENT, source: SOURCE}
+    folders = {source: SOURCE} if sys.prefix == sys.base_prefix else {sys.prefix: ENVIRONMENT, source: SOURCE}
     pinned: dict[str, str] = {}
-    for path, what in wholes.items():
+    for path, what in folders.items():
         if _find_relative_names(path, home) and all(
             _find_relative_names(path, _read_identity(one)) is None for one in pinned
         ):
@@ -151,11 +147,13 @@ def guard_editable(workspace: str | os.PathLike[str], protect: Iterable[str]) ->
         names = _find_relative_names(entry, home)
         if names is None:
             continue
-        existing = _find_existing(root, names)
+        existing = 0  # number of leading names that are existing folders
+        while existing < len(names) and os.path.isdir(os.path.join(root, *names[: existing + 1])):
+            existing += 1
         if existing:
-            fixed.append("/".join(existing))
-        if len(existing) < len(names):  # prevent its creation, also as a link
-            patterns.append("".join(f"/{name}" for name in names[: len(existing) + 1]))
+            fixed.append("/".join(names[:existing]))
+        if existing < len(names):  # prevent its creation, also as a link
+            patterns.append("".join(f"/{name}" for name in names[: existing + 1]))
         else:
             place = "".join(f"/{name}" for name in names)
             patterns += [f"{place}/{name}{end}" for name in startup_names() for end in ("", ".*")]
@@ -163,16 +161,6 @@ def guard_editable(workspace: str | os.PathLike[str], protect: Iterable[str]) ->
 
 
 _reported: set[tuple[str, str]] = set()  # (workspace, path) pairs that were logged
-
-
-def _find_existing(root: str, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the leading names that are existing folders."""
-    at = root
-    for depth, name in enumerate(names):
-        at = os.path.join(at, name)
-        if not os.path.isdir(at):
-            return names[:depth]
-    return names
 
 
 def _leave_path(home: Identity) -> None:
@@ -189,15 +177,15 @@ def find_module(name: str, folder: str | os.PathLike[str]) -> str:
 
     `folder` is searched after `sys.path`.
     """
-    found = find_spec(name.partition(":")[0].partition(".")[0], folder)
-    if found is None:
+    spec = find_spec(name.partition(":")[0].partition(".")[0], folder)
+    if spec is None:
         return ""
-    return found.origin or next(iter(found.submodule_search_locations or ()), "")
+    return spec.origin or next(iter(spec.submodule_search_locations or ()), "")
 
 
 def find_packages(name: str, folder: str | os.PathLike[str]) -> list[str]:
     """Return the files and folders that importing a dotted name reads: its module and parent packages."""
-    found: list[str] = []
+    paths: list[str] = []
     path: list[str] | None = None
     names = name.partition(":")[0].split(".")
     for one in names:  # one at a time: find_spec of a dotted name imports its parents
@@ -208,8 +196,8 @@ def find_packages(name: str, folder: str | os.PathLike[str]) -> list[str]:
         if spec is None:
             break
         path = list(spec.submodule_search_locations or ())
-        found += [place for place in (spec.origin, *path) if place and os.path.isabs(place)]
-    return found
+        paths += [place for place in (spec.origin, *path) if place and os.path.isabs(place)]
+    return paths
 
 
 def check_loaded(workspace: str) -> None:
@@ -218,8 +206,8 @@ def check_loaded(workspace: str) -> None:
     Modules of the environment and of wick are skipped if these are pinned as folders.
     """
     root, source = os.path.realpath(workspace), os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    wholes = map(os.path.realpath, (sys.prefix, sys.base_prefix, source))
-    apart = [path for path in wholes if path != root and _is_below(path, root)]
+    candidates = map(os.path.realpath, (sys.prefix, sys.base_prefix, source))
+    pinned = [path for path in candidates if path != root and _is_below(path, root)]
     folders: dict[str, bool] = {}
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
@@ -228,7 +216,7 @@ def check_loaded(workspace: str) -> None:
         folder = os.path.dirname(file)
         if folder not in folders:
             real = os.path.realpath(folder)
-            folders[folder] = _is_below(real, root) and not any(_is_below(real, other) for other in apart)
+            folders[folder] = _is_below(real, root) and not any(_is_below(real, other) for other in pinned)
         if folders[folder]:
             raise _build_refusal(root, file, f"the module {name}, which this process has imported")
 

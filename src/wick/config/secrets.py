@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -28,18 +29,11 @@ def find_secrets(options: Any, name: str = "") -> Iterator[str]:
     elif isinstance(options, str) and _OPTIONS.search(name):
         yield from {options.strip(), *options.split()[-1:]}  # also the token of `Bearer …`
     elif isinstance(options, str) and "://" in options:
-        yield from _find_credentials(options)
-
-
-def _find_credentials(url: str) -> Iterator[str]:
-    """Yield the password of a URL, and the query values with secret names."""
-    try:
-        parts = urlsplit(url)
-        if parts.password:
-            yield from {parts.password, unquote(parts.password)}
-        yield from (value for key, value in parse_qsl(parts.query) if _OPTIONS.search(key))
-    except ValueError:  # not a valid URL
-        return
+        with suppress(ValueError):  # not a valid URL
+            parts = urlsplit(options)
+            if parts.password:
+                yield from {parts.password, unquote(parts.password)}
+            yield from (value for key, value in parse_qsl(parts.query) if _OPTIONS.search(key))
 
 
 def check_exposure(path: Path, agents: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
@@ -48,17 +42,17 @@ def check_exposure(path: Path, agents: Iterable[tuple[str, Mapping[str, Any]]]) 
     A key from an environment variable is not in the file.
     """
     known = [*agents]
-    showing = [
+    exposed = [
         id for id, options in known if any(_is_inside(folder, path) for folder in _list_visible_folders(path, options))
     ]
-    if not showing or not path.is_file():  # an agent of a request or a command line has no file
+    if not exposed or not path.is_file():  # an agent of a request or a command line has no file
         return
     text = path.read_text(errors="replace")
     if any(
         len(secret) >= SECRET_LOG_CHARS and secret in text for _, options in known for secret in find_secrets(options)
     ):
         raise ConfigError(
-            f"{path} holds a key and lies in the workspace of the agent {showing[0]!r}, where commands can read it; "
+            f"{path} holds a key and lies in the workspace of the agent {exposed[0]!r}, where commands can read it; "
             f'take the key from a variable, as in api_key: "${{NAME}}", or set `workdir` to another folder'
         )
 

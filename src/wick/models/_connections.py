@@ -71,8 +71,13 @@ async def post(endpoint: Endpoint, body: bytes) -> Response:
 
     A server may close a pooled connection at any time. The request is sent again if that happened before any answer.
     """
-    session = await _find_session()
-    options: dict[str, Any] = {"timeout": _connect_timeout(endpoint.connect), "proxy": endpoint.proxy or None}
+    loop = asyncio.get_running_loop()
+    if loop not in _sessions:
+        holder = _hold_session()
+        _sessions[loop] = (await anext(holder), holder)
+    session, _ = _sessions[loop]
+    options: dict[str, Any] = {"proxy": endpoint.proxy or None}
+    options["timeout"] = aiohttp.ClientTimeout(total=None, connect=endpoint.connect)
     if endpoint.url.startswith("https:"):
         options["ssl"] = await find_context(endpoint.network)
     until, url = monotonic() + endpoint.first_byte, _parse_url(endpoint.url)
@@ -96,11 +101,6 @@ async def post(endpoint: Endpoint, body: bytes) -> Response:
 @lru_cache(64)
 def _parse_url(url: str) -> URL:
     return URL(url, encoded=True)
-
-
-@lru_cache(64)
-def _connect_timeout(seconds: float) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=None, connect=seconds)
 
 
 def _is_unanswered(error: Exception) -> bool:
@@ -177,17 +177,7 @@ def _describe_break(error: Exception) -> str:
 
 _opened: ContextVar[list[int]] = ContextVar("_opened")  # sockets that the current request opened
 _Held = tuple[aiohttp.ClientSession, AsyncGenerator[aiohttp.ClientSession, None]]
-_sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, _Held] = WeakKeyDictionary()
-
-
-async def _find_session() -> aiohttp.ClientSession:
-    """Return the session of this event loop, which is closed with the loop."""
-    loop = asyncio.get_running_loop()
-    found = _sessions.get(loop)
-    if found is None:
-        keeper = _hold_session()
-        found = _sessions[loop] = (await anext(keeper), keeper)
-    return found[0]
+_sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, _Held] = WeakKeyDictionary()  # each is closed with its loop
 
 
 async def _hold_session() -> AsyncGenerator[aiohttp.ClientSession, None]:
@@ -212,6 +202,6 @@ def _open_socket(address: Any) -> socket.socket:
 
 async def close() -> None:
     """Close the connections of this event loop now."""
-    found = _sessions.pop(asyncio.get_running_loop(), None)
-    if found is not None:
-        await found[1].aclose()
+    held = _sessions.pop(asyncio.get_running_loop(), None)
+    if held is not None:
+        await held[1].aclose()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from json import dumps, loads
@@ -50,11 +51,19 @@ class ModelServer:
     _keys: tuple[str, ...] = field(init=False, repr=False)  # credentials, which are removed from error messages
 
     def __post_init__(self) -> None:
-        parts, host, port = _parse_url(self.name, self.url)
+        try:
+            parts = urlsplit(self.url)
+            host, port = (parts.hostname or "").encode("idna").decode(), parts.port
+        except ValueError:  # an invalid port or host name
+            shown = shown_address(self.url)
+            raise ConfigError(f"the address of {self.name} must be like http://host:port/path, not {shown!r}") from None
         proxy = ""
         if host and self.network.trust_env:
             proxy = find_proxy(parts.scheme, host, port or (443 if parts.scheme == "https" else 80))
-        url, headers = _build_url(parts, host, port), _build_headers(self.name, self.headers)
+        host = f"[{host}]" if ":" in host else host
+        authority = f"{host}:{port}" if port else host
+        path, query = quote(parts.path or "/", safe=_SAFE), quote(parts.query, safe=_SAFE)
+        url, headers = urlunsplit((parts.scheme, authority, path, query, "")), _build_headers(self.name, self.headers)
         endpoint = Endpoint(url, headers, self.network, proxy, self.limits.connect, self.limits.first_byte)
         keys = _find_credentials(parts, self.headers, proxy)
         object.__setattr__(self, "endpoint", endpoint)
@@ -71,35 +80,13 @@ def _find_credentials(parts: SplitResult, headers: Mapping[str, str], proxy: str
     """Return the credentials of headers, an address and a proxy, in every spelling that an error may repeat."""
     given = [value for name, value in (*headers.items(), *parse_qsl(parts.query)) if _SECRET_NAME.search(name)]
     given += [urlsplit(proxy).password or ""]
-    found = {word for value in given for word in (value.strip(), *value.split()[-1:]) if word}
+    keys = {word for value in given for word in (value.strip(), *value.split()[-1:]) if word}
     for value in given:
         if value.lower().startswith("basic "):
-            found |= {*_decode_basic(value.split()[-1])}
-    return {form for key in found for form in (key, quote(key, safe=""), unquote(key), dumps(key)[1:-1])}
-
-
-def _decode_basic(encoded: str) -> Iterable[str]:
-    try:
-        pair = b64decode(encoded, validate=True).decode()
-    except ValueError:
-        return ()
-    return pair, pair.partition(":")[2]
-
-
-def _parse_url(name: str, url: str) -> tuple[SplitResult, str, int | None]:
-    try:
-        parts = urlsplit(url)
-        return parts, (parts.hostname or "").encode("idna").decode(), parts.port
-    except ValueError:  # an invalid port or host name
-        shown = shown_address(url)
-        raise ConfigError(f"the address of {name} must be like http://host:port/path, not {shown!r}") from None
-
-
-def _build_url(parts: SplitResult, host: str, port: int | None) -> str:
-    """Return the percent-encoded URL."""
-    named = f"[{host}]" if ":" in host else host
-    place = f"{named}:{port}" if port else named
-    return urlunsplit((parts.scheme, place, quote(parts.path or "/", safe=_SAFE), quote(parts.query, safe=_SAFE), ""))
+            with suppress(ValueError):  # not base64
+                pair = b64decode(value.split()[-1], validate=True).decode()
+                keys |= {pair, pair.partition(":")[2]}
+    return {form for key in keys for form in (key, quote(key, safe=""), unquote(key), dumps(key)[1:-1])}
 
 
 def _build_headers(name: str, headers: Mapping[str, str]) -> dict[str, str]:
@@ -150,7 +137,8 @@ async def stream(server: ModelServer, body: bytes, reply: ReplyParser) -> AsyncG
         try:
             if response.status != 200:
                 raise await _build_refusal(server, response)
-            events = WholeBody() if _is_json(response.headers.get("content-type", "")) else SSEDecoder()
+            content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+            events = WholeBody() if content_type == "application/json" else SSEDecoder()
             while chunk := await response.read(min(patience, deadline - monotonic())):
                 began, patience = True, limits.between
                 for delta in reply.deltas(events.feed(chunk)):
@@ -172,10 +160,6 @@ async def stream(server: ModelServer, body: bytes, reply: ReplyParser) -> AsyncG
     yield end if _REASON.fullmatch(end.reason) else Finish("unknown")
 
 
-def _is_json(kind: str) -> bool:
-    return kind.partition(";")[0].strip().lower() == "application/json"
-
-
 async def _drain(response: Response) -> None:
     """Read the end of the response, so that its connection can be reused."""
     until = monotonic() + constants.LAST_BYTE_SECONDS
@@ -192,59 +176,47 @@ def _describe_error(server: ModelServer, error: Exception, began: bool, deadline
     if isinstance(error, ConfigError):  # a certificate file was changed after the model was created
         return ModelError(server.redact(str(error)))
     if isinstance(error, TimeoutError):
-        return _describe_timeout(server, began, deadline)
-    said = " ".join(server.redact(str(error)).split())[:300] or type(error).__name__  # may contain the whole response
+        limits = server.limits
+        if monotonic() >= deadline:
+            return ModelError(f"{server.name} did not finish its answer within {limits.whole:g} s")
+        problem = f"did not begin to answer within {limits.first_byte:g} s"
+        if began:
+            problem = f"fell silent for {limits.between:g} s in the middle of its answer"
+        return ModelError(f"{server.name} {problem}", retryable=True)
+    reason = " ".join(server.redact(str(error)).split())[:300] or type(error).__name__  # may contain the whole response
     if isinstance(error, Unreachable):
         advice = error.advice or server.unreachable or "check the address"
-        text = f"{server.name} cannot be reached at {server.where}: {said}; {advice}"
+        text = f"{server.name} cannot be reached at {server.where}: {reason}; {advice}"
         return ModelError(text, status=error.status, retryable=error.retryable)
-    return ModelError(f"the connection to {server.name} broke off: {said}", retryable=True)
-
-
-def _describe_timeout(server: ModelServer, began: bool, deadline: float) -> ModelError:
-    limits = server.limits
-    if monotonic() >= deadline:
-        return ModelError(f"{server.name} did not finish its answer within {limits.whole:g} s")
-    if began:
-        return ModelError(
-            f"{server.name} fell silent for {limits.between:g} s in the middle of its answer", retryable=True
-        )
-    return ModelError(f"{server.name} did not begin to answer within {limits.first_byte:g} s", retryable=True)
+    return ModelError(f"the connection to {server.name} broke off: {reason}", retryable=True)
 
 
 async def _build_refusal(server: ModelServer, response: Response) -> ModelError:
-    status, headers = response.status, response.headers
+    """Return the ModelError of an error response, with the reason in its body as far as it arrives."""
+    status, body, until = response.status, b"", monotonic() + server.limits.between
+    with suppress(OSError):
+        while len(body) < constants.ERROR_BODY_BYTES and (piece := await response.read(until - monotonic())):
+            body += piece
     shortest = constants.KEY_CHARS if status != 401 else constants.REFUSED_KEY_CHARS  # a 401 concerns the key
-    said = _extract_reason(await _read_explanation(response, server.limits.between))
-    text = f"{server.name} answered {status}: {server.redact(said, shortest)[:500]}"
+    reason = server.redact(_extract_reason(body[: constants.ERROR_BODY_BYTES]), shortest)[:500]
+    text = f"{server.name} answered {status}: {reason}"
     if status == 407 and server.endpoint.proxy:
         proxy = shown_address(server.endpoint.proxy)
         text = f"{text}; check the user and the password of the proxy {proxy} in HTTP_PROXY"
     elif status in (401, 403) and server.unauthorized:
         text = f"{text}; {server.unauthorized}"
-    return ModelError(text, status=status, retryable=status in RETRYABLE, retry_after=_retry_after(headers))
+    return ModelError(text, status=status, retryable=status in RETRYABLE, retry_after=_retry_after(response.headers))
 
 
-async def _read_explanation(response: Response, seconds: float) -> bytes:
-    """Read the body of an error response, as far as it arrives."""
-    said, until = b"", monotonic() + seconds
-    try:
-        while len(said) < constants.ERROR_BODY_BYTES and (piece := await response.read(until - monotonic())):
-            said += piece
-    except OSError:
-        pass
-    return said[: constants.ERROR_BODY_BYTES]
-
-
-def _extract_reason(said: bytes) -> str:
+def _extract_reason(body: bytes) -> str:
     """Return the message in the body of an error, in any known format."""
     try:
-        found = loads(said)
+        reason = loads(body)
     except ValueError:
-        return " ".join(said.decode(errors="replace").split()) or "no reason was given"
-    while isinstance(found, dict):
-        found = next((found[key] for key in ("error", "message", "detail", "code", "type") if found.get(key)), None)
-    return " ".join(str(found or "no reason was given").split())
+        return " ".join(body.decode(errors="replace").split()) or "no reason was given"
+    while isinstance(reason, dict):
+        reason = next((reason[key] for key in ("error", "message", "detail", "code", "type") if reason.get(key)), None)
+    return " ".join(str(reason or "no reason was given").split())
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

@@ -27,7 +27,11 @@ class SSEDecoder:
     def feed(self, chunk: bytes) -> list[bytes]:
         """Return the data of each event that this chunk completes."""
         if self._after_cr or b"\r" in chunk:
-            chunk = self._with_lf(chunk)
+            # Convert every line ending to LF, also where CRLF was cut between two chunks.
+            if self._after_cr and chunk:
+                chunk, self._after_cr = chunk.removeprefix(b"\n"), False
+            self._after_cr = chunk.endswith(b"\r") or (self._after_cr and not chunk)
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         lines = chunk.split(b"\n")
         rest = lines.pop()
         if lines and self._rest:
@@ -40,13 +44,6 @@ class SSEDecoder:
         if self._held > SSE_LINE_BYTES:
             raise ModelError(f"the model's server sent an event longer than {SSE_LINE_BYTES:,} bytes")
         return done
-
-    def _with_lf(self, chunk: bytes) -> bytes:
-        """Return the chunk with every line ending as LF, also where CRLF was cut between two chunks."""
-        if self._after_cr and chunk:
-            chunk, self._after_cr = chunk.removeprefix(b"\n"), False
-        self._after_cr = chunk.endswith(b"\r") or (self._after_cr and not chunk)
-        return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def close(self) -> list[bytes]:
         """Return the last event at the end of the stream, even without its empty line."""

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from wick.errors import ConfigError, ModelError
-from wick.messages import FilePart, ImagePart, Message, Part, Reasoning, TextPart, ToolCall
+from wick.messages import FilePart, ImagePart, Message, Part, TextPart, ToolCall
 from wick.models import _http, openai_common
 from wick.models._http import ModelServer, TimeLimits
 from wick.models._network import NetworkSettings, PathText
@@ -55,7 +55,13 @@ class Anthropic:
         if not model:
             raise ConfigError("name the model of anthropic, as in 'anthropic:claude-sonnet-4-5'")
         self.model, self.cache = model, cache
-        self.thinking = _thinking_budget(thinking)
+        if thinking is not None and not isinstance(thinking, Mapping):
+            if type(thinking) is not int or thinking < 1:
+                raise ConfigError(
+                    f"thinking is a number of tokens, or the API's own setting as an object, not {thinking!r}"
+                )
+            thinking = {"type": "enabled", "budget_tokens": thinking}
+        self.thinking: Mapping[str, Any] = thinking or {}
         sent = {"content-type": "application/json", "anthropic-version": version}
         sent |= _build_headers(base_url, api_key, headers or {})
         self.server = ModelServer(
@@ -85,8 +91,8 @@ class Anthropic:
     def body(self, request: Request) -> bytes:
         """Return the request body: the options, and the cached bytes of tools and messages."""
         openai_common.check_newest_message(request.messages, self.refuses)
-        begun, rest = openai_common.cached_prefix("anthropic:begun", request.messages, _encode_beginning)
-        turns = _append_turns(rest, *begun)
+        prefix, rest = openai_common.cached_prefix("anthropic:begun", request.messages, _encode_beginning)
+        turns = _append_turns(rest, *prefix)
         text = "\n\n".join([text for text in (request.system, *turns.system) if text.strip()])
         end = _MARK + b"}]" if self.cache else b"}]"
         pieces = [openai_common.with_extra(self.server, self._options(request), request, *_OURS)]
@@ -102,8 +108,8 @@ class Anthropic:
 
     def _options(self, request: Request) -> dict[str, Any]:
         """Return the request without the conversation."""
-        most = MAX_TOKENS + self.thinking.get("budget_tokens", 0)
-        options: dict[str, Any] = {"model": self.model, "max_tokens": most, "stream": True}
+        max_tokens = MAX_TOKENS + self.thinking.get("budget_tokens", 0)
+        options: dict[str, Any] = {"model": self.model, "max_tokens": max_tokens, "stream": True}
         options |= {"thinking": self.thinking} if self.thinking else {}
         if not (settings := openai_common.build_settings(self.server, request)):
             return options
@@ -111,20 +117,21 @@ class Anthropic:
         if "stop" in settings:
             stop = settings["stop"]
             options["stop_sequences"] = [stop] if isinstance(stop, str) else stop
-        if choice := _tool_choice(settings.get("tool_choice", ""), settings.get("parallel_tool_calls", True)):
-            options["tool_choice"] = choice
-        if schema := _output_schema(settings.get("response_format", {})):
+        tool, parallel = settings.get("tool_choice", ""), settings.get("parallel_tool_calls", True)
+        if tool or not parallel:
+            kind = _CHOICES.get(tool or "auto", "tool")
+            options["tool_choice"] = {"type": kind, "name": tool} if kind == "tool" else {"type": kind}
+            if not parallel and kind != "none":
+                options["tool_choice"]["disable_parallel_tool_use"] = True
+        form = settings.get("response_format", {})
+        if form.get("type") == "json_object":
+            raise ModelError(
+                "Anthropic has no response_format json_object; give the JSON Schema of what you want instead"
+            )
+        schema = form["json_schema"]["schema"] if form.get("type") == "json_schema" else form
+        if schema and form.get("type") != "text":
             options["output_config"] = {"format": {"type": "json_schema", "schema": _close_objects(schema)}}
         return options
-
-
-def _thinking_budget(thinking: int | Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return the `thinking` setting of the API."""
-    if thinking is None or isinstance(thinking, Mapping):
-        return thinking or {}
-    if type(thinking) is not int or thinking < 1:
-        raise ConfigError(f"thinking is a number of tokens, or the API's own setting as an object, not {thinking!r}")
-    return {"type": "enabled", "budget_tokens": thinking}
 
 
 def _build_url(base_url: str) -> str:
@@ -150,23 +157,6 @@ _OURS = ("messages", "system", "tools", "stream")  # fields that `extra` cannot 
 _CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 
 
-def _tool_choice(wanted: str, parallel: bool) -> dict[str, Any] | None:
-    if not wanted and parallel:
-        return None
-    kind = _CHOICES.get(wanted or "auto", "tool")
-    choice = {"type": kind, "name": wanted} if kind == "tool" else {"type": kind}
-    return choice if parallel or kind == "none" else {**choice, "disable_parallel_tool_use": True}
-
-
-def _output_schema(wanted: Mapping[str, Any]) -> Any:
-    kind = wanted.get("type")
-    if kind == "json_object":
-        raise ModelError("Anthropic has no response_format json_object; give the JSON Schema of what you want instead")
-    if kind == "text":
-        return None
-    return wanted["json_schema"]["schema"] if kind == "json_schema" else wanted
-
-
 def _close_objects(schema: Any) -> Any:
     """Return a JSON Schema without additional properties, as the API requires."""
     if isinstance(schema, list):
@@ -186,8 +176,8 @@ _MARK = b',"cache_control":{"type":"ephemeral"}'
 
 
 def _encode_tool(tool: Tool) -> dict[str, Any]:
-    told = {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
-    return {key: value for key, value in told.items() if value}
+    fields = {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
+    return {key: value for key, value in fields.items() if value}
 
 
 class _Turns(NamedTuple):
@@ -201,28 +191,32 @@ class _Turns(NamedTuple):
 _NOTHING = _Turns([], [], b"")
 
 
-def _append_turns(messages: Iterable[Message], begun: _Turns = _NOTHING) -> _Turns:
+def _append_turns(messages: Iterable[Message], prefix: _Turns = _NOTHING) -> _Turns:
     """Return the turns with more messages appended.
 
     The tool results of a step are joined in one turn, before other user content. System messages are moved to the
     front, as older models accept them nowhere else.
     """
-    pieces, system, turn = [*begun.pieces], [*begun.system], begun.last
-    words = -1  # position in this turn where user content begins
+    pieces, system, turn = [*prefix.pieces], [*prefix.system], prefix.last
+    user_start = -1  # position in this turn where user content begins
     for message in messages:
-        role, said = message.role, message.cache.get("anthropic") or _encode_turn(message)
-        if not said:
+        role, encoded = message.role, message.cache.get("anthropic") or _encode_turn(message)
+        if not encoded:
             if role == "system":
                 system.append(message.text)
         elif _TURN[role] is not turn:
-            turn, words = _TURN[role], len(pieces) if role == "user" else -1
-            pieces.append(said)
-        elif role == "tool" and words >= 0:
-            pieces[words : words + 1] = _merge_result(said, pieces[words])
-            words += 1
+            turn, user_start = _TURN[role], len(pieces) if role == "user" else -1
+            pieces.append(encoded)
+        elif role == "tool" and user_start >= 0:
+            if pieces[user_start].startswith(_USER):  # the result opens the turn instead of the user content
+                pieces[user_start] = _continue_turn(pieces[user_start])
+            else:
+                encoded = _continue_turn(encoded)
+            pieces.insert(user_start, encoded)
+            user_start += 1
         else:
-            words = len(pieces) if role == "user" and words < 0 else words
-            pieces.append(_continue_turn(said))
+            user_start = len(pieces) if role == "user" and user_start < 0 else user_start
+            pieces.append(_continue_turn(encoded))
     return _Turns(pieces, system, turn)
 
 
@@ -233,14 +227,9 @@ def _encode_beginning(messages: Iterable[Message]) -> _Turns:
     return turns._replace(pieces=[joined] if joined else [])
 
 
-def _merge_result(result: bytes, words: bytes) -> tuple[bytes, bytes]:
-    """Insert a tool result before user content, which may have opened the turn."""
-    return (result, _continue_turn(words)) if words.startswith(_USER) else (_continue_turn(result), words)
-
-
-def _continue_turn(said: bytes) -> bytes:
+def _continue_turn(encoded: bytes) -> bytes:
     """Convert the opening of a turn to the continuation of one."""
-    return b"}," + said[said.index(b"[") + 1 :]
+    return b"}," + encoded[encoded.index(b"[") + 1 :]
 
 
 def _close_turns(turns: _Turns, cache: bool) -> list[bytes]:
@@ -258,44 +247,35 @@ def _close_turns(turns: _Turns, cache: bool) -> list[bytes]:
 
 
 def _encode_turn(message: Message) -> bytes:
-    """Encode a turn that begins with this message, up to the closing brace of its last block."""
-    blocks = _build_blocks(message)
+    """Encode and cache a turn that begins with this message, up to the closing brace of its last block."""
+    blocks: list[dict[str, Any]] = []
+    if message.role == "assistant":
+        blocks += _assistant_content(message)
+    elif message.role != "system":
+        parts = (TextPart(message.content),) if isinstance(message.content, str) else message.content
+        sendable = (part for part in parts if not isinstance(part, TextPart) or part.text.strip())
+        blocks += map(_encode_part, sendable)  # the API refuses empty text
+    if message.role == "tool":
+        result = {"type": "tool_result", "tool_use_id": _sanitize_id(message.tool_call_id)}
+        blocks = [{**result, "content": blocks} if blocks else result]
     data = message.cache["anthropic"] = _TURN[message.role] + openai_common.dumps(blocks)[1:-2] if blocks else b""
     return data
-
-
-def _build_blocks(message: Message) -> list[dict[str, Any]]:
-    if message.role == "system":
-        return []
-    if message.role == "assistant":
-        return [
-            *(_assistant_content(message) if message.reasoning else _text_and_calls(message.text, message.tool_calls))
-        ]
-    content = _user_content(message)
-    if message.role == "user":
-        return content
-    result = {"type": "tool_result", "tool_use_id": _sanitize_id(message.tool_call_id)}
-    return [{**result, "content": content} if content else result]
-
-
-def _user_content(message: Message) -> list[dict[str, Any]]:
-    """Return the content of a user or tool message. The API refuses empty text."""
-    if isinstance(message.content, str):
-        return [{"type": "text", "text": message.content}] if message.content.strip() else []
-    return [_encode_part(part) for part in message.content if not isinstance(part, TextPart) or part.text.strip()]
 
 
 def _assistant_content(message: Message) -> Iterator[dict[str, Any]]:
     """Return the content of a reply, with signed thinking at its place: the API refuses moved blocks."""
     text, calls, spoken, called = message.text, message.tool_calls, 0, 0
     for thought in message.reasoning:
-        found = _THOUGHT.fullmatch(thought.provider)
-        if found is None or not thought.signature:
+        match = _THOUGHT.fullmatch(thought.provider)
+        if match is None or not thought.signature:
             continue
-        kind, chars, count = found[1], int(found[2] or 0), int(found[3] or 0)
+        kind, chars, count = match[1], int(match[2] or 0), int(match[3] or 0)
         yield from _text_and_calls(text[spoken:chars], calls[called:count])
         spoken, called = max(spoken, chars), max(called, count)
-        yield _THOUGHTS[kind](thought)
+        if kind == "anthropic":
+            yield {"type": "thinking", "thinking": thought.text, "signature": thought.signature}
+        else:
+            yield {"type": "redacted_thinking", "data": thought.signature}
     yield from _text_and_calls(text[spoken:], calls[called:])
 
 
@@ -306,15 +286,6 @@ def _text_and_calls(text: str, calls: Sequence[ToolCall]) -> Iterator[dict[str, 
         yield {"type": "tool_use", "id": _sanitize_id(call.id), "name": _sanitize_id(call.name), "input": call.args}
 
 
-def _thinking(thought: Reasoning) -> dict[str, Any]:
-    return {"type": "thinking", "thinking": thought.text, "signature": thought.signature}
-
-
-def _redacted(thought: Reasoning) -> dict[str, Any]:
-    return {"type": "redacted_thinking", "data": thought.signature}
-
-
-_THOUGHTS = {"anthropic": _thinking, "anthropic-redacted": _redacted}
 _THOUGHT = re.compile(r"(anthropic|anthropic-redacted)(?:@(\d+)\+(\d+))?")  # a kind, and the place in the reply
 
 
@@ -338,7 +309,8 @@ def _encode_part(part: Part) -> dict[str, Any]:
     title = {"title": part.name} if part.name else {}
     if kind == "application/pdf" or part.url.lower().endswith(".pdf"):
         return {"type": "document", "source": _media_source(part, kind), **title}
-    return {"type": "document", "source": _text_source(part), **title}
+    text = b64decode(part.data).decode(errors="replace")
+    return {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": text}, **title}
 
 
 def _find_flaw(part: ImagePart | FilePart) -> str:
@@ -362,10 +334,6 @@ def _media_source(part: ImagePart | FilePart, kind: str) -> dict[str, str]:
     if part.url:
         return {"type": "url", "url": part.url}
     return {"type": "base64", "media_type": kind, "data": part.data}
-
-
-def _text_source(part: ImagePart | FilePart) -> dict[str, str]:
-    return {"type": "text", "media_type": "text/plain", "data": b64decode(part.data).decode(errors="replace")}
 
 
 # -- reading --------------------------------------------------------------------------------------------------------
@@ -410,15 +378,13 @@ class _Reply:
         for data in events:
             if self.done:
                 return
-            yield from self._read(data)
-
-    def _read(self, data: bytes) -> Sequence[Delta]:
-        try:
-            event = orjson.loads(data)
-            read = _EVENTS.get(event["type"])
-            return () if read is None else read(self, event)
-        except (AttributeError, KeyError, TypeError, ValueError):
-            raise openai_common.unreadable_error(self._server, data) from None
+            try:
+                event = orjson.loads(data)
+                read = _EVENTS.get(event["type"])
+                deltas = read(self, event) if read else ()
+            except (AttributeError, KeyError, TypeError, ValueError):
+                raise openai_common.unreadable_error(self._server, data) from None
+            yield from deltas
 
     def end(self) -> Finish:
         if not self.finish:
@@ -431,7 +397,8 @@ class _Reply:
         if kind == "text_delta":
             return self._text(delta["text"])
         if kind == "input_json_delta":
-            return self._args(event["index"], delta["partial_json"])
+            index, text = event["index"], _string(delta["partial_json"])
+            return (CallArgs(index, text),) if text and index in self._calls else ()
         if kind == "thinking_delta":
             return self._thought("anthropic", delta["thinking"], "")
         if kind == "signature_delta":
@@ -444,7 +411,10 @@ class _Reply:
         if kind == "text":
             return self._text(block["text"])
         if kind == "tool_use":
-            return self._call(int(event["index"]), block)
+            index, args = int(event["index"]), block.get("input")
+            start = CallStart(index, _string(block["id"]), _string(block["name"]))
+            self._calls.add(index)
+            return (start, CallArgs(index, openai_common.dumps(args).decode())) if args else (start,)
         if kind == "thinking":
             return self._thought("anthropic", block["thinking"], block.get("signature") or "")
         if kind == "redacted_thinking":
@@ -454,14 +424,6 @@ class _Reply:
     def _text(self, text: str) -> Sequence[Delta]:
         self._chars += len(_string(text))
         return (TextDelta(text),) if text else ()
-
-    def _call(self, index: int, block: dict[str, Any]) -> Sequence[Delta]:
-        start, given = CallStart(index, _string(block["id"]), _string(block["name"])), block.get("input")
-        self._calls.add(index)
-        return (start, CallArgs(index, openai_common.dumps(given).decode())) if given else (start,)
-
-    def _args(self, index: int, text: str) -> Sequence[Delta]:
-        return (CallArgs(index, text),) if _string(text) and index in self._calls else ()
 
     def _thought(self, kind: str, text: str, signature: str) -> Sequence[Delta]:
         """Return a thought. Its signature includes the position: characters of text and calls before it."""
@@ -493,9 +455,9 @@ class _Reply:
         return ()
 
     def _error(self, event: dict[str, Any]) -> Sequence[Delta]:
-        kind, said = event["error"].get("type"), event["error"].get("message")
+        kind, message = event["error"].get("type"), event["error"].get("message")
         status = _STATUS.get(kind)
-        reason = " ".join(self._server.redact(str(said or kind or "no reason was given")).split())[:500]
+        reason = " ".join(self._server.redact(str(message or kind or "no reason was given")).split())[:500]
         raise ModelError(
             f"{self._server.name} broke off its answer: {reason}", status=status, retryable=status in _http.RETRYABLE
         )

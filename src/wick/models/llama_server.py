@@ -68,10 +68,10 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent process
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # stdout is for answers, not for output of llama.cpp
-    asked = json.loads(sys.stdin.readline())
+    request = json.loads(sys.stdin.readline())
     try:
-        _preload(asked["path"], out)
-        server = _serve(asked)
+        _preload(request["path"], out)
+        server = _serve(request)
     except Exception as error:
         _report(out, error=str(error) or type(error).__name__)
         sys.stdin.read()  # llama.cpp may still log the reason in another thread
@@ -81,34 +81,34 @@ def main() -> None:
     os._exit(0)  # skips unloading the model, which may block forever
 
 
-def _report(out: Any, **what: Any) -> None:
-    print(json.dumps(what), file=out, flush=True)
+def _report(out: Any, **fields: Any) -> None:
+    print(json.dumps(fields), file=out, flush=True)
 
 
 def _preload(path: str, out: Any) -> None:
     """Read the file once, to report progress and to load it from the page cache."""
-    size, done, told = os.path.getsize(path), 0, 0.0
+    size, done, reported = os.path.getsize(path), 0, 0.0
     buffer = bytearray(4 * MEGABYTE)
     with open(path, "rb", buffering=0) as file:
-        while got := file.readinto(buffer):
-            done += got
-            if done / size - told >= 0.01:
-                told = done / size
-                _report(out, read=round(told, 2))
+        while count := file.readinto(buffer):
+            done += count
+            if done / size - reported >= 0.01:
+                reported = done / size
+                _report(out, read=round(reported, 2))
 
 
-def _serve(asked: dict[str, Any]) -> Any:
+def _serve(request: dict[str, Any]) -> Any:
     llama = import_module("xllamacpp")
     params = llama.CommonParams()
-    params.model.path = asked["path"]
-    params.n_ctx = asked["context"] * asked["parallel"]  # divided among the slots
-    params.n_parallel = asked["parallel"]
-    if asked["threads"]:
-        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = asked["threads"]
-    params.hostnames, params.port, params.api_keys = ["127.0.0.1"], 0, [asked["key"]]
+    params.model.path = request["path"]
+    params.n_ctx = request["context"] * request["parallel"]  # divided among the slots
+    params.n_parallel = request["parallel"]
+    if request["threads"]:
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = request["threads"]
+    params.hostnames, params.port, params.api_keys = ["127.0.0.1"], 0, [request["key"]]
     params.ui = False
-    params.verbosity = asked["verbosity"]
-    params.chat_template = _choose_template(asked["path"])
+    params.verbosity = request["verbosity"]
+    params.chat_template = _choose_template(request["path"])
     return llama.Server(params)
 
 

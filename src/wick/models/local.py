@@ -93,12 +93,14 @@ class Local:
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         openai_common.check_newest_message(request.messages, self.refuses)
-        request = _replace_media(request)
+        if not all(isinstance(message.content, str) for message in request.messages):
+            request = replace(request, messages=tuple(map(_message_as_text, request.messages)))
         llama = self._llama = self._llama or _share_llama(self._loading)  # a reference until the reply is complete
         client = llama.client
         if client is None:
             client = await run_in_thread(lambda: llama.load(self.name, self.progress), f"loading {self.name}")
-        tools = _forced_tools(request)
+        choice = request.settings.get("tool_choice")
+        tools = tuple(tool for tool in request.tools if choice in ("required", tool.name))  # one of them is forced
         reply = client.stream(_constrain_output(request, tools) if tools else request)
         async with aclosing(_reply_as_call(reply) if tools else reply) as deltas:
             async for delta in deltas:
@@ -128,13 +130,6 @@ def _resolve_file(model: str) -> str:
     if magic != b"GGUF":
         raise ConfigError(f"{model!r} is not a GGUF file, which is what llama.cpp runs; download the model as GGUF")
     return str(path)
-
-
-def _file_size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError as error:  # it existed when the model was created
-        raise ModelError(f"there is no model in the file {str(path)!r} any more: {error.strerror}") from None
 
 
 def _find_smollm2() -> Path:
@@ -201,14 +196,14 @@ class _Llama:
             self._end()  # cleans up after a process that died
             self._client = None
             path, began, key = Path(self.loading.path), time.monotonic(), secrets.token_urlsafe(32)
-            logger.info("loading %s (%d MB)…", name, _file_size(path) / 1e6)
+            try:
+                size = path.stat().st_size
+            except OSError as error:  # it existed when the model was created
+                raise ModelError(f"there is no model in the file {str(path)!r} any more: {error.strerror}") from None
+            logger.info("loading %s (%d MB)…", name, size / 1e6)
             url = self._start(name, key, progress)
             logger.info("loaded %s in %.1f s", name, time.monotonic() - began)
-            options: dict[str, Any] = {
-                "name": "local",
-                "limits": LIMITS,
-                "trust_env": False,
-            }  # no proxy to this machine
+            options: dict[str, Any] = {"name": "local", "limits": LIMITS, "trust_env": False}  # no proxy to loopback
             client = self._client = OpenAI(path.stem, base_url=f"{url}/v1", api_key=key, **options)
             return client
 
@@ -219,17 +214,20 @@ class _Llama:
         listener = Thread(target=_collect_log, args=(process.stderr, lines), name=f"wick {name}", daemon=True)
         listener.start()
         try:
-            said = _request_load(process, {**asdict(self.loading), "key": key, "verbosity": _verbosity()}, progress)
+            verbosity = EVERYTHING if logger.isEnabledFor(logging.DEBUG) else ERRORS
+            answer = _request_load(process, {**asdict(self.loading), "key": key, "verbosity": verbosity}, progress)
         except BaseException:
             self._end()
             raise
-        if "url" in said:
-            return str(said["url"])
-        if "error" in said:
-            _wait_for(lambda: _failure_reason(lines), REASON_SECONDS)
+        if "url" in answer:
+            return str(answer["url"])
+        if "error" in answer:
+            deadline = time.monotonic() + REASON_SECONDS
+            while not _failure_reason(lines) and time.monotonic() < deadline:
+                time.sleep(0.01)
         self._end()
         listener.join()
-        raise ModelError(f"{name} could not be loaded: {_failure_reason(lines) or said.get('error') or CRASHED}")
+        raise ModelError(f"{name} could not be loaded: {_failure_reason(lines) or answer.get('error') or CRASHED}")
 
 
 _llamas: WeakValueDictionary[_LoadOptions, _Llama] = WeakValueDictionary()
@@ -243,46 +241,37 @@ def _share_llama(loading: _LoadOptions) -> _Llama:
 
 
 def _environment() -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if _ENVIRONMENT.fullmatch(name)}
-    return {**kept, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # the same modules as here, and none by -S
+    allowed = {name: value for name, value in os.environ.items() if _ENVIRONMENT.fullmatch(name)}
+    # The same modules as in this process: -S leaves out the site packages.
+    return {**allowed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
-def _verbosity() -> int:
-    return EVERYTHING if logger.isEnabledFor(logging.DEBUG) else ERRORS
-
-
-def _request_load(process: Popen[bytes], asked: dict[str, Any], progress: Progress | None) -> dict[str, Any]:
+def _request_load(process: Popen[bytes], request: dict[str, Any], progress: Progress | None) -> dict[str, Any]:
     """Request a model and report the progress, until it is loaded or has failed."""
     assert process.stdin and process.stdout
-    process.stdin.write(json.dumps(asked).encode() + b"\n")
+    process.stdin.write(json.dumps(request).encode() + b"\n")
     process.stdin.flush()
     for line in process.stdout:
-        said: dict[str, Any] = json.loads(line)
-        if progress and "error" not in said:
-            progress(min(said.get("read", 1.0), 0.99 if "read" in said else 1.0))
-        if "read" not in said:
-            return said
+        answer: dict[str, Any] = json.loads(line)
+        if progress and "error" not in answer:
+            progress(min(answer.get("read", 1.0), 0.99 if "read" in answer else 1.0))
+        if "read" not in answer:
+            return answer
     return {}
 
 
-def _collect_log(noise: IO[bytes], lines: deque[str]) -> None:
+def _collect_log(output: IO[bytes], lines: deque[str]) -> None:
     """Log the output of llama.cpp for debugging, and collect its last lines for error messages."""
-    with noise:
-        for line in noise:
+    with output:
+        for line in output:
             text = line.decode(errors="replace").rstrip()
             lines.append(text)
             logger.debug("llama.cpp: %s", text)
 
 
-def _wait_for(there: Callable[[], object], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while not there() and time.monotonic() < deadline:
-        time.sleep(0.01)
-
-
 def _failure_reason(lines: deque[str]) -> str:
-    found = (re.search(r"error loading model: (.*)", line) for line in [*lines])  # a copy, as another thread appends
-    return next((match[1] for match in found if match), "")
+    matches = (re.search(r"error loading model: (.*)", line) for line in [*lines])  # a copy, as another thread appends
+    return next((match[1] for match in matches if match), "")
 
 
 def _terminate(process: Popen[bytes]) -> None:
@@ -296,14 +285,8 @@ def _terminate(process: Popen[bytes]) -> None:
 # -- media ----------------------------------------------------------------------------------------------------------
 
 
-def _replace_media(request: Request) -> Request:
-    """Return a request with a note for each part that is not text: llama.cpp would refuse the conversation."""
-    if all(isinstance(message.content, str) for message in request.messages):
-        return request
-    return replace(request, messages=tuple(map(_message_as_text, request.messages)))
-
-
 def _message_as_text(message: Message) -> Message:
+    """Return a message with a note for each part that is not text: llama.cpp would refuse the conversation."""
     if isinstance(message.content, str):
         return message
     if "local" not in message.cache:  # cached, so that its encoded bytes are cached with it
@@ -311,8 +294,8 @@ def _message_as_text(message: Message) -> Message:
             part.text if isinstance(part, TextPart) else openai_common.media_note(part) for part in message.content
         )
         message.cache["local"] = replace(message, content="\n".join(texts))
-    found: Message = message.cache["local"]
-    return found
+    text_message: Message = message.cache["local"]
+    return text_message
 
 
 # -- forced tool calls ----------------------------------------------------------------------------------------------
@@ -323,21 +306,17 @@ def _message_as_text(message: Message) -> Message:
 _CALL = re.compile(r'\{\s*"name"\s*:\s*"([^"]+)"\s*,\s*"arguments"\s*:\s*')
 
 
-def _forced_tools(request: Request) -> tuple[Tool, ...]:
-    """Return the tools of which one must be called, or an empty tuple."""
-    choice = request.settings.get("tool_choice")
-    return tuple(tool for tool in request.tools if choice in ("required", tool.name))
-
-
 def _constrain_output(request: Request, tools: tuple[Tool, ...]) -> Request:
-    schema = {"anyOf": [_call_schema(tool, f"#/anyOf/{number}") for number, tool in enumerate(tools)]}
-    return replace(request, settings={**request.settings, "tool_choice": "none", "response_format": schema})
-
-
-def _call_schema(tool: Tool, where: str) -> dict[str, Any]:
-    arguments = json.dumps(tool.parameters).replace('"$ref": "#', f'"$ref": "{where}/properties/arguments')
-    properties = {"name": {"const": tool.name}, "arguments": json.loads(arguments)}
-    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+    """Return a request whose reply is one call in JSON, restricted to the schemas of the tools."""
+    calls = []
+    for number, tool in enumerate(tools):
+        place = f"#/anyOf/{number}/properties/arguments"  # references begin at the root of the whole schema
+        arguments = json.loads(json.dumps(tool.parameters).replace('"$ref": "#', f'"$ref": "{place}'))
+        properties = {"name": {"const": tool.name}, "arguments": arguments}
+        call = {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+        calls.append(call)
+    settings = {**request.settings, "tool_choice": "none", "response_format": {"anyOf": calls}}
+    return replace(request, settings=settings)
 
 
 async def _reply_as_call(reply: AsyncGenerator[Delta, None]) -> AsyncGenerator[Delta, None]:

@@ -6,7 +6,6 @@ import json
 import os
 import re
 from threading import Thread
-from typing import Any
 from urllib.request import ProxyHandler, build_opener
 
 from wick.constants import OLLAMA_SECONDS
@@ -28,22 +27,18 @@ def ollama_url() -> str:
 
 def list_installed() -> list[str]:
     """Return the models of an Ollama that answers quickly, or an empty list."""
-    found: list[str] = []
-    asking = Thread(target=_fetch_models, args=(f"{ollama_url()}/api/tags", found), daemon=True)
-    asking.start()
-    asking.join(OLLAMA_SECONDS)  # limits name resolution, connection and response together
-    return found.copy()
+    names: list[str] = []
+    thread = Thread(target=_fetch_models, args=(f"{ollama_url()}/api/tags", names), daemon=True)
+    thread.start()
+    thread.join(OLLAMA_SECONDS)  # limits name resolution, connection and response together
+    return names.copy()
 
 
-def _fetch_models(url: str, found: list[str]) -> None:
+def _fetch_models(url: str, chat_models: list[str]) -> None:
+    """Append the names of the installed chat models to the list."""
     try:
         with build_opener(ProxyHandler({})).open(url, timeout=OLLAMA_SECONDS) as answer:
-            found += _chat_model_names(json.loads(answer.read(1_000_000)))
+            names = [str(model["name"]) for model in json.loads(answer.read(1_000_000))["models"]]
+        chat_models += [name for name in names if "embed" not in name and "minilm" not in name]  # no embedding models
     except (OSError, ValueError, AttributeError, KeyError, TypeError):
         return  # no Ollama, or another server
-
-
-def _chat_model_names(answer: Any) -> list[str]:
-    """Return the names of chat models, without embedding models."""
-    names = [str(model["name"]) for model in answer["models"]]
-    return [name for name in names if "embed" not in name and "minilm" not in name]

@@ -14,13 +14,12 @@ from typing import Any
 import orjson
 
 from wick.errors import ConfigError
-from wick.messages import FilePart, ImagePart, Message, Part, TextPart, ToolCall
+from wick.messages import FilePart, ImagePart, Message, Part, TextPart
 from wick.models import _http, openai_common
 from wick.models._http import ModelServer, TimeLimits
 from wick.models._network import NetworkSettings, PathText
 from wick.models.openai_calls import ToolCallAssembler
 from wick.protocols import Delta, Finish, HoldsSchema, ReasoningDelta, Request, TextDelta, Usage
-from wick.tools import Tool
 
 _NEWER = re.compile(r"(ft:)?(o\d|gpt-([5-9]|\d\d))")  # OpenAI's models that refuse `max_tokens`, on any server
 
@@ -59,7 +58,7 @@ class OpenAI:
         self._at_openai = self.server.url.startswith(openai_common.OPENAI_URL)
         self.stream_usage = stream_usage
         self.replay_reasoning = replay_reasoning
-        self._kept = f"openai+{self.server.name}" if replay_reasoning else "openai"  # key in message.cache
+        self._cache_key = f"openai+{self.server.name}" if replay_reasoning else "openai"  # key in message.cache
 
     @property
     def name(self) -> str:
@@ -94,9 +93,16 @@ class OpenAI:
             head = openai_common.with_extra(self.server, self._head(request), request, "messages", "tools")
         else:
             head = _plain_head(self.model, self.stream_usage)
-        tools = b",".join(openai_common.encode_tools("openai", request.tools, _encode_tool))
-        tail = b'],"tools":[' + tools + b"]}" if tools else b"]}"
-        return openai_common.join_items(head + b',"messages":[', self._messages(request), tail)
+        system = [openai_common.dumps({"role": "system", "content": request.system})] if request.system else []
+        prefix, rest = openai_common.cached_prefix(
+            f"{self._cache_key}:begun", request.messages, lambda messages: b",".join(self._encode_messages(messages))
+        )
+        messages = [*system, *prefix, *self._encode_messages(rest)]
+        functions = openai_common.encode_tools(
+            "openai", request.tools, lambda tool: {"type": "function", "function": tool.schema}
+        )
+        tail = b'],"tools":[' + b",".join(functions) + b"]}" if functions else b"]}"
+        return openai_common.join_items(head + b',"messages":[', messages, tail)
 
     def _head(self, request: Request) -> dict[str, Any]:
         head = _request_options(self.model, self.stream_usage) | openai_common.build_settings(self.server, request)
@@ -105,37 +111,38 @@ class OpenAI:
         if tool := openai_common.named_tool(head.get("tool_choice", "auto")):
             head["tool_choice"] = {"type": "function", "function": {"name": tool}}
         if form := head.get("response_format"):
-            head["response_format"] = _response_format(openai_common.build_json_format(form))
+            format = openai_common.build_json_format(form)
+            kind = format.pop("type")
+            head["response_format"] = {"type": kind, kind: format} if format else {"type": kind}
         return head
 
-    def _messages(self, request: Request) -> list[bytes]:
-        system = [openai_common.dumps({"role": "system", "content": request.system})] if request.system else []
-        begun, rest = openai_common.cached_prefix(f"{self._kept}:begun", request.messages, self._join_messages)
-        return [*system, *begun, *self._encode_messages(rest)]
-
-    def _join_messages(self, messages: tuple[Message, ...]) -> bytes:
-        return b",".join(self._encode_messages(messages))
-
     def _encode_messages(self, messages: tuple[Message, ...]) -> list[bytes]:
-        kept = self._kept
-        said = [message.cache.get(kept) or self._encode(message) for message in messages]
-        return said if all(said) else [*self._with_media(messages)]
+        key = self._cache_key
+        encoded = [message.cache.get(key) or self._encode(message) for message in messages]
+        return encoded if all(encoded) else [*self._with_media(messages)]
 
     def _encode(self, message: Message) -> bytes:
         """Encode and cache a message; return no bytes for tool parts, whose place depends on later messages."""
         if message.role == "tool" and type(message.content) is tuple:
             return b""
-        encoded = message.cache[self._kept] = openai_common.dumps(self._message_data(message))
+        encoded = message.cache[self._cache_key] = openai_common.dumps(self._message_data(message))
         return encoded
 
     def _message_data(self, message: Message) -> dict[str, Any]:
         data: dict[str, Any] = {"role": message.role, "content": message.text}
         if message.role == "user" and type(message.content) is tuple:
-            data["content"] = [_encode_part(part) for part in message.content]
+            data["content"] = [
+                {"type": "text", "text": part.text} if isinstance(part, TextPart) else _encode_media(part)
+                for part in message.content
+            ]
         elif message.role == "tool":
             data["tool_call_id"] = message.tool_call_id
         elif message.tool_calls:
-            data |= {"content": message.text or None, "tool_calls": [_encode_call(call) for call in message.tool_calls]}
+            data["content"] = message.text or None
+            data["tool_calls"] = [
+                {"id": call.id, "type": "function", "function": openai_common.call_fields(call)}
+                for call in message.tool_calls
+            ]
         if self.replay_reasoning and message.reasoning:
             own = [thought.text for thought in message.reasoning if thought.provider == self.server.name]
             data |= {"reasoning_content": "".join(own)} if own else {}
@@ -148,24 +155,19 @@ class OpenAI:
             if shown and message.role != "tool":
                 yield _media_message(shown)
                 shown = []
-            encoded = message.cache.get(self._kept)
+            encoded = message.cache.get(self._cache_key)
             if encoded is None:
-                encoded, media = self._tool_content(message)
-                shown += media
+                key = f"{self._cache_key}:media"
+                if key not in message.cache:
+                    media = [part for part in message.content if not isinstance(part, str | TextPart)]
+                    line = {"type": "text", "text": f"What {message.name} returned for {message.tool_call_id}:"}
+                    parts = [openai_common.dumps(part) for part in (line, *map(_encode_media, media))] if media else []
+                    message.cache[key] = openai_common.dumps(self._message_data(message)), parts
+                encoded, parts = message.cache[key]
+                shown += parts
             yield encoded
         if shown:
             yield _media_message(shown)
-
-    def _tool_content(self, message: Message) -> tuple[bytes, list[bytes]]:
-        """Return the text of a tool result and its media, introduced by a line of text."""
-        key = f"{self._kept}:media"
-        if key not in message.cache:
-            media = [part for part in message.content if not isinstance(part, str | TextPart)]
-            line = {"type": "text", "text": f"What {message.name} returned for {message.tool_call_id}:"}
-            shown = [openai_common.dumps(part) for part in (line, *map(_encode_media, media))] if media else []
-            message.cache[key] = openai_common.dumps(self._message_data(message)), shown
-        found: tuple[bytes, list[bytes]] = message.cache[key]
-        return found
 
 
 def _request_options(model: str, usage: bool) -> dict[str, Any]:
@@ -177,10 +179,6 @@ def _request_options(model: str, usage: bool) -> dict[str, Any]:
 def _plain_head(model: str, usage: bool) -> bytes:
     """Return the head of a request without settings, without its closing brace."""
     return openai_common.dumps(_request_options(model, usage))[:-1]
-
-
-def _encode_part(part: Part) -> dict[str, Any]:
-    return {"type": "text", "text": part.text} if isinstance(part, TextPart) else _encode_media(part)
 
 
 def _is_picture(part: ImagePart | FilePart) -> bool:
@@ -203,19 +201,6 @@ def _encode_media(part: ImagePart | FilePart) -> dict[str, Any]:
 
 def _media_message(parts: Iterable[bytes]) -> bytes:
     return b'{"role":"user","content":[' + b",".join(parts) + b"]}"
-
-
-def _encode_call(call: ToolCall) -> dict[str, Any]:
-    return {"id": call.id, "type": "function", "function": openai_common.call_fields(call)}
-
-
-def _response_format(form: dict[str, Any]) -> dict[str, Any]:
-    kind = form.pop("type")
-    return {"type": kind, kind: form} if form else {"type": kind}
-
-
-def _encode_tool(tool: Tool) -> dict[str, Any]:
-    return {"type": "function", "function": tool.schema}
 
 
 # -- replies --------------------------------------------------------------------------------------------------------
@@ -250,23 +235,26 @@ class _Completion:
                 raise openai_common.unreadable_error(self.server, data) from None
 
     def _read_choice(self, choice: dict[str, Any]) -> list[Delta]:
+        """Return the deltas of a choice; note its finish reason."""
         delta = choice.get("delta")
-        found: list[Delta] = []
+        deltas: list[Delta] = []
         if delta is None:  # some servers do not stream
             delta, self.done = choice.get("message") or {}, "message" in choice
         if thought := delta.get("reasoning_content") or delta.get("reasoning"):
-            found.append(ReasoningDelta(_join_text(thought), provider=self.server.name))
+            deltas.append(ReasoningDelta(_join_text(thought), provider=self.server.name))
         if text := delta.get("content") or delta.get("refusal"):
-            found.append(TextDelta(text if type(text) is str else _join_text(text)))
+            deltas.append(TextDelta(text if type(text) is str else _join_text(text)))
         self.refused = self.refused or bool(delta.get("refusal"))
-        for form, pieces in (("tool_calls", delta.get("tool_calls")), ("function_call", _convert_function_call(delta))):
+        function = delta.get("function_call")
+        older = [{"index": 0, "function": function}] if function else []
+        for form, pieces in (("tool_calls", delta.get("tool_calls")), ("function_call", older)):
             if pieces and (self.form or form) == form:  # a call in both forms is one call
                 self.form = form
                 for piece in pieces:
-                    found += self.calls.deltas(piece)
+                    deltas += self.calls.deltas(piece)
         if reason := choice.get("finish_reason"):
             self.finish = str(reason)
-        return found
+        return deltas
 
     def _read_extras(self, chunk: dict[str, Any]) -> list[Delta]:
         """Read the usage or an error from a chunk."""
@@ -287,12 +275,6 @@ class _Completion:
         if self.refused and self.calls.begun:  # the tool calls of a refused reply are not run
             return Finish("content_filter")
         return Finish(("tool_calls" if self.calls.begun else "stop") if natural else self.finish)
-
-
-def _convert_function_call(delta: dict[str, Any]) -> list[dict[str, Any]]:
-    """Convert a `function_call` to the form of `tool_calls`. A reply has only one of them."""
-    call = delta.get("function_call")
-    return [{"index": 0, "function": call}] if call else []
 
 
 def _join_text(content: Any) -> str:

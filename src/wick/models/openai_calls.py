@@ -21,20 +21,28 @@ class ToolCallAssembler:
         self.last: tuple[int, list[str]] = (-1, [])  # the call of the last pieces, and these pieces
 
     def deltas(self, piece: dict[str, Any]) -> list[Delta]:
-        found: list[Delta] = []
+        """Return the deltas of a streamed piece."""
+        deltas: list[Delta] = []
+        index: Any = piece.get("index")
         function = piece.get("function") or {}
         id, name, args = str(piece.get("id") or ""), str(function.get("name") or ""), function.get("arguments")
-        number = self._find(piece.get("index"), id, name)
+        number = self._find(index, id, name)
         if number is None:
-            number = self._start_call(piece.get("index"), id, name)
-            found.append(self.begun[number])
+            is_free = type(index) is int and index not in self.begun
+            number = int(index) if is_free else max(self.begun, default=-1) + 1
+            start = self.begun[number] = CallStart(number, id, name)
+            deltas.append(start)
+            if type(index) is int:
+                self.known[index] = number
+            if id:
+                self.known[id] = number
         if number != self.last[0]:
             self.last = (number, [])
         if args:
             text = args if isinstance(args, str) else dumps(args).decode()
             self.last[1].append(text)
-            found.append(CallArgs(number, text))
-        return found
+            deltas.append(CallArgs(number, text))
+        return deltas
 
     def _find(self, index: Any, id: str, name: str) -> int | None:
         """Return the call that a piece belongs to; None if it starts a new one."""
@@ -59,13 +67,3 @@ class ToolCallAssembler:
         except ValueError:
             return False
         return True
-
-    def _start_call(self, index: Any, id: str, name: str) -> int:
-        counted = type(index) is int
-        number: int = index if counted and index not in self.begun else max(self.begun, default=-1) + 1
-        self.begun[number] = CallStart(number, id, name)
-        if counted:
-            self.known[index] = number
-        if id:
-            self.known[id] = number
-        return number

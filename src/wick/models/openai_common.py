@@ -90,20 +90,20 @@ def build_settings(server: ModelServer, request: Request) -> dict[str, Any]:
     """Return the settings without `extra`. Refuse unknown ones, and drop those of tools if there are none."""
     if not request.settings:
         return {}
-    found = {name: value for name, value in request.settings.items() if value is not None and name != "extra"}
-    for name in found:
+    settings = {name: value for name, value in request.settings.items() if value is not None and name != "extra"}
+    for name in settings:
         if name not in SETTINGS:
             raise ModelError(f"there is no setting {name!r}; {server.name} knows {', '.join(SETTINGS)} and extra")
     for name in ("extra", "response_format"):
         if not isinstance(request.settings.get(name) or {}, Mapping):
             raise ModelError(f"the setting {name} is an object, not {request.settings[name]!r}")
-    choice = found.get("tool_choice")
+    choice = settings.get("tool_choice")
     if not request.tools:  # servers refuse a tool_choice without tools
-        found.pop("tool_choice", None)
-        found.pop("parallel_tool_calls", None)
+        settings.pop("tool_choice", None)
+        settings.pop("parallel_tool_calls", None)
     elif choice and choice not in _CHOICES and choice not in (names := [tool.name for tool in request.tools]):
         raise ModelError(f"the tool_choice cannot be kept: {unknown_tool_error(str(choice), names)}")
-    return found
+    return settings
 
 
 def named_tool(choice: str) -> str:
@@ -152,9 +152,9 @@ def join_items(head: bytes, items: list[bytes], tail: bytes) -> bytes:
     return b",".join(items)
 
 
-def encode_tools(key: str, tools: tuple[Tool, ...], tell: Callable[[Tool], Any]) -> list[bytes]:
+def encode_tools(key: str, tools: tuple[Tool, ...], convert: Callable[[Tool], Any]) -> list[bytes]:
     """Return the encoded tools. Each is encoded once and cached in the tool."""
-    return [vars(tool).get(key) or vars(tool).setdefault(key, dumps(tell(tool))) for tool in tools]
+    return [vars(tool).get(key) or vars(tool).setdefault(key, dumps(convert(tool))) for tool in tools]
 
 
 def build_json_format(form: Mapping[str, Any]) -> dict[str, Any]:
@@ -225,12 +225,9 @@ def inline_media(part: ImagePart | FilePart) -> ImagePart | FilePart:
 def find_media_flaw(part: ImagePart | FilePart) -> str:
     """Return why no server could read a part's bytes, or an empty text."""
     if part.url:
-        known = part.url.isprintable() and _ADDRESS.match(part.url)  # data URLs were converted before
-        return (
-            ""
-            if known
-            else f"{describe_media(part)} is at an address that no model reads; use https: or data: in base64"
-        )
+        if part.url.isprintable() and _ADDRESS.match(part.url):  # data URLs were converted before
+            return ""
+        return f"{describe_media(part)} is at an address that no model reads; use https: or data: in base64"
     try:
         a2b_base64(part.data, strict_mode=True)
     except ValueError:
@@ -240,13 +237,11 @@ def find_media_flaw(part: ImagePart | FilePart) -> str:
 
 def describe_media(part: ImagePart | FilePart) -> str:
     """Return a description of a part for messages: `the file a.zip (application/zip)`."""
-    name = part.name if isinstance(part, FilePart) and part.name else _shown_url(part.url)
+    is_shown = part.url.isprintable() and not part.url.startswith("data:")
+    url = part.url[:200] if is_shown else part.url.partition(":")[0][:20]
+    name = part.name if isinstance(part, FilePart) and part.name else url
     what = "the picture" if isinstance(part, ImagePart) else "the file"
     return f"{what} {name} ({media_type(part)})" if name else f"{what} ({media_type(part)})"
-
-
-def _shown_url(url: str) -> str:
-    return url[:200] if url.isprintable() and not url.startswith("data:") else url.partition(":")[0][:20]
 
 
 def media_note(part: ImagePart | FilePart) -> str:
@@ -273,19 +268,19 @@ _AGAIN = re.compile("rate.?limit|server|overload|time.?out|unavailable|capacity|
 
 def count_tokens(usage: Mapping[str, Any], key: str, detail: str = "") -> int:
     """Return a number of tokens; 0 if it is missing or invalid."""
-    found = usage.get(key)
+    count = usage.get(key)
     if detail:
-        found = found.get(detail) if isinstance(found, dict) else None
-    return found if type(found) is int and found > 0 else 0
+        count = count.get(detail) if isinstance(count, dict) else None
+    return count if type(count) is int and count > 0 else 0
 
 
 def refusal_error(server: ModelServer, error: Any) -> ModelError:
     """Return the ModelError for an error inside of a reply."""
-    said = error if isinstance(error, dict) else {"message": error, "type": error}
-    code = str(said.get("code") or said.get("status") or "")
+    details = error if isinstance(error, dict) else {"message": error, "type": error}
+    code = str(details.get("code") or details.get("status") or "")
     status = int(code) if re.fullmatch("[1-5][0-9][0-9]", code) else None
-    again = status in RETRYABLE if status else bool(_AGAIN.search(f"{code} {said.get('type')}"))
-    reason = " ".join(server.redact(str(said.get("message") or code or "no reason was given")).split())[:500]
+    again = status in RETRYABLE if status else bool(_AGAIN.search(f"{code} {details.get('type')}"))
+    reason = " ".join(server.redact(str(details.get("message") or code or "no reason was given")).split())[:500]
     return ModelError(f"{server.name} broke off its answer: {reason}", status=status, retryable=again)
 
 

@@ -13,16 +13,15 @@ from typing import Any
 import orjson
 
 from wick.errors import ConfigError, ModelError
-from wick.messages import ImagePart, Message, Part, Reasoning, TextPart, ToolCall
+from wick.messages import ImagePart, Message, Part, Reasoning, TextPart
 from wick.models import _http, openai_common
 from wick.models._http import ModelServer, TimeLimits
 from wick.models._network import NetworkSettings, PathText
 from wick.protocols import CallArgs, CallStart, Delta, Finish, HoldsSchema, ReasoningDelta, Request, TextDelta, Usage
-from wick.tools import Tool
 
 _WIRE = "openai-responses"
 _THOUGHTLESS = re.compile(r"(ft:)?(gpt-[34]|chatgpt|.*-chat)")  # models without reasoning items
-_KEPT = re.compile(r"(\d{1,9}) (\S*) (\S+)")  # a signature: position, id and encrypted content
+_SIGNATURE = re.compile(r"(\d{1,9}) (\S*) (\S+)")  # a signature: position, id and encrypted content
 
 
 class OpenAIResponses:
@@ -74,10 +73,14 @@ class OpenAIResponses:
         """Return the request body as bytes. Each message and each tool is encoded only once."""
         openai_common.check_newest_message(request.messages, self.refuses)
         head = openai_common.with_extra(self.server, self._head(request), request, "input", "tools")
-        begun, rest = openai_common.cached_prefix(f"{_WIRE}:begun", request.messages, self._join_messages)
-        items = [*begun, *self._encode_messages(rest)]
-        tools = b",".join(openai_common.encode_tools(_WIRE, request.tools, _encode_tool))
-        tail = b'],"tools":[' + tools + b"]}" if tools else b"]}"
+        prefix, rest = openai_common.cached_prefix(
+            f"{_WIRE}:begun", request.messages, lambda messages: b",".join(self._encode_messages(messages))
+        )
+        items = [*prefix, *self._encode_messages(rest)]
+        functions = openai_common.encode_tools(  # the default is strict, which refuses optional arguments
+            _WIRE, request.tools, lambda tool: {"type": "function", **tool.schema, "strict": False}
+        )
+        tail = b'],"tools":[' + b",".join(functions) + b"]}" if functions else b"]}"
         return openai_common.join_items(head + b',"input":[', items, tail)
 
     def _head(self, request: Request) -> dict[str, Any]:
@@ -100,27 +103,28 @@ class OpenAIResponses:
             head["text"] = {"format": openai_common.build_json_format(form)}
         return head
 
-    def _join_messages(self, messages: tuple[Message, ...]) -> bytes:
-        return b",".join(self._encode_messages(messages))
-
     def _encode_messages(self, messages: tuple[Message, ...]) -> list[bytes]:
         return [message.cache.get(_WIRE) or self._encode(message) for message in messages]
 
     def _encode(self, message: Message) -> bytes:
-        """Return the items of a message as bytes, separated by commas."""
-        encoded = message.cache[_WIRE] = b",".join(map(openai_common.dumps, self._items(message)))
-        return encoded
-
-    def _items(self, message: Message) -> list[dict[str, Any]]:
-        if message.role == "tool":
-            return [{"type": "function_call_output", "call_id": message.tool_call_id, "output": self._content(message)}]
+        """Encode and cache the items of a message, separated by commas."""
         if message.role == "assistant":
             text = [{"role": "assistant", "content": message.text}] if message.text or not message.tool_calls else []
-            return _insert_thoughts([*text, *map(_encode_call, message.tool_calls)], message.reasoning)
-        return [{"role": message.role, "content": self._content(message)}]
-
-    def _content(self, message: Message) -> str | list[dict[str, Any]]:
-        return message.content if isinstance(message.content, str) else [_encode_part(part) for part in message.content]
+            calls = [
+                {"type": "function_call", "call_id": call.id, **openai_common.call_fields(call)}
+                for call in message.tool_calls
+            ]
+            items = _insert_thoughts([*text, *calls], message.reasoning)
+        else:
+            content: Any = message.content
+            if not isinstance(content, str):
+                content = [_encode_part(part) for part in content]
+            if message.role == "tool":
+                items = [{"type": "function_call_output", "call_id": message.tool_call_id, "output": content}]
+            else:
+                items = [{"role": message.role, "content": content}]
+        encoded = message.cache[_WIRE] = b",".join(map(openai_common.dumps, items))
+        return encoded
 
 
 def _encode_part(part: Part) -> dict[str, Any]:
@@ -136,25 +140,15 @@ def _encode_part(part: Part) -> dict[str, Any]:
     return {"type": "input_file", "filename": part.name or "file", "file_data": openai_common.media_url(part)}
 
 
-def _encode_call(call: ToolCall) -> dict[str, Any]:
-    return {"type": "function_call", "call_id": call.id, **openai_common.call_fields(call)}
-
-
 def _insert_thoughts(items: list[dict[str, Any]], thoughts: tuple[Reasoning, ...]) -> list[dict[str, Any]]:
     """Insert each reasoning item at its position, but never last: the API refuses a trailing one."""
     for thought in thoughts:
-        if thought.provider == _WIRE and (kept := _KEPT.fullmatch(thought.signature)):
-            place, id, encrypted = kept.groups()
+        if thought.provider == _WIRE and (match := _SIGNATURE.fullmatch(thought.signature)):
+            place, id, encrypted = match.groups()
             summary = [{"type": "summary_text", "text": thought.text}] if thought.text else []
             item = {"type": "reasoning", "id": id, "summary": summary, "encrypted_content": encrypted}
             items.insert(min(int(place), len(items) - 1), item)
     return items
-
-
-def _encode_tool(
-    tool: Tool,
-) -> dict[str, Any]:  # the default is strict, which refuses optional arguments
-    return {"type": "function", **tool.schema, "strict": False}
 
 
 # -- replies --------------------------------------------------------------------------------------------------------
@@ -163,13 +157,13 @@ def _encode_tool(
 class _Response:
     """A parser for the events of a response."""
 
-    __slots__ = ("argued", "begun", "done", "finish", "refused", "said", "server")
+    __slots__ = ("calls", "done", "finish", "has_text", "refused", "server", "with_arguments")
 
     def __init__(self, server: ModelServer) -> None:
         self.server = server
-        self.begun: set[int] = set()  # positions of the calls
-        self.argued: set[int] = set()  # positions of calls whose arguments were streamed
-        self.said = self.done = self.refused = False
+        self.calls: set[int] = set()  # positions of the calls
+        self.with_arguments: set[int] = set()  # positions of calls whose arguments were streamed
+        self.has_text = self.done = self.refused = False
         self.finish = ""
 
     def deltas(self, events: list[bytes]) -> Iterator[Delta]:
@@ -189,7 +183,7 @@ class _Response:
         elif kind == "response.reasoning_summary_text.delta" or kind == "response.reasoning_text.delta":
             yield ReasoningDelta(_str(event["delta"]), provider=_WIRE)
         elif kind == "response.function_call_arguments.delta":
-            self.argued.add(_event_index(event))
+            self.with_arguments.add(_event_index(event))
             yield CallArgs(_event_index(event), _str(event["delta"]))
         elif kind == "response.function_call_arguments.done":
             yield from self._add_arguments(_event_index(event), event["arguments"])
@@ -207,20 +201,20 @@ class _Response:
             raise openai_common.refusal_error(self.server, event.get("error") or event)
 
     def _add_text(self, text: str) -> TextDelta:
-        self.said = True
+        self.has_text = True
         return TextDelta(_str(text))
 
     def _add_item(self, place: int, item: dict[str, Any]) -> Iterator[Delta]:
-        if item["type"] == "message" and self.said:
+        if item["type"] == "message" and self.has_text:
             yield TextDelta("\n\n")
-        elif item["type"] == "function_call" and place not in self.begun:
-            self.begun.add(place)
+        elif item["type"] == "function_call" and place not in self.calls:
+            self.calls.add(place)
             yield CallStart(place, _str(item["call_id"]), _str(item["name"]))
 
     def _add_arguments(self, place: int, text: str) -> Iterator[Delta]:
         """Yield complete arguments, unless they were streamed."""
-        if place not in self.argued:
-            self.argued.add(place)
+        if place not in self.with_arguments:
+            self.with_arguments.add(place)
             yield CallArgs(place, _str(text))
 
     def _finish_item(self, place: int, item: dict[str, Any]) -> Iterator[Delta]:
@@ -247,9 +241,9 @@ class _Response:
         reason = "length" if cut == "max_output_tokens" else str(cut or "")
         if not reason and (status := response.get("status") or "completed") != "completed":
             reason = str(status)
-        if not reason and self.refused and self.begun:  # the tool calls of a refused reply are not run
+        if not reason and self.refused and self.calls:  # the tool calls of a refused reply are not run
             reason = "content_filter"
-        self.finish = reason or ("tool_calls" if self.begun else "stop")
+        self.finish = reason or ("tool_calls" if self.calls else "stop")
         self.done = True
 
     def end(self) -> Finish:

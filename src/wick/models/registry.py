@@ -55,7 +55,15 @@ def check_spec(spec: str | Mapping[str, Any]) -> None:
         _reject_options(provider, model, options)
     elif provider in _CLIENTS and not options.keys() <= {"base_url", "api_key"}:
         module, kind = _CLIENTS[provider]
-        _check_keys(provider, getattr(import_module(module), kind), options)
+        parameters = inspect.signature(getattr(import_module(module), kind)).parameters.values()
+        if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+            return
+        known = ["provider", *(parameter.name for parameter in parameters)]
+        for key in options:
+            if key not in known:
+                close = get_close_matches(str(key), known, n=1)
+                hint = f"did you mean {close[0]!r}?" if close else f"the keys are {', '.join(known)}"
+                raise ConfigError(f"there is no key {key!r} for a model of {provider}; {hint}")
 
 
 _CLIENTS = {
@@ -64,21 +72,6 @@ _CLIENTS = {
     "openai-responses": ("wick.models.openai_responses", "OpenAIResponses"),
     "local": ("wick.models.local", "Local"),
 }
-
-
-def _check_keys(provider: str, client: Callable[..., Model], options: Mapping[str, Any]) -> None:
-    parameters = inspect.signature(client).parameters.values()
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return
-    known = ["provider", *(parameter.name for parameter in parameters)]
-    for key in options:
-        if key not in known:
-            raise ConfigError(f"there is no key {key!r} for a model of {provider}; {_suggest(str(key), known)}")
-
-
-def _suggest(word: str, known: list[str]) -> str:
-    close = get_close_matches(word, known, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"the keys are {', '.join(known)}"
 
 
 def _parse_spec(spec: str | Mapping[str, Any]) -> tuple[str, str, Options]:
@@ -94,8 +87,14 @@ def _parse_spec(spec: str | Mapping[str, Any]) -> tuple[str, str, Options]:
 def _unknown_model(provider: str, model: str) -> ConfigError:
     what = f"provider {provider!r}" if provider else f"model named {model!r}"
     word, known = provider or model.partition(":")[0].strip(), [*PROVIDERS, *ALIASES]
-    close = get_close_matches(word, known + [plugin.name for plugin in _find_plugins()], n=1)
-    return ConfigError(f"there is no {what}; {_forms()}{f'; did you mean {close[0]}?' if close else ''}")
+    plugins = [plugin.name for plugin in _find_plugins()]
+    close = get_close_matches(word, known + plugins, n=1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return ConfigError(
+        f"there is no {what}; say anthropic:MODEL, openai:MODEL, openai-responses:MODEL, ollama:MODEL, local:FILE, "
+        f"gateway:MODEL@URL, {''.join(f'{name}:MODEL, ' for name in plugins)}a name such as claude-sonnet-4-5, gpt-4o, "
+        f"o3, haiku, sonnet or opus, or else auto or demo{hint}"
+    )
 
 
 def choose_model() -> tuple[Model, str]:
@@ -104,8 +103,8 @@ def choose_model() -> tuple[Model, str]:
         if os.environ.get(key, "").strip():
             model = create_model(name)
             return model, f"{model.name}, as {key} is set"
-    if found := list_installed():
-        model = create_model(f"ollama:{found[0]}")
+    if installed := list_installed():
+        model = create_model(f"ollama:{installed[0]}")
         return model, f"{model.name}, as no API key is set and Ollama answers at {ollama_url()}"
     model = create_model("demo")
     keys = " and ".join(DEFAULTS)
@@ -122,14 +121,6 @@ def _split_name(text: str) -> tuple[str, str]:
             return provider, name
     provider, colon, model = (part.strip() for part in text.partition(":"))
     return (provider, model) if colon and (provider in PROVIDERS or _find_plugin(provider)) else ("", text)
-
-
-def _forms() -> str:
-    others = "".join(f"{plugin.name}:MODEL, " for plugin in _find_plugins())
-    return (
-        "say anthropic:MODEL, openai:MODEL, openai-responses:MODEL, ollama:MODEL, local:FILE, gateway:MODEL@URL, "
-        f"{others}a name such as claude-sonnet-4-5, gpt-4o, o3, haiku, sonnet or opus, or else auto or demo"
-    )
 
 
 # -- the providers --------------------------------------------------------------------------------------------------
@@ -232,24 +223,18 @@ def _create_served(client: Callable[..., Model], model: str, options: Options) -
             raise ConfigError(f"the {key!r} of a model's spec must be true or false, not {options[key]!r}")
     limits, headers = options.get("limits", {}), options.get("headers", {})
     if isinstance(limits, Mapping):
-        limits = _parse_limits(limits)
-    if not isinstance(limits, TimeLimits) or not all(_is_time(seconds) for seconds in asdict(limits).values()):
+        try:
+            limits = TimeLimits(**limits)
+        except TypeError:
+            known, given = ", ".join(field.name for field in fields(TimeLimits)), ", ".join(map(str, limits))
+            raise ConfigError(f"the 'limits' of a model's spec are {known}, not {given}") from None
+    if not isinstance(limits, TimeLimits) or not all(
+        isinstance(seconds, int | float) and seconds > 0 for seconds in asdict(limits).values()
+    ):
         raise ConfigError("the 'limits' of a model's spec must be seconds above 0, as in {'first_byte': 30}")
     if not isinstance(headers, Mapping) or not all(isinstance(text, str) for text in chain(*headers.items())):
         raise ConfigError("the 'headers' of a model's spec must be texts, as in {'x-team': 'search'}")
     return _create_client(client, model, {**options, "limits": limits} if "limits" in options else options)
-
-
-def _parse_limits(limits: Mapping[str, Any]) -> TimeLimits:
-    try:
-        return TimeLimits(**limits)
-    except TypeError:
-        known = ", ".join(field.name for field in fields(TimeLimits))
-        raise ConfigError(f"the 'limits' of a model's spec are {known}, not {', '.join(map(str, limits))}") from None
-
-
-def _is_time(seconds: Any) -> bool:
-    return isinstance(seconds, int | float) and seconds > 0
 
 
 def _create_client(client: Callable[..., Model], model: str, options: Options) -> Model:
@@ -269,15 +254,15 @@ def _find_plugins() -> tuple[EntryPoint, ...]:
 
 def _find_plugin(provider: str) -> Callable[[str, Options], Model] | None:
     """Return the factory of a plugin: an entry point in the group `wick.models`, called like a client."""
-    found = next((plugin for plugin in _find_plugins() if plugin.name == provider), None)
-    if found is None:
+    plugin = next((plugin for plugin in _find_plugins() if plugin.name == provider), None)
+    if plugin is None:
         return None
-    return lambda model, options: _create_client(_load_plugin(found), model, options)
 
+    def create(model: str, options: Options) -> Model:
+        try:
+            client: Callable[..., Model] = load_module(plugin.load)
+        except Exception as error:
+            raise ConfigError(f"the models of {plugin.name} cannot be loaded from {plugin.value}: {error}") from error
+        return _create_client(client, model, options)
 
-def _load_plugin(plugin: EntryPoint) -> Callable[..., Model]:
-    try:
-        client: Callable[..., Model] = load_module(plugin.load)
-    except Exception as error:
-        raise ConfigError(f"the models of {plugin.name} cannot be loaded from {plugin.value}: {error}") from error
-    return client
+    return create

@@ -14,6 +14,7 @@ from wick.messages import Message, ToolCall
 from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, Request, TextDelta, Usage
 
 TURN = 100  # deltas of a reply between yields to the event loop
+_CHUNK_CHARS = 12  # of the arguments in one delta
 KEPT = 100  # number of recorded requests, as a server may run for a long time
 
 Reply = str | Message | ToolCall | Sequence[ToolCall] | BaseException
@@ -87,8 +88,12 @@ def _deltas(reply: Reply, request: Request) -> Iterator[Delta]:
         yield TextDelta(word)
     for index, call in enumerate(message.tool_calls):
         yield CallStart(index, call.id, call.name)
-        yield from _pieces(index, call)
-    yield _usage(message, request)
+        raw = call.raw or json.dumps(call.args)
+        for start in range(0, len(raw), _CHUNK_CHARS):
+            yield CallArgs(index, raw[start : start + _CHUNK_CHARS])
+    # An estimate from the newest message only, so that long threads stay fast.
+    prompt = request.messages[-1].tokens if request.messages else 0
+    yield Usage(input_tokens=prompt, output_tokens=message.tokens)
     yield Finish("tool_calls" if message.tool_calls else "stop")
 
 
@@ -103,15 +108,3 @@ def _message(reply: Any) -> Message:
         case [*calls] if all(isinstance(call, ToolCall) for call in calls):
             return Message("assistant", "", tuple(calls))
     raise ModelError(f"{reply!r} is not a reply: give a text, an assistant's message, tool calls or an exception")
-
-
-def _pieces(index: int, call: ToolCall, size: int = 12) -> Iterator[CallArgs]:
-    raw = call.raw or json.dumps(call.args)
-    for start in range(0, len(raw), size):
-        yield CallArgs(index, raw[start : start + size])
-
-
-def _usage(message: Message, request: Request) -> Usage:
-    """Return estimated usage, from new messages only, so that long threads stay fast."""
-    asked = request.messages[-1].tokens if request.messages else 0
-    return Usage(input_tokens=asked, output_tokens=message.tokens)

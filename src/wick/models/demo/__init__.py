@@ -8,11 +8,10 @@ gets the same reply.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 from wick.constants import CHARS_PER_TOKEN
 from wick.errors import ModelError
-from wick.messages import Message
 from wick.models import openai_common
 from wick.models._http import ModelServer
 from wick.models.demo.decide import decide
@@ -31,27 +30,22 @@ class Demo:
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
         settings = openai_common.build_settings(_NO_SERVER, request)
-        most = settings.get("max_tokens", 1)
-        if type(most) is not int or most < 1:
-            raise ModelError(f"max_tokens must be a whole number from 1 up, not {most!r}")
-        for delta in _split_reply(decide(request), request):
-            yield delta
+        max_tokens = settings.get("max_tokens")
+        if max_tokens is not None and (type(max_tokens) is not int or max_tokens < 1):
+            raise ModelError(f"max_tokens must be a whole number from 1 up, not {max_tokens!r}")
+        reply = decide(request)
+        text = reply.text if max_tokens is None else reply.text[: max_tokens * CHARS_PER_TOKEN]
+        for word in re.findall(r"\s*\S+|\s+", text):
+            yield TextDelta(word)
+        is_cut = len(text) < len(reply.text)
+        for index, call in enumerate(() if is_cut else reply.tool_calls):
+            yield CallStart(index, call.id, call.name)
+            raw = call.raw_args
+            for start in range(0, len(raw), _CHUNK_CHARS):
+                yield CallArgs(index, raw[start : start + _CHUNK_CHARS])
+        prompt = len(request.system) // CHARS_PER_TOKEN + sum(message.tokens for message in request.messages)
+        yield Usage(input_tokens=prompt, output_tokens=reply.tokens)
+        yield Finish("length" if is_cut else "tool_calls" if reply.tool_calls else "stop")
 
     def __repr__(self) -> str:
         return f"<Demo: {LABEL}>"
-
-
-def _split_reply(reply: Message, request: Request) -> Iterator[Delta]:
-    most = request.settings.get("max_tokens")
-    text = reply.text if most is None else reply.text[: most * CHARS_PER_TOKEN]
-    for word in re.findall(r"\s*\S+|\s+", text):
-        yield TextDelta(word)
-    is_cut = len(text) < len(reply.text)
-    for index, call in enumerate(() if is_cut else reply.tool_calls):
-        yield CallStart(index, call.id, call.name)
-        raw = call.raw_args
-        for start in range(0, len(raw), _CHUNK_CHARS):
-            yield CallArgs(index, raw[start : start + _CHUNK_CHARS])
-    prompt = len(request.system) // CHARS_PER_TOKEN + sum(message.tokens for message in request.messages)
-    yield Usage(input_tokens=prompt, output_tokens=reply.tokens)
-    yield Finish("length" if is_cut else "tool_calls" if reply.tool_calls else "stop")

@@ -63,14 +63,16 @@ class Progress:
         if self.job.summary and not failed and not self.left:
             return self.job.summary
         shown = self.done if self.job.is_reading else failed or self.done
-        told = [reports.report(act.tool, act.args, result.text, failed=result.failed) for act, result in shown]
-        return "\n\n".join(dict.fromkeys(told))
+        sentences = [reports.report(act.tool, act.args, result.text, failed=result.failed) for act, result in shown]
+        return "\n\n".join(dict.fromkeys(sentences))
 
 
 def decide(request: Request) -> Message:
     """Return the reply to a request: text, and the next tool calls."""
     turn = Turn.of(request.messages)
-    tools = {} if request.settings.get("tool_choice") == "none" else _index_tools(request.tools)
+    tools: dict[str, Tool] = {}
+    if request.settings.get("tool_choice") != "none":  # a renamed tool has its original name, too
+        tools = {tool.origin: tool for tool in request.tools} | {tool.name: tool for tool in request.tools}
     progress = _track_progress(understand(turn.text), turn, tools)
     acts = _choose_next(progress) if turn.rounds < MOST_ROUNDS else []
     if forced := _find_forced_tool(request, turn):
@@ -84,16 +86,10 @@ def decide(request: Request) -> Message:
     return _build_reply(request, _format_answer(request, _build_answer(turn, progress)), [])
 
 
-def _index_tools(tools: Sequence[Tool]) -> dict[str, Tool]:
-    """Return the tools by name; a renamed tool also by its original name."""
-    known = {tool.name: tool for tool in tools}
-    return known | {tool.origin: tool for tool in tools if tool.origin not in known}
-
-
 def _track_progress(jobs: Sequence[Job], turn: Turn, tools: Mapping[str, Tool]) -> list[Progress]:
     """Assign each call to the first act with the same tool and arguments."""
-    calls, found = list(turn.calls), [Progress(job) for job in jobs]
-    for progress in found:
+    calls, jobs_progress = list(turn.calls), [Progress(job) for job in jobs]
+    for progress in jobs_progress:
         progress.missing = [*dict.fromkeys(act.tool for act in progress.job.acts if act.tool not in tools)]
         for act in () if progress.missing else progress.job.acts:
             wanted = (tools[act.tool].name, fit_args(tools[act.tool], act.args))
@@ -105,24 +101,24 @@ def _track_progress(jobs: Sequence[Job], turn: Turn, tools: Mapping[str, Tool]) 
             progress.done.append((act, result))
             if result.failed and not progress.job.is_reading:
                 break  # the later acts depend on this one
-    return found
+    return jobs_progress
 
 
-def _choose_next(found: Sequence[Progress]) -> list[Act]:
+def _choose_next(jobs_progress: Sequence[Progress]) -> list[Act]:
     """Return the next acts: reads run in parallel, everything else one by one."""
     acts: list[Act] = []
-    for progress in found:
+    for progress in jobs_progress:
         if progress.left and not progress.job.is_reading:
             return acts or progress.left[:1]
         acts += progress.left
     return acts
 
 
-def _build_answer(turn: Turn, found: Sequence[Progress]) -> str:
-    if not found:
+def _build_answer(turn: Turn, jobs_progress: Sequence[Progress]) -> str:
+    if not jobs_progress:
         return GREETING if is_small_talk(turn.text) else REFUSAL
-    answers = [progress.answer for progress in found]
-    if any(progress.left for progress in found):
+    answers = [progress.answer for progress in jobs_progress]
+    if any(progress.left for progress in jobs_progress):
         answers.append(f"I stopped after {turn.rounds} rounds of tools; ask me again for the rest.")
     return "\n\n".join(filter(None, answers))
 
@@ -168,5 +164,5 @@ def _build_reply(request: Request, text: str, calls: Sequence[tuple[str, dict[st
     """Return the reply. The ids of its calls are derived from the conversation: unique and reproducible."""
     last = request.messages[-1].digest if request.messages else ""
     ids = [digest(f"{len(request.messages)} {last} {index}".encode())[:12] for index in range(len(calls))]
-    made = [ToolCall(f"call_{id}", name, args) for id, (name, args) in zip(ids, calls, strict=True)]
-    return Message("assistant", text, tuple(made))
+    tool_calls = (ToolCall(f"call_{id}", name, args) for id, (name, args) in zip(ids, calls, strict=True))
+    return Message("assistant", text, tuple(tool_calls))

@@ -112,11 +112,11 @@ def _merge(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _make_object(maker: _Maker, schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
-    known, made = schema.get("properties", {}), {}
+    known, value = schema.get("properties", {}), {}
     for name in schema.get("required", ()):
         maker.spend(chars=len(name))
-        made[name] = maker.make(known.get(name, {}), depth)
-    return made
+        value[name] = maker.make(known.get(name, {}), depth)
+    return value
 
 
 def _make_array(maker: _Maker, schema: Mapping[str, Any], depth: int) -> list[Any]:
@@ -139,9 +139,9 @@ def _make_integer(maker: _Maker, schema: Mapping[str, Any], depth: int) -> int:
     highest = min(schema.get("maximum", inf), inf if under is None else ceil(under) - 1)
     lowest = max(schema.get("minimum", -inf), -inf if over is None else floor(over) + 1)
     value = ceil(max(lowest, min(0, highest)) / step) * step
-    made = int(value if value <= highest else floor(highest / step) * step)
-    maker.spend(chars=made.bit_length() // 3)
-    return made
+    integer = int(value if value <= highest else floor(highest / step) * step)
+    maker.spend(chars=integer.bit_length() // 3)
+    return integer
 
 
 def _make_number(maker: _Maker, schema: Mapping[str, Any], depth: int) -> float:

@@ -19,7 +19,7 @@ class Wording:
     """The words for a tool: what it is used for, and how its result is reported."""
 
     purpose: str
-    report: Callable[[Mapping[str, Any], str, Any], str]  # the arguments, the text, and the text parsed as JSON
+    report: Callable[[Mapping[str, Any], str, Any], str]  # the arguments, the text, and its JSON object or list
 
 
 def describe(tool: str, args: Mapping[str, Any]) -> str:
@@ -31,7 +31,11 @@ def report(tool: str, args: Mapping[str, Any], text: str, *, failed: bool) -> st
     """Return a sentence about a result, and the beginning of its content."""
     if failed:
         return f"I could not {describe(tool, args)}: {_shorten(text)}"
-    return WORDINGS[tool].report(args, text, _parse(text))
+    try:
+        data = json.loads(text) if text.lstrip()[:1] in ("{", "[") else None
+    except (ValueError, RecursionError):
+        data = None
+    return WORDINGS[tool].report(args, text, data)
 
 
 # -- the tools ------------------------------------------------------------------------------------------------------
@@ -75,10 +79,6 @@ def _report_content(args: Mapping[str, Any], text: str, data: Any) -> str:
     return f"{path} has {count}{begins}:\n\n{_fence(text)}"
 
 
-def _report_written(args: Mapping[str, Any], text: str, data: Any) -> str:
-    return f"I wrote {_code(str(args['path']))} ({len(str(args['content'])):,} characters)."
-
-
 def _report_edited(args: Mapping[str, Any], text: str, data: Any) -> str:
     old, new, path = (_code(str(args[name])) for name in ("old_text", "new_text", "path"))
     return f"I replaced {old} with {new} in {path}."
@@ -90,10 +90,6 @@ def _report_executed(args: Mapping[str, Any], text: str, data: Any) -> str:
         ended = f"ended with exit code {data['exit_code']}"
         output = f"{data.get('stdout', '')}{data.get('stderr', '')}"
     return f"{command} {ended}" + (f" and printed:\n\n{_fence(output)}" if output.strip() else ", with no output.")
-
-
-def _report_todos(args: Mapping[str, Any], text: str, data: Any) -> str:
-    return f"I wrote down {len(args['todos'])} todos."
 
 
 def _report_task(args: Mapping[str, Any], text: str, data: Any) -> str:
@@ -117,24 +113,21 @@ WORDINGS = {
     ),
     "grep": Wording("search for {pattern}", _list_items("For {pattern} there {count}:", "Nothing contains {pattern}.")),
     "read_file": Wording("read {path}", _report_content),
-    "write_file": Wording("write {path}", _report_written),
+    "write_file": Wording(
+        "write {path}",
+        lambda args, *_: f"I wrote {_code(str(args['path']))} ({len(str(args['content'])):,} characters).",
+    ),
     "edit_file": Wording("edit {path}", _report_edited),
     "execute": Wording("run {command}", _report_executed),
-    "write_todos": Wording("write down the todos", _report_todos),
+    "write_todos": Wording(
+        "write down the todos", lambda args, text, data: f"I wrote down {len(args['todos'])} todos."
+    ),
     "task": Wording("hand a task to a subagent", _report_task),
     "ask_user": Wording("ask you a question", _report_answer),
 }
 
 
 # -- parsing and formatting -----------------------------------------------------------------------------------------
-
-
-def _parse(text: str) -> Any:
-    """Return the object or list that a text spells in JSON; None for any other text."""
-    try:
-        return json.loads(text) if text.lstrip()[:1] in ("{", "[") else None
-    except (ValueError, RecursionError):
-        return None
 
 
 def _shorten(text: str, most: int = 300) -> str:
