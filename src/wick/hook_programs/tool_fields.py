@@ -41,8 +41,11 @@ class FieldConversion:
 
 def translate(tool: str, args: Mapping[str, Any], fields: Fields, own: Mapping[str, Any]) -> Json:
     """Return arguments by their other names; `own` are the properties of the tool's schema."""
-    names = fields.get(tool, {})
-    return {_free_name(names.get(name, name), name, own): value for name, value in args.items()}
+    names, translated = fields.get(tool, {}), dict[str, Any]()
+    for name, value in args.items():
+        other = names.get(name, name)
+        translated[name if other in own else other] = value  # the tool may have a parameter of the other name
+    return translated
 
 
 def restore(tool: str, given: Mapping[str, Any], fields: Fields, own: Mapping[str, Any]) -> Json:
@@ -58,10 +61,6 @@ def convert(tool: str, args: Json, values: Mapping[tuple[str, str], FieldConvers
     return {**args, **converted}
 
 
-def _free_name(name: str, fallback: str, own: Mapping[str, Any]) -> str:
-    return fallback if name in own and name != fallback else name
-
-
 # -- values that differ -----------------------------------------------------------------------------------------------
 
 
@@ -73,10 +72,10 @@ def _convert_todos(given: Any, *, active: bool = False) -> Any:
 
 
 def _convert_todo(one: Json, active: bool) -> Json:
-    told = {"content" if name == "title" else name: value for name, value in one.items()}
-    if told.get("status") == "done":
-        told["status"] = "completed"
-    return {**told, "activeForm": told.get("content", "")} if active else told
+    item = {"content" if name == "title" else name: value for name, value in one.items()}
+    if item.get("status") == "done":
+        item["status"] = "completed"
+    return {**item, "activeForm": item.get("content", "")} if active else item
 
 
 def _scale_by(factor: float) -> Callable[[Any], Any]:

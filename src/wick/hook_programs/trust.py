@@ -224,7 +224,11 @@ def list_code_files(folder: Path_) -> list[Path]:
         if (real := os.path.realpath(above)) in seen:
             continue
         seen.add(real)
-        for entry in _walk_files(above):
+        try:
+            entries = [*os.scandir(above)]
+        except OSError:
+            entries = []
+        for entry in entries:
             if entry.is_dir():
                 folders.append(entry.path)
             elif entry.is_file() and (entry.name == "package.json" or not entry.name.endswith(NO_CODE)):
@@ -234,13 +238,6 @@ def list_code_files(folder: Path_) -> list[Path]:
                 f"{folder} has more than {constants.HOOK_FILES} files; give a directory of hook programs only"
             )
     return sorted(found)
-
-
-def _walk_files(folder: str) -> list[os.DirEntry[str]]:
-    try:
-        return [*os.scandir(folder)]
-    except OSError:
-        return []
 
 
 def watch_hash(path: Path_, known: str) -> Callable[[], bool]:
