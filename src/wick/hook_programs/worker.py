@@ -93,7 +93,12 @@ class _Process:
 
     async def ask(self, request: Mapping[str, Any], timeout: float) -> Answer:
         until = self._loop.time() + timeout
-        self._check_replaced()
+        file = _file_identity(self._argv[0])
+        if file is None:
+            self._retire("no longer exists")
+            raise ProgramFailed("no longer exists")
+        if file != self._file:
+            self._retire("was replaced by another file meanwhile")
         pipe = self._pipe
         if pipe is None or not pipe.is_alive:
             pipe = await self._ensure_started(timeout)
@@ -132,14 +137,6 @@ class _Process:
         _fail_call(self._calls.pop(id), problem)
         self._record_failure(problem)
         self._retire("was ended, for it did not answer another call in time")
-
-    def _check_replaced(self) -> None:
-        """Retire the process if its file was replaced or removed since it started."""
-        if (there := _file_identity(self._argv[0])) is None:
-            self._retire("no longer exists")
-            raise ProgramFailed("no longer exists")
-        if there != self._file:
-            self._retire("was replaced by another file meanwhile")
 
     # -- a process --------------------------------------------------------------------------------------------------
 
@@ -184,7 +181,15 @@ class _Process:
         try:
             yield
         finally:
-            await self._stop()
+            async with self._starting:
+                self._closed, pipe, self._pipe = True, self._pipe, None
+            if self._rest is not None:
+                self._rest.cancel()
+            self._fail_calls("was stopped")
+            if self._here.get(self._loop) is self:
+                del self._here[self._loop]  # the value refers to its key, the loop, which would never be freed
+            for one in {*self._going, *filter(None, [pipe])}:
+                await one.close()
 
     def _abort(self, problem: str) -> None:
         """Record a failure and retire the process."""
@@ -239,17 +244,6 @@ class _Process:
         """Retire the process, as no worker refers to it."""
         self._retire("was stopped")
 
-    async def _stop(self) -> None:
-        async with self._starting:
-            self._closed, pipe, self._pipe = True, self._pipe, None
-        if self._rest is not None:
-            self._rest.cancel()
-        self._fail_calls("was stopped")
-        if self._here.get(self._loop) is self:
-            del self._here[self._loop]  # the value refers to its key, the loop, which would never be freed
-        for one in {*self._going, *filter(None, [pipe])}:
-            await one.close()
-
 
 _Processes = WeakKeyDictionary[asyncio.AbstractEventLoop, _Process]
 
@@ -290,9 +284,9 @@ async def _launch_options(
     if runner.sandbox is None:
         env = {**clean_environment(), **runner.env}
         return {"argv": [*argv], "workdir": runner.cwd, "env": env}, None
-    seen = [_program_folder(argv[0])]  # the program may be outside of its working directory
+    folders = [_program_folder(argv[0])]  # the program may be outside of its working directory
     place = SandboxedWorkspace(
-        runner.cwd, runner.sandbox, limits=DEFAULT_LIMITS, env=runner.env, readable=seen, protect=PROTECTED
+        runner.cwd, runner.sandbox, limits=DEFAULT_LIMITS, env=runner.env, readable=folders, protect=PROTECTED
     )
     launch = Launch(place, argv, await get_host_daemon())
 

@@ -199,7 +199,14 @@ class _Reader:
             self.hide(parsed.problem)
         else:
             self._compare(text, parsed)
-        self._finish(moved)
+        if any(redirect.target.text.startswith(("/dev/tcp/", "/dev/udp/")) for redirect in self.redirects):
+            self.opaque.append("it opens a connection")
+        if self.fed:
+            inputs, self.inputs, self.fed = self.inputs, [], False
+            for stdin in inputs:
+                self.read_text(stdin)
+        if self._changes_folder() and not moved:
+            self.check_relative_paths()
         self.nested -= 1
 
     def _add_parsed(self, parsed: ParsedScript) -> None:
@@ -239,15 +246,6 @@ class _Reader:
         if mine != others:
             for words in seen.commands:
                 self.add_simple_command(words)
-
-    def _finish(self, moved: bool) -> None:
-        """Run the checks that need the whole text."""
-        if any(redirect.target.text.startswith(("/dev/tcp/", "/dev/udp/")) for redirect in self.redirects):
-            self.opaque.append("it opens a connection")
-        if self.fed:
-            self._read_inputs()
-        if self._changes_folder() and not moved:
-            self.check_relative_paths()
 
     def _changes_folder(self) -> bool:
         return (
@@ -347,15 +345,14 @@ class _Reader:
             ShellCommand(words, foreign=foreign, mentions=_mentioned_names(name, words) if foreign else frozenset())
         ):
             return
-        if not words[0].fixed and not words[0].tail:
-            self.opaque.append("the name of a command is not plain")
-            return
         if not words[0].fixed:
             self.opaque.append("the name of a command is not plain")
+            if not words[0].tail:
+                return
         self.depth += 1
-        stands = self._add_inner(name, words, row)
+        only_wraps = self._add_inner(name, words, row)
         self.depth -= 1
-        if stands and words[0].text == name:
+        if only_wraps and words[0].text == name:
             self.commands[place] = replace(self.commands[place], needs_rule=False)
 
     def _add_inner(self, name: str, words: Words, row: SimpleCommand | None) -> bool:
@@ -463,9 +460,9 @@ class _Reader:
             if words[at].text.endswith("dir"):
                 self.lost = self.lost or not inside
             plain = inside and words[at + 1 : at + 2] and "{}" not in words[at + 1].text
+            file = Word("./*", fixed=False, glob=True)  # below the start folder
             inner = [
-                _find_result(word) if plain and word.text == "{}" else _mark_replaced(word, "{}")
-                for word in words[at + 1 : end]
+                file if plain and word.text == "{}" else _mark_replaced(word, "{}") for word in words[at + 1 : end]
             ]
             self.add_simple_command(tuple(inner))
             at = end + 1
@@ -499,11 +496,6 @@ class _Reader:
             self.files.append(words[at].text)
             self._add(ShellCommand(words[at:], needs_rule=False))  # the file is a program as well
         return False
-
-    def _read_inputs(self) -> None:
-        inputs, self.inputs, self.fed = self.inputs, [], False
-        for text in inputs:
-            self.read_text(text)
 
     def _add_code(self, words: Words) -> bool:
         if not words or not all(word.fixed for word in words):
@@ -693,7 +685,7 @@ class _Reader:
             or (name == "wait" and any(text.startswith("-") for text in texts))
         ):
             self.opaque.append(f"{name} may set a variable or calculate")
-        if name in CALCULATE and any(_is_code(word) for word in words[1:]) and _calculates(name, texts):
+        if name in CALCULATE and any("$(" in text or "`" in text for text in texts) and _calculates(name, texts):
             self.hide(f"{name} may calculate with a text")
         if "/" in words[0].text and words[0].fixed:
             self.files.append(words[0].text)
@@ -757,10 +749,6 @@ def _name_parts(word: Word, name: str) -> set[str]:
     return set()
 
 
-def _is_code(word: Word) -> bool:
-    return "$(" in word.text or "`" in word.text
-
-
 def _calculates(name: str, texts: Sequence[str]) -> bool:
     """Return True unless a builtin uses the result of a substitution as plain text."""
     if name in ("printf", "test", "wait", "["):
@@ -800,11 +788,6 @@ def _unwrap_git_setting(word: Word) -> Word:
     """Return the command inside of a git setting: `alias.x=!evil push` gives `evil push`."""
     _, sign, value = word.text.partition("=")
     return replace(word, text=value.lstrip("!") or word.text) if sign else replace(word, text=word.text.lstrip("!"))
-
-
-def _find_result(word: Word) -> Word:
-    """Return a word for a file that find reports below its start folder."""
-    return Word("./*", fixed=False, glob=True)
 
 
 def _mark_replaced(word: Word, sign: str) -> Word:

@@ -119,8 +119,8 @@ class _Parser:
 
     def run(self, nested: bool = False) -> None:
         """Parse to the end of the text, or of the substitution that begins here."""
-        if not nested:
-            self._check_characters()
+        if not nested and any(char not in "\n\t" and not is_seen(char) for char in set(self.text)):
+            raise UnclearCommand("it has characters that cannot be seen")
         while self.at < len(self.text):
             if self._read_token(nested):
                 return
@@ -133,11 +133,6 @@ class _Parser:
         if not self.row.is_empty:
             self.parsed.commands.append(self.row)
 
-    def _check_characters(self) -> None:
-        for char in set(self.text):
-            if char not in "\n\t" and not is_seen(char):
-                raise UnclearCommand("it has characters that cannot be seen")
-
     # -- tokens -----------------------------------------------------------------------------------------------------
 
     def _read_token(self, nested: bool) -> bool:
@@ -149,9 +144,15 @@ class _Parser:
         self.budget.spend()
         if char == "\n":
             self.at += 1
-            self._read_newline()
+            # Inside of `[[` and of the patterns of `case`, a line break is a blank.
+            if self.mode not in ("case", "in", "pattern", "test") or self.documents:
+                self._end()
+                self._read_documents()
         elif self.text.startswith("\\\n", self.at):
-            self._continue_line()
+            last, first = self.text[self.at - 1] if self.at else "", self.text[self.at + 2 : self.at + 3]
+            if last and last in "<>&|();" and first not in (" ", "\t"):
+                raise UnclearCommand("it has a sign that goes on in the next line")
+            self.at += 2
         elif char == "#":
             end = self.text.find("\n", self.at)
             self.at = end if end >= 0 else len(self.text)
@@ -164,27 +165,23 @@ class _Parser:
     def _is_at_process(self) -> bool:
         return self.text[self.at] in "<>" and self.text.startswith("(", self.at + 1)
 
-    def _continue_line(self) -> None:
-        last, first = self.text[self.at - 1] if self.at else "", self.text[self.at + 2 : self.at + 3]
-        if last and last in "<>&|();" and first not in (" ", "\t"):
-            raise UnclearCommand("it has a sign that goes on in the next line")
-        self.at += 2
-
-    def _read_newline(self) -> None:
-        if self.mode in ("case", "in", "pattern", "test") and not self.documents:
-            return  # line breaks are blanks there
-        self._end()
-        self._read_documents()
-
     def _read_operator(self, nested: bool) -> bool:
         sign = next(sign for sign in _OPERATORS if self.text.startswith(sign, self.at))
         if self.sign:
             raise UnclearCommand("it has a redirection without a target")
         if self.mode == "test":
+            # In dash `[[` is a command, and an operator inside of it starts another one.
             self.at += len(sign)
-            self._split_test(sign)
+            if "<" in sign or ">" in sign or sign == ";":
+                raise UnclearCommand("it has a test that can be read in two ways")
+            self._end_row()
+            self.row.extra = True
         elif self.mode == "pattern":
-            self._handle_pattern(sign)
+            if sign not in "(|)":
+                raise UnclearCommand("it has a pattern that is not plain")
+            self.at += 1
+            if sign == ")":
+                self.mode = ""
         elif sign[0] in "<>" or sign in ("&>", "&>>"):
             self.at += len(sign)
             self.sign = sign
@@ -200,6 +197,7 @@ class _Parser:
         return False
 
     def _separate(self, sign: str) -> None:
+        """End a command at `;`, `&` or `|`, or a branch of `case` at `;;`."""
         if sign[0] == ";" and sign != ";":
             if self.stack[-1:] != ["case"]:
                 raise UnclearCommand("it has signs that mean something else")
@@ -210,44 +208,26 @@ class _Parser:
             raise UnclearCommand("it is not well formed")
         self._end()
 
-    def _split_test(self, sign: str) -> None:
-        """In dash `[[` is a command, and an operator inside of it starts another one."""
-        if "<" in sign or ">" in sign or sign == ";":
-            raise UnclearCommand("it has a test that can be read in two ways")
-        self._end_row()
-        self.row.extra = True
-
-    def _handle_pattern(self, sign: str) -> None:
-        if sign not in "(|)":
-            raise UnclearCommand("it has a pattern that is not plain")
-        self.at += 1
-        if sign == ")":
-            self.mode = ""
-
     def _open(self) -> None:
         if self.closed or self.mode:
             raise UnclearCommand("it has brackets that mean something else")
-        if self.row.words:
-            return self._define()
+        if self.row.words:  # `name ()`; the body follows as commands of its own
+            end = self.at + 1
+            while self.text[end : end + 1] in (" ", "\t"):
+                end += 1
+            plain = len(self.row.words) == 1 and self.row.words[0].fixed and not self.row.assigned
+            if not plain or self.row.redirects or self.text[end : end + 1] != ")":
+                raise UnclearCommand("it has brackets that mean something else")
+            self.at = end + 1
+            self.parsed.functions.append(self.row.words[0].text)
+            self.budget.commands -= 1
+            return self._start_row()
         if not self.row.is_empty:
             raise UnclearCommand("it has brackets that mean something else")
         if self.text.startswith("((", self.at):
             raise UnclearCommand("it calculates")
         self.at += 1
         self.stack.append("(")
-
-    def _define(self) -> None:
-        """Read `name ()`; the body follows as commands of its own."""
-        end = self.at + 1
-        while self.text[end : end + 1] in (" ", "\t"):
-            end += 1
-        plain = len(self.row.words) == 1 and self.row.words[0].fixed and not self.row.assigned
-        if not plain or self.row.redirects or self.text[end : end + 1] != ")":
-            raise UnclearCommand("it has brackets that mean something else")
-        self.at = end + 1
-        self.parsed.functions.append(self.row.words[0].text)
-        self.budget.commands -= 1
-        self._start_row()
 
     def _close(self, nested: bool) -> bool:
         if self.stack[-1:] == ["("]:
@@ -441,11 +421,8 @@ class _Parser:
         words.append(word)
         if len(words) == 1:
             self.parsed.loops.append(raw)
-        if len(words) == 1 and self._ends_line():
-            words.append(word)  # `for name;` and `for name` at the end of a line, over the arguments
-
-    def _ends_line(self) -> bool:
-        return self._peek() == "" and self.text[self.at :].lstrip(" \t")[:1] in (";", "\n")
+            if self._peek() == "" and self.text[self.at :].lstrip(" \t")[:1] in (";", "\n"):
+                words.append(word)  # `for name;` and `for name` at the end of a line, over the arguments
 
     def _read_case_word(self, raw: str) -> None:
         if self.mode == "case":

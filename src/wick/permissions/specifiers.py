@@ -59,17 +59,15 @@ class CommandPattern:
         if name.fixed and not _matches_base_name(self.pattern[0], name.text):
             return "maybe" if self._is_mentioned(command) else "no"
         if self.contained is not None and name.fixed and script is not None:
-            return self._match_contained(self.contained, command, script)
+            # A pattern such as `rm * /usr *`: the words of the command are indexed for it.
+            denied = self.contained
+            if denied.pattern in command.texts or (denied.path and denied.path in command.texts):
+                return "yes"
+            return "maybe" if any(denied.can_be(word, script) for word in command.loose) else "no"
         if self._match_words(command.words, _matches_base_name, sure=True):
             return "yes"
         loose = self._match_words(command.words, _matches_base_name, sure=False, script=script)
         return "maybe" if loose or self._is_mentioned(command) else "no"
-
-    def _match_contained(self, denied: _DenyWord, command: ShellCommand, script: Script) -> MatchResult:
-        """Match a pattern such as `rm * /usr *` by the precomputed words of a command."""
-        if denied.pattern in command.texts or (denied.path and denied.path in command.texts):
-            return "yes"
-        return "maybe" if any(denied.can_be(word, script) for word in command.loose) else "no"
 
     def _is_mentioned(self, command: ShellCommand) -> bool:
         """Return True if an unknown program has the words of the pattern among its arguments."""
