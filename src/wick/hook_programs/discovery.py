@@ -141,7 +141,7 @@ def discover(
 async def _discover(
     there: Sequence[tuple[HookDirectory, list[Path]]], runner: Runner, trust: Trust, fail: Mapping[str, Fail]
 ) -> list[HookProgram]:
-    found: list[HookProgram] = []
+    programs: list[HookProgram] = []
     loaded: set[str] = set()
     types: dict[str | os.PathLike[str], dict[str, Any]] = {}
     for directory, paths in there:
@@ -149,11 +149,11 @@ async def _discover(
         check = (lambda: "") if directory.own or not new else make_folder_check(directory.path, trust.files())
         rows = await asyncio.gather(*(_inspect_file(directory, path, runner, trust, check) for path in new))
         for row, type in rows:
-            found.append(replace(row, fail=fail[row.name]) if row.name in fail else row)
+            programs.append(replace(row, fail=fail[row.name]) if row.name in fail else row)
             loaded |= {row.name} if row.points or row.tools else set()
             types |= {row.path: type.to_json()} if type else {}
     trust.record_types(types)
-    return found
+    return programs
 
 
 async def _inspect_file(

@@ -49,10 +49,10 @@ class KodeletEvent:
         self.event, self.point = event, POINTS[event]
 
     def matches(self, op: Operation[Any]) -> bool:
-        return _CONCERNS[self.event](op)
+        return _MATCHES[self.event](op)
 
     def build_payload(self, op: Operation[Any], cwd: str, phase: str = "") -> Json:
-        return {**self._common_fields(op.run, cwd), **_TELL[self.event](op)}
+        return {**self._common_fields(op.run, cwd), **_PAYLOADS[self.event](op)}
 
     def build_message_payload(self, run: Run, message: Message, cwd: str) -> Json:
         return {**self._common_fields(run, cwd), "message": message.text}
@@ -67,7 +67,7 @@ class KodeletEvent:
         fields = _FIELDS[self.event]
         known = {name: value for name, value in answer.items() if name in fields and value is not None}
         check_fields(known, fields, self.event)
-        return _HEAR[self.event](known, op)
+        return _ANSWERS[self.event](known, op)
 
 
 # -- which operations are events ------------------------------------------------------------------------------------
@@ -86,7 +86,7 @@ def _final_text(step: Step) -> Message | None:
     return last if last.role == "assistant" and last.text and not last.tool_calls else None
 
 
-_CONCERNS: dict[str, Callable[[Any], bool]] = {
+_MATCHES: dict[str, Callable[[Any], bool]] = {
     "before_tool_call": lambda use: True,
     "after_tool_call": lambda use: True,
     "user_message_send": lambda run: any(map(_is_user_message, run.input)),
@@ -143,7 +143,7 @@ def _describe_turn(step: Step) -> Json:
     return {"response": answers[-1].text, "turn_number": len(answers)}
 
 
-_TELL: dict[str, Callable[[Any], Json]] = {
+_PAYLOADS: dict[str, Callable[[Any], Json]] = {
     "before_tool_call": _describe_call,
     "after_tool_call": _describe_result,
     "user_message_send": lambda run: {"message": "\n\n".join(m.text for m in run.input if _is_user_message(m))},
@@ -197,7 +197,7 @@ def _apply_stop_answer(answer: Json, step: Step) -> Decision | None:
     return Continue("\n\n".join(texts)) if texts else None
 
 
-_HEAR: dict[str, Callable[[Json, Any], Decision | None]] = {
+_ANSWERS: dict[str, Callable[[Json, Any], Decision | None]] = {
     "before_tool_call": _apply_call_answer,
     "after_tool_call": _apply_result_answer,
     "user_message_send": lambda answer, run: Block(answer.get("reason") or _UNSAID) if answer.get("blocked") else None,

@@ -206,24 +206,24 @@ class HookedProgram:
 
     def screen_inbox(self, run: Run) -> None:
         """Screen the messages that arrive during the run like its input."""
-        screen_messages(run, self, self.key, lambda message: self._screen_message(run, message))
 
-    async def _screen_message(self, run: Run, message: Message) -> Block | None:
-        copy = run.fork(input=[message])
-        if not self.language.matches(copy):
+        async def screen(message: Message) -> Block | None:
+            copy = run.fork(input=[message])
+            if not self.language.matches(copy):
+                return None
+            try:
+                answer = await self.ask(self.language.build_message_payload(run, message, self.cwd))
+                decision = self.language.apply_answer(answer, copy)
+            except InvalidAnswer as problem:
+                return self._handle_failure(run, problem)
+            if decision is not None:
+                reason = getattr(decision, "reason", "")
+                return Block(reason or "it needs the user's agreement, which cannot be requested here")
+            if fingerprint(copy) != fingerprint(run.fork(input=[message])):
+                return Block("it wants to change a message, which is not possible during a run")
             return None
-        try:
-            answer = await self.ask(self.language.build_message_payload(run, message, self.cwd))
-            decision = self.language.apply_answer(answer, copy)
-        except InvalidAnswer as problem:
-            return self._handle_failure(run, problem)
-        if decision is not None:
-            return Block(
-                getattr(decision, "reason", "") or "it needs the user's agreement, which cannot be requested here"
-            )
-        if fingerprint(copy) != fingerprint(run.fork(input=[message])):
-            return Block("it wants to change a message, which is not possible during a run")
-        return None
+
+        screen_messages(run, self, self.key, screen)
 
 
 _ECHOES = frozenset(("run", "conv_id", "call_id", "tool_user_id", "event"))

@@ -67,7 +67,13 @@ class Pipe(asyncio.Protocol):
             async with _fifos() as (to_program, from_program):
                 await pipe._start(to_program, from_program, argv, options)
         except BaseException:
-            await pipe._undo_start()
+            pipe._close_transports()
+            pipe._writer = None
+            if pipe._job and pipe._daemon is not None:
+                with suppress(BackendError):
+                    await pipe._daemon.end_job(pipe._job)
+            if after is not None:
+                await after()
             raise
         return pipe
 
@@ -152,26 +158,22 @@ class Pipe(asyncio.Protocol):
             self._ending = asyncio.create_task(self._end(problem), name="end a hook program")
 
     async def _end(self, problem: str) -> None:
+        """Wait for the end of all processes, and report how the program ended."""
+        assert self._daemon is not None
         status = ""
         try:
-            status = await self._describe_exit(problem)
+            with suppress(BackendError):
+                by_itself = not problem and await self._exits_soon()
+                done = await self._daemon.end_job(self._job)
+                stderr = (await self._daemon.job_output(self._job))["output"].strip()
+                status = f"ended with exit code {done['exit_code']}" + (f" ({done['error']})" if done["error"] else "")
+                status = status if by_itself else "closed its output"
+                status += f": {stderr[-constants.WARM_STDERR_CHARS :]}" if stderr else ""
         finally:
             if self._after is not None:
                 await self._after()
             self.gone.set()
             self._lost(self, problem or status or "ended with the process that ran it")
-
-    async def _describe_exit(self, problem: str) -> str:
-        """Wait for the end of all processes; return the exit status, which continues a sentence."""
-        assert self._daemon is not None
-        with suppress(BackendError):
-            by_itself = not problem and await self._exits_soon()
-            done = await self._daemon.end_job(self._job)
-            stderr = (await self._daemon.job_output(self._job))["output"].strip()
-            how = f"ended with exit code {done['exit_code']}" + (f" ({done['error']})" if done["error"] else "")
-            how = how if by_itself else "closed its output"
-            return how + (f": {stderr[-constants.WARM_STDERR_CHARS :]}" if stderr else "")
-        return ""
 
     async def _exits_soon(self) -> bool:
         """Return True if a program with closed stdout exits within a short time."""
@@ -192,16 +194,6 @@ class Pipe(asyncio.Protocol):
         if self._writer is not None and not self._writer.is_closing():
             self._writer.abort()
 
-    async def _undo_start(self) -> None:
-        """Release the resources of a failed start."""
-        self._close_transports()
-        self._writer = None
-        if self._job and self._daemon is not None:
-            with suppress(BackendError):
-                await self._daemon.end_job(self._job)
-        if self._after is not None:
-            await self._after()
-
 
 _TOO_LONG = f"printed a line of more than {constants.WARM_LINE_BYTES / 1e6:g} MB"
 
@@ -209,11 +201,11 @@ _TOO_LONG = f"printed a line of more than {constants.WARM_LINE_BYTES / 1e6:g} MB
 class _Input(asyncio.BaseProtocol):
     """The protocol of the program's stdin, which reports that it was closed."""
 
-    def __init__(self, deaf: Callable[[], None]) -> None:
-        self._deaf = deaf
+    def __init__(self, on_closed: Callable[[], None]) -> None:
+        self._on_closed = on_closed
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._deaf()
+        self._on_closed()
 
 
 # -- named pipes ----------------------------------------------------------------------------------------------------
@@ -232,6 +224,6 @@ async def _fifos() -> AsyncIterator[tuple[str, str]]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _open_fifo(path: str, way: int) -> IO[bytes]:
-    descriptor = os.open(path, way | os.O_NONBLOCK | os.O_CLOEXEC)
-    return os.fdopen(descriptor, "rb" if way == os.O_RDONLY else "wb", buffering=0)
+def _open_fifo(path: str, flags: int) -> IO[bytes]:
+    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+    return os.fdopen(descriptor, "rb" if flags == os.O_RDONLY else "wb", buffering=0)

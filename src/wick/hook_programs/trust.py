@@ -134,7 +134,13 @@ class Trust:
         try:
             if len(text) > constants.TRUST_BYTES:
                 raise ValueError("it is too long")
-            return _parse_rows(json.loads(text))
+            data = json.loads(text)
+            files = data.get("files") if isinstance(data, dict) else None
+            if not isinstance(files, dict) or data.get("version") != VERSION:
+                raise ValueError(f"it is none of version {VERSION}")
+            if not all(isinstance(row, dict) for row in files.values()):
+                raise ValueError("it has a file without a row")
+            return files
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"{self.path}, which says what is trusted, is damaged: {error}; remove it") from None
 
@@ -177,15 +183,6 @@ def _lock_file(lock: int, path: Path) -> None:
             time.sleep(0.01)
 
 
-def _parse_rows(data: Any) -> dict[str, Row]:
-    files = data.get("files") if isinstance(data, dict) else None
-    if not isinstance(files, dict) or data.get("version") != VERSION:
-        raise ValueError(f"it is none of version {VERSION}")
-    if not all(isinstance(row, dict) for row in files.values()):
-        raise ValueError("it has a file without a row")
-    return files
-
-
 def _file_key(path: Path_) -> str:
     """Return the real path of the folder with the name of the file, so that a link keeps its own name."""
     folder, name = os.path.split(os.path.expanduser(path))
@@ -217,7 +214,7 @@ def expand_home(path: Path_) -> Path | None:
 
 def list_code_files(folder: Path_) -> list[Path]:
     """Return every file below a folder that may be code, without data files and disabled programs."""
-    found: list[Path] = []
+    files: list[Path] = []
     folders, seen = [os.fspath(folder)], set[str]()
     while folders:
         above = folders.pop()
@@ -232,12 +229,12 @@ def list_code_files(folder: Path_) -> list[Path]:
             if entry.is_dir():
                 folders.append(entry.path)
             elif entry.is_file() and (entry.name == "package.json" or not entry.name.endswith(NO_CODE)):
-                found.append(Path(entry.path))
-        if len(found) > constants.HOOK_FILES or len(seen) > constants.HOOK_FILES:
+                files.append(Path(entry.path))
+        if len(files) > constants.HOOK_FILES or len(seen) > constants.HOOK_FILES:
             raise ConfigError(
                 f"{folder} has more than {constants.HOOK_FILES} files; give a directory of hook programs only"
             )
-    return sorted(found)
+    return sorted(files)
 
 
 def watch_hash(path: Path_, known: str) -> Callable[[], bool]:

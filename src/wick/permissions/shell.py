@@ -594,7 +594,12 @@ class _Reader:
     def check_git(self, words: Words) -> None:
         if reason := explain_git(words):
             self.hide(reason)
-            self._add_candidates(tuple(_unwrap_git_setting(word) for word in words), reason)
+            unwrapped: list[Word] = []
+            for word in words:  # `alias.x=!evil push` runs `evil push`
+                _, sign, value = word.text.partition("=")
+                command = (value.lstrip("!") or word.text) if sign else word.text.lstrip("!")
+                unwrapped.append(replace(word, text=command))
+            self._add_candidates(tuple(unwrapped), reason)
 
     def check_tar(self, words: Words) -> None:
         if can_tar_run(words):
@@ -772,22 +777,16 @@ def _is_stream(word: Word) -> bool:
 
 def _option_values(words: Words, letter: str, *names: str) -> list[Word]:
     """Return the values of an option."""
-    found = list[Word]()
+    values = list[Word]()
     for at, word in enumerate(words[1:], 1):
         name, equals, value = word.text.partition("=")
         if word.text.startswith("--"):
             if any(long.startswith(name) for long in names):
-                found += [Word(value, word.fixed)] if equals else words[at + 1 : at + 2]
+                values += [Word(value, word.fixed)] if equals else words[at + 1 : at + 2]
         elif word.text.startswith("-") and letter in word.text[1:]:
             rest = word.text[1:].partition(letter)[2]
-            found += [Word(rest, word.fixed)] if rest else words[at + 1 : at + 2]
-    return found
-
-
-def _unwrap_git_setting(word: Word) -> Word:
-    """Return the command inside of a git setting: `alias.x=!evil push` gives `evil push`."""
-    _, sign, value = word.text.partition("=")
-    return replace(word, text=value.lstrip("!") or word.text) if sign else replace(word, text=word.text.lstrip("!"))
+            values += [Word(rest, word.fixed)] if rest else words[at + 1 : at + 2]
+    return values
 
 
 def _mark_replaced(word: Word, sign: str) -> Word:

@@ -166,8 +166,18 @@ class _Lexer:
             return  # the number of a descriptor
         elif raw.startswith("{") and self.text[self.at : self.at + 1] in ("<", ">"):
             raise UnclearCommand("it sets a variable")
-        else:
-            self._add_word(word, raw)
+        elif not self.words and raw in _OTHER:
+            raise UnclearCommand("it compares, loops or defines something")
+        elif not self.words and raw in _CLOSE:
+            self.closed = True
+        elif self.closed:
+            raise UnclearCommand("it has words behind a group")
+        elif self.ambiguous:
+            raise UnclearCommand("it has a redirection that shells read in two ways")
+        elif not self.words and is_assignment(raw):
+            raise UnclearCommand("it sets a variable")
+        elif self.words or raw not in _GO_ON:
+            self.words.append(word)
 
     def _read_piece(self, pieces: list[str | tuple[str]]) -> None:
         char = self.text[self.at]
@@ -194,35 +204,21 @@ class _Lexer:
 
     def _read_quoted(self) -> str:
         """Read a text in double quotes."""
-        found, at = list[str](), self.at + 1
+        parts, at = list[str](), self.at + 1
         while at < len(self.text) and self.text[at] != '"':
             char, after = self.text[at], self.text[at + 1 : at + 2]
             if char in "$`":
                 raise UnclearCommand("it uses a variable, or has a command inside of a word")
             if char == "\\" and after in ("$", "`", '"', "\\", "\n") and after:
-                found.append(after.strip("\n"))
+                parts.append(after.strip("\n"))
                 at += 2
             else:
-                found.append(char)
+                parts.append(char)
                 at += 1
         if at >= len(self.text):
             raise UnclearCommand("it has a quote that is left open")
         self.at = at + 1
-        return "".join(found)
-
-    def _add_word(self, word: Word, raw: str) -> None:
-        if not self.words and raw in _OTHER:
-            raise UnclearCommand("it compares, loops or defines something")
-        if not self.words and raw in _CLOSE:
-            self.closed = True
-        elif self.closed:
-            raise UnclearCommand("it has words behind a group")
-        elif self.ambiguous:
-            raise UnclearCommand("it has a redirection that shells read in two ways")
-        elif self.words or raw not in _GO_ON:
-            if not self.words and is_assignment(raw):
-                raise UnclearCommand("it sets a variable")
-            self.words.append(word)
+        return "".join(parts)
 
     def _skip_documents(self) -> None:
         """Skip the here-documents that begin with the next line."""
@@ -259,8 +255,8 @@ _LETTERS = dict(zip("abeEfnrtv", "\a\b\x1b\x1b\f\n\r\t\v", strict=True))
 def decode_ansi(text: str) -> str:
     """Decode the text inside of `$'…'` as bash does."""
 
-    def char(found: re.Match[str]) -> str:
-        code = found[1]
+    def char(match: re.Match[str]) -> str:
+        code = match[1]
         if code[0] in "xuU" and len(code) > 1:
             return chr(min(int(code[1:], 16), 0x10FFFF))
         if code[0] in "01234567":

@@ -195,12 +195,12 @@ def names_program(name: str, text: str) -> bool:
     letters = text[1:] if not text.startswith("--") else ""
     for option in RUNNING_OPTIONS.get(name, ()):
         if option.startswith("--"):
-            found = bool(long) and (option.startswith(long) or long.startswith(option))
+            matches = bool(long) and (option.startswith(long) or long.startswith(option))
         elif option == "+":
-            found = text.startswith("+")
+            matches = text.startswith("+")
         else:
-            found = not option or _matches_prefix(option, text) or (option.isalpha() and option in letters)
-        if found:
+            matches = not option or _matches_prefix(option, text) or (option.isalpha() and option in letters)
+        if matches:
             return True
     return False
 
@@ -259,10 +259,10 @@ _SAME = {"pypy": "python", "ipython": "python", "nodejs": "node", "luajit": "lua
 
 def find_interpreter(name: str) -> tuple[str, Interpreter] | None:
     """Return the language and the options of an interpreter, ignoring its version."""
-    found = _INTERPRETER.fullmatch(name)
-    if found is None:
+    match = _INTERPRETER.fullmatch(name)
+    if match is None:
         return None
-    language = _SAME.get(found[1], found[1])
+    language = _SAME.get(match[1], match[1])
     return language, INTERPRETERS[language]
 
 

@@ -279,8 +279,17 @@ class _Parser:
         raw, after = self.text[start : self.at], self.text[self.at : self.at + 1]
         if self.sign:
             self._add_redirect(word, quoted)
-        elif self.mode in ("case", "in", "pattern"):
-            self._read_case_word(raw)
+        elif self.mode == "case":  # the word that is compared
+            self.mode = "in"
+        elif self.mode == "in":
+            if raw != "in":
+                raise UnclearCommand("it is not well formed")
+            self.mode = "pattern"
+        elif self.mode == "pattern":
+            if raw == "esac":
+                self.mode = ""
+                self.stack.pop()
+                self.closed = True
         elif after in ("<", ">") and not self._is_at_process() and raw.isdigit():
             if len(raw) > 1:
                 raise UnclearCommand("it has a descriptor that shells read in two ways")
@@ -424,18 +433,6 @@ class _Parser:
             if self._peek() == "" and self.text[self.at :].lstrip(" \t")[:1] in (";", "\n"):
                 words.append(word)  # `for name;` and `for name` at the end of a line, over the arguments
 
-    def _read_case_word(self, raw: str) -> None:
-        if self.mode == "case":
-            self.mode = "in"
-        elif self.mode == "in":
-            if raw != "in":
-                raise UnclearCommand("it is not well formed")
-            self.mode = "pattern"
-        elif raw == "esac":
-            self.mode = ""
-            self.stack.pop()
-            self.closed = True
-
     # -- redirections -----------------------------------------------------------------------------------------------
 
     def _add_redirect(self, word: Word, quoted: bool) -> None:
@@ -521,8 +518,8 @@ class _Parser:
             self.at += 2
             self._note_literal(after if after in "$`" else "")
             return "" if after == "\n" else (after,)
-        found = _BARE.match(self.text, at + 1)
-        end = found.end() if found else at + 1
+        bare = _BARE.match(self.text, at + 1)
+        end = bare.end() if bare else at + 1
         self.budget.spend((end - at) // 4)
         self.at = end
         return self.text[at:end]
@@ -533,28 +530,28 @@ class _Parser:
 
     def _read_double_quoted(self, end: str) -> Piece | None:
         """Read to the closing quote, or to the end of a here-document; None if it has expansions."""
-        found, dynamic = list[str](), False
+        parts, dynamic = list[str](), False
         escaped = '$`"\\\n' if end else "$`\\\n"
         while self.at < len(self.text):
             char = self.text[self.at]
             if end and char == end:
-                self.budget.spend(1 + sum(map(len, found)) // 8)
+                self.budget.spend(1 + sum(map(len, parts)) // 8)
                 self.at += 1
-                return None if dynamic else ("".join(found),)
+                return None if dynamic else ("".join(parts),)
             if char == "$" or char == "`":
                 piece = self._expand(quoted=bool(end), inside=True)
                 dynamic = dynamic or piece is None
-                found.append(piece if isinstance(piece, str) else "")
+                parts.append(piece if isinstance(piece, str) else "")
             elif char == "\\" and self.text[self.at + 1 : self.at + 2] in escaped and self.at + 1 < len(self.text):
                 after = self.text[self.at + 1]
                 self.budget.spend()
                 self._note_literal(after)
-                found.append(after.strip("\n"))
+                parts.append(after.strip("\n"))
                 self.at += 2
             else:
                 rest = _QUOTED.match(self.text, self.at + 1)
                 stop = rest.end() if rest else self.at + 1
-                found.append(self.text[self.at : stop])
+                parts.append(self.text[self.at : stop])
                 self.at = stop
         if end:
             raise UnclearCommand("it has a quote that is left open")
@@ -630,22 +627,22 @@ class _Parser:
         self.at = inner.at
 
     def _read_backquoted(self, quoted: bool) -> None:
-        start, found = self.at + 1, list[str]()
+        start, parts = self.at + 1, list[str]()
         at = start
         while at < len(self.text) and self.text[at] != "`":
             char, after = self.text[at], self.text[at + 1 : at + 2]
             if char == "\\" and after and after in ('$`\\"' if quoted else "$`\\"):
-                found.append(after)
+                parts.append(after)
                 at += 2
             else:
                 rest = _BACKQUOTED.match(self.text, at + 1)
                 stop = rest.end() if rest else at + 1
-                found.append(self.text[at:stop])
+                parts.append(self.text[at:stop])
                 at = stop
         if at >= len(self.text):
             raise UnclearCommand("it has a quote that is left open")
         self.at = at + 1
-        code = "".join(found)
+        code = "".join(parts)
         self.budget.spend(1 + len(code) // 8)  # it is read once more, at each level
         inner = _Parser(code, self.parsed, self.budget, depth=self.depth + 1, base=self.base + start)
         try:

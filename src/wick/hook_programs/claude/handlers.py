@@ -105,7 +105,7 @@ def _read_output(printed: bytes, event: str) -> tuple[ClaudeAnswer, str]:
         raise InvalidAnswer("answered with bytes that are no UTF-8") from None
     if "\0" in text:
         raise InvalidAnswer("answered with bytes that are not a text")
-    if decides(event) and any(_is_answer(text, found.end() - 1) for found in islice(_OBJECT.finditer(text), 100)):
+    if decides(event) and any(_is_answer(text, match.end() - 1) for match in islice(_OBJECT.finditer(text), 100)):
         raise InvalidAnswer("printed something else before its answer")
     return NOTHING, text
 

@@ -99,10 +99,10 @@ class HookSession:
     def find_handlers(self, event: str, names: Iterable[str], use: ToolUse | None = None) -> list[HookHandler]:
         """Return the handlers that match an event, without duplicates."""
         names = frozenset(names)
-        found = [entry for entry in self.settings.for_event(event) if entry.problem or entry.test(names)]
+        matching = [entry for entry in self.settings.for_event(event) if entry.problem or entry.test(names)]
         if use is not None:
-            found = [entry for entry in found if self._applies(entry, use)]
-        return list({entry.key: entry for entry in reversed(found)}.values())[::-1]
+            matching = [entry for entry in matching if self._applies(entry, use)]
+        return list({entry.key: entry for entry in reversed(matching)}.values())[::-1]
 
     def _applies(self, entry: HookHandler, use: ToolUse) -> bool:
         """Return True unless the handler's rule certainly does not match this use."""
@@ -127,16 +127,16 @@ class HookSession:
         entries: Sequence[HookHandler] | None = None,
     ) -> list[HandlerResult]:
         """Call the handlers of an event concurrently, and record their messages for the user."""
-        found = self.find_handlers(event, names) if entries is None else entries
-        found = [entry for entry in found if self._claim_turn(entry, op)]
-        if not found:
+        matching = self.find_handlers(event, names) if entries is None else entries
+        entries = [entry for entry in matching if self._claim_turn(entry, op)]
+        if not entries:
             return []
         run, top = op.run, self.top_run(op.run)
         fields = {"session_id": top.thread.id, "transcript_path": await self.run_state(top).transcript.path()}
         fields |= {"cwd": self.runner.cwd, "permission_mode": permission_mode(run), "hook_event_name": event}
         fields |= {"agent_id": run.id, "agent_type": run.agent} if run.parent is not None else {}
         payload = encode_payload({**fields, **more})
-        results = await asyncio.gather(*(handlers.call_handler(entry, payload, self.runner, run) for entry in found))
+        results = await asyncio.gather(*(handlers.call_handler(entry, payload, self.runner, run) for entry in entries))
         for result in results:
             if result.problem:  # a failed handler with `once` may run again
                 self.conversation(run).used.pop(result.entry.key, None)

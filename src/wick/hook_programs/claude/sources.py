@@ -86,12 +86,12 @@ def _settings_paths(folder: str | Path) -> list[Path]:
 
 def list_trustable(folder: str | Path) -> list[Path]:
     """Return the settings files of a folder, and the files of the folder that their commands name."""
-    found: list[Path] = []
+    files: list[Path] = []
     for path in settings_files(folder):
-        found.append(path)
+        files.append(path)
         for entry in read_settings(path).entries:
-            found += named_files(entry, Path(folder))
-    return list(dict.fromkeys(found))
+            files += named_files(entry, Path(folder))
+    return list(dict.fromkeys(files))
 
 
 def _read_folder_settings(path: Path, folder: Path, trust: Trust) -> HookSettings:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -73,8 +74,10 @@ class ToolEvents:
             return None
         _, verdict = await self._fire_pre_tool_use(use, place, entries)
         if verdict.rewrite is not None and not isinstance(verdict.decision, Block | Stop):
-            if _is_same_input(place, verdict.rewrite, use):
-                return verdict.decision
+            wanted = place.from_claude_args(verdict.rewrite.specific.updatedInput or {}, use.args)
+            with suppress(InvalidArgs):
+                if canonical_json(use.bound.validate(wanted)) == canonical_json(use.args):
+                    return verdict.decision
             name = verdict.rewrite.entry.name
             return Block(
                 f"the hook program {name} wants to change what was changed after it had looked, so it has not agreed"
@@ -181,15 +184,6 @@ class ToolEvents:
         answer, name = answers[0]
         given = answer.updatedInput
         return Allow(None if given is None else place.from_claude_args(given, use.args)), name
-
-
-def _is_same_input(place: ToolView, result: HandlerResult, use: ToolUse) -> bool:
-    """Return True if the updated input of a program equals the present input."""
-    try:
-        wanted = use.bound.validate(place.from_claude_args(result.specific.updatedInput or {}, use.args))
-    except InvalidArgs:
-        return False
-    return canonical_json(wanted) == canonical_json(use.args)
 
 
 def _was_run(use: ToolUse) -> bool:
