@@ -155,21 +155,17 @@ class Trust:
             _lock_file(lock, self.path)
             rows = self._rows()
             yield rows
-            _write(self.path, rows)
+            text = json.dumps({"version": VERSION, "files": rows}, indent=1, sort_keys=True)
+            new = f"{self.path}.new"
+            flags = os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+            with os.fdopen(os.open(new, flags, 0o600), "w") as file:
+                os.fchmod(file.fileno(), 0o600)
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(new, self.path)
         finally:
             os.close(lock)
-
-
-def _write(path: Path, rows: dict[str, Row]) -> None:
-    text = json.dumps({"version": VERSION, "files": rows}, indent=1, sort_keys=True)
-    new = f"{path}.new"
-    descriptor = os.open(new, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        os.fchmod(file.fileno(), 0o600)
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)
 
 
 def _lock_file(lock: int, path: Path) -> None:

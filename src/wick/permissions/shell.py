@@ -374,18 +374,13 @@ class _Reader:
             self._check_database(name, words)
         else:
             self._check_builtin(name, words)
-            self._add_unknown_program(name, words)
+            installs = name in VERBS and any(word.text in _INSTALLS for word in words[1:3])
+            if name not in INERT and not installs:  # an unknown program may run a shell or interpreter that it names
+                at = next((at for at in range(1, len(words)) if _runs_code(words[at])), None)
+                if at is not None and not words[at - 1].text.startswith("--"):
+                    self.add_simple_command(words[at:])
         self._check_options(name, words)
         return False
-
-    def _add_unknown_program(self, name: str, words: Words) -> None:
-        """Add the shell or interpreter among the arguments of an unknown program."""
-        texts = {word.text for word in words[1:3]}
-        if name in INERT or (name in VERBS and texts & _INSTALLS):
-            return
-        at = next((at for at in range(1, len(words)) if _runs_code(words[at])), None)
-        if at is not None and not words[at - 1].text.startswith("--"):
-            self.add_simple_command(words[at:])
 
     def _check_options(self, name: str, words: Words) -> None:
         if name == "crontab" and [word.text for word in words[1:]] == ["-l"]:

@@ -45,7 +45,15 @@ class Transcript:
                 mode = "a"
             self._seen = len(self._thread.entries)
             lines = list(self._format_lines(new))
-            await run_in_thread(lambda: self._write(lines, mode), "writing a transcript")
+
+            def write() -> None:
+                if not self._folder:
+                    self._folder = mkdtemp(prefix="wick-hooks-")
+                    self._end = finalize(self, rmtree, self._folder, ignore_errors=True)
+                with Path(self._file).open(mode, encoding="utf-8", errors="replace") as file:
+                    file.writelines(f"{line}\n" for line in lines)
+
+            await run_in_thread(write, "writing a transcript")
             return self._file
 
     async def remove(self) -> None:
@@ -56,13 +64,6 @@ class Transcript:
     @property
     def _file(self) -> str:
         return os.path.join(self._folder, "transcript.jsonl")
-
-    def _write(self, lines: list[str], mode: str) -> None:
-        if not self._folder:
-            self._folder = mkdtemp(prefix="wick-hooks-")
-            self._end = finalize(self, rmtree, self._folder, ignore_errors=True)
-        with Path(self._file).open(mode, encoding="utf-8", errors="replace") as file:
-            file.writelines(f"{line}\n" for line in lines)
 
     def _format_lines(self, entries: list[Entry]) -> Iterator[str]:
         for entry in entries:
