@@ -18,14 +18,14 @@ from wick.operations import InboxScreen, Operation, Run, ToolUse
 _NOTE = "agreed_by_programs"
 
 
-def record_agreement(op: Operation[Any], who: Hashable) -> None:
+def record_agreement(op: Operation[Any], program: Hashable) -> None:
     """Record that a program has agreed to this operation in its present form."""
-    op.notes.setdefault(_NOTE, {}).setdefault(who, set()).add(fingerprint(op))
+    op.notes.setdefault(_NOTE, {}).setdefault(program, set()).add(fingerprint(op))
 
 
-def has_agreed(op: Operation[Any], who: Hashable) -> bool:
+def has_agreed(op: Operation[Any], program: Hashable) -> bool:
     """Return True if a program has agreed to this operation in its present form."""
-    return fingerprint(op) in op.notes.get(_NOTE, {}).get(who, ())
+    return fingerprint(op) in op.notes.get(_NOTE, {}).get(program, ())
 
 
 def fingerprint(op: Operation[Any]) -> str:
@@ -37,11 +37,11 @@ def fingerprint(op: Operation[Any]) -> str:
     return op.hash
 
 
-def screen_messages(run: Run, who: Hashable, name: str, look: InboxScreen) -> None:
+def screen_messages(run: Run, program: Hashable, name: str, screen: InboxScreen) -> None:
     """Register a screen for messages that arrive during a run, next to other screens of this name."""
     names = run.scratch.setdefault(_NOTE, {})
-    if who not in names:
+    if program not in names:
         while name in run.progress.screens:
             name += "'"
-        names[who] = name
-    run.screen(names[who], look)
+        names[program] = name
+    run.screen(names[program], screen)

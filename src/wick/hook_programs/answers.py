@@ -15,15 +15,15 @@ class InvalidAnswer(ValueError):
     """An invalid answer. The message continues a sentence about the program: "answered …"."""
 
 
-def encode_payload(told: Mapping[str, Any]) -> bytes:
+def encode_payload(payload: Mapping[str, Any]) -> bytes:
     """Encode a payload as compact JSON on one line, as kodelet and Claude Code do.
 
     A shell script may search for `"tool_name":"bash"`. Lone surrogates are escaped, not replaced.
     """
     try:
-        return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
+        return json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:
-        return json.dumps(told, separators=(",", ":")).encode()
+        return json.dumps(payload, separators=(",", ":")).encode()
 
 
 def read_answer(ran: ProgramResult) -> dict[str, Any]:
@@ -31,8 +31,8 @@ def read_answer(ran: ProgramResult) -> dict[str, Any]:
     if ran.problem:
         raise InvalidAnswer(ran.problem)
     if ran.exit_code != 0:
-        said = f": {one_line(ran.stderr)}" if ran.stderr.strip() else ""
-        raise InvalidAnswer(f"ended with exit code {ran.exit_code}{said}")
+        detail = f": {one_line(ran.stderr)}" if ran.stderr.strip() else ""
+        raise InvalidAnswer(f"ended with exit code {ran.exit_code}{detail}")
     return parse_answer(ran.stdout)
 
 
@@ -45,7 +45,10 @@ def parse_answer(printed: bytes) -> dict[str, Any]:
         if isinstance(answer, dict):
             return thaw(freeze(answer))  # type: ignore[no-any-return]
     except json.JSONDecodeError as error:
-        raise InvalidAnswer(_describe_garbage(printed, error)) from None
+        if error.msg == "Extra data":
+            raise InvalidAnswer("answered twice, or with more than one JSON document") from None
+        start = one_line(printed[:80].decode(errors="replace"), 80)
+        raise InvalidAnswer(f"answered with something that is no JSON: {start!r}") from None
     except UnicodeDecodeError:
         raise InvalidAnswer("answered with bytes that are no UTF-8") from None
     except RecursionError:
@@ -60,23 +63,13 @@ def check_fields(answer: Mapping[str, Any], fields: Mapping[str, Any], where: st
     for name, value in answer.items():
         if name not in fields:
             raise InvalidAnswer(f"answered with the field {one_line(name, 40)!r}, which {where} does not have")
-        if value is not None and not _is_of_kind(value, fields[name]):
-            raise InvalidAnswer(f"answered with {_article(value)} in {name!r}, which is {_kind_names(fields[name])}")
-
-
-def _is_of_kind(value: Any, kinds: Any) -> bool:
-    kinds = kinds if isinstance(kinds, tuple) else (kinds,)
-    return type(value) in kinds
-
-
-def _article(value: Any) -> str:
-    return f"a JSON {_KINDS[type(value)]}"
-
-
-def _kind_names(kinds: Any) -> str:
-    kinds = kinds if isinstance(kinds, tuple) else (kinds,)
-    named = dict.fromkeys(_KINDS[kind] for kind in kinds)
-    return " or ".join(name if name == _SWITCH else f"{'an' if name == 'object' else 'a'} {name}" for name in named)
+        kinds = fields[name] if isinstance(fields[name], tuple) else (fields[name],)
+        if value is not None and type(value) not in kinds:
+            names = dict.fromkeys(_KINDS[kind] for kind in kinds)  # without duplicates
+            wanted = " or ".join(
+                kind if kind == _SWITCH else f"{'an' if kind == 'object' else 'a'} {kind}" for kind in names
+            )
+            raise InvalidAnswer(f"answered with a JSON {_KINDS[type(value)]} in {name!r}, which is {wanted}")
 
 
 _SWITCH = "true or false"
@@ -91,21 +84,14 @@ _KINDS = {
 }
 
 
-def _describe_garbage(printed: bytes, error: json.JSONDecodeError) -> str:
-    if error.msg == "Extra data":
-        return "answered twice, or with more than one JSON document"
-    start = printed[:80].decode(errors="replace")
-    return f"answered with something that is no JSON: {one_line(start, 80)!r}"
-
-
 def _reject_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON number")
 
 
 def _reject_duplicates(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
+        if name in fields:
             raise ValueError(f"{name!r} is there twice")
-        found[name] = value
-    return found
+        fields[name] = value
+    return fields

@@ -15,6 +15,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -63,24 +64,22 @@ class HookType:
 
 def parse_directories(dirs: Any, base: str | Path = ".") -> list[HookDirectory]:
     """Parse configured directories: each a path, or {"dir": path, "prefix": text}."""
-    return [
-        _parse_directory(given, Path(base))
-        for given in ([dirs] if isinstance(dirs, str | os.PathLike | Mapping) else dirs)
-    ]
-
-
-def _parse_directory(given: Any, base: Path) -> HookDirectory:
-    if isinstance(given, str | os.PathLike):
-        given = {"dir": given}
-    if not isinstance(given, Mapping) or not isinstance(given.get("dir"), str | os.PathLike) or not given["dir"]:
-        raise ConfigError(f'a directory of hook programs is a path, or {{"dir": path, "prefix": text}}; not {given!r}')
-    if unknown := sorted(map(str, given.keys() - {"dir", "prefix"})):
-        raise ConfigError(f"a directory of hook programs has no option {unknown[0]!r}; there are dir, prefix")
-    prefix = given.get("prefix") or ""
-    if not isinstance(prefix, str):
-        raise ConfigError(f"the prefix of a directory of hook programs is a text, not {prefix!r}")
-    path = base / os.path.expanduser(given["dir"])
-    return HookDirectory(Path(os.path.abspath(path)), prefix, str(given["dir"]))
+    directories: list[HookDirectory] = []
+    for given in [dirs] if isinstance(dirs, str | os.PathLike | Mapping) else dirs:
+        if isinstance(given, str | os.PathLike):
+            given = {"dir": given}
+        if not isinstance(given, Mapping) or not isinstance(given.get("dir"), str | os.PathLike) or not given["dir"]:
+            raise ConfigError(
+                f'a directory of hook programs is a path, or {{"dir": path, "prefix": text}}; not {given!r}'
+            )
+        if unknown := sorted(map(str, given.keys() - {"dir", "prefix"})):
+            raise ConfigError(f"a directory of hook programs has no option {unknown[0]!r}; there are dir, prefix")
+        prefix = given.get("prefix") or ""
+        if not isinstance(prefix, str):
+            raise ConfigError(f"the prefix of a directory of hook programs is a text, not {prefix!r}")
+        path = os.path.abspath(Path(base) / os.path.expanduser(given["dir"]))
+        directories.append(HookDirectory(Path(path), prefix, str(given["dir"])))
+    return directories
 
 
 def default_directories(folder: str | Path, home: str | Path, brand: str = "wick") -> list[HookDirectory]:
@@ -108,10 +107,6 @@ def _plugin_directories(path: Path, source: str) -> list[HookDirectory]:
         HookDirectory(path / name / "hooks", f"{name.replace('@', '/')}/", f"{source}/{name}", own=False)
         for name in names
     ]
-
-
-def _no_problem() -> str:
-    return ""
 
 
 def list_programs(directory: HookDirectory) -> list[Path]:
@@ -146,23 +141,19 @@ def discover(
 async def _discover(
     there: Sequence[tuple[HookDirectory, list[Path]]], runner: Runner, trust: Trust, fail: Mapping[str, Fail]
 ) -> list[HookProgram]:
-    found: list[HookProgram] = []
+    programs: list[HookProgram] = []
     loaded: set[str] = set()
     types: dict[str | os.PathLike[str], dict[str, Any]] = {}
     for directory, paths in there:
         new = [path for path in paths if directory.prefix + path.name not in loaded]
-        check = _no_problem if directory.own or not new else make_folder_check(directory.path, trust.files())
+        check = (lambda: "") if directory.own or not new else make_folder_check(directory.path, trust.files())
         rows = await asyncio.gather(*(_inspect_file(directory, path, runner, trust, check) for path in new))
         for row, type in rows:
-            found.append(_with_fail(row, fail))
+            programs.append(replace(row, fail=fail[row.name]) if row.name in fail else row)
             loaded |= {row.name} if row.points or row.tools else set()
             types |= {row.path: type.to_json()} if type else {}
     trust.record_types(types)
-    return found
-
-
-def _with_fail(found: HookProgram, fail: Mapping[str, Fail]) -> HookProgram:
-    return replace(found, fail=fail[found.name]) if found.name in fail else found
+    return programs
 
 
 async def _inspect_file(
@@ -173,7 +164,10 @@ async def _inspect_file(
     known = "" if directory.own else trust.hash_of(path)
     if not directory.own and not known:
         return HookProgram(name, path, directory.source, trust="untrusted"), None
-    check, last = make_check(path, known, beside), _last_type(trust.last_type(path))
+    check, last = make_check(path, known, beside), None
+    if (stored := trust.last_type(path)) is not None:
+        with suppress(InvalidAnswer):
+            last = _parse_type(stored)
     if known and (problem := check()):
         return _make_program(name, path, directory.source, last, problem, trust="changed", check=check), None
     try:
@@ -193,16 +187,6 @@ def _make_program(name: str, path: Path, source: str, type: HookType | None, pro
         return HookProgram(name, path, source, problem=problem, **more)
     about: dict[str, Any] = {"points": type.points, "protocol": type.protocol, "match": type.match, "tools": type.tools}
     return HookProgram(name, path, source, problem=problem, **about, **more)
-
-
-def _last_type(row: Mapping[str, Any] | None) -> HookType | None:
-    """Return the stored type of a program; None if it is missing or invalid."""
-    if row is None:
-        return None
-    try:
-        return _parse_type(dict(row))
-    except InvalidAnswer:
-        return None
 
 
 def read_type(ran: ProgramResult) -> HookType:

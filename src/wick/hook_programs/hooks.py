@@ -14,22 +14,19 @@ from wick.hooks import Hook
 def build_hooks(found: HookProgram, runner: Runner) -> list[Hook]:
     """Return the hooks of a program, for kodelet's events and for wick's own points."""
 
-    async def ask(told: Json) -> Json:
-        ran = await runner.run([str(found.path), "run"], stdin=encode_payload(told))
+    async def ask(payload: Json) -> Json:
+        ran = await runner.run([str(found.path), "run"], stdin=encode_payload(payload))
         answer = read_answer(ran)
-        if ran.unread and decides(told["event"]) and not _is_refusal(answer):
+        refuses = answer.get("blocked") is True or answer.get("decision") in ("block", "stop")
+        if ran.unread and decides(payload["event"]) and not refuses:
             raise InvalidAnswer("ended before it had read what it was asked")
         return answer
 
-    made = [
-        long_running.build_hooks(found, language_for(event), ask, cwd=runner.cwd, timeout=runner.timeout)
+    return [
+        hook
         for event in found.points
+        for hook in long_running.build_hooks(found, language_for(event), ask, cwd=runner.cwd, timeout=runner.timeout)
     ]
-    return [hook for hooks in made for hook in hooks]
-
-
-def _is_refusal(answer: Json) -> bool:
-    return answer.get("blocked") is True or answer.get("decision") in ("block", "stop")
 
 
 def language_for(event: str) -> Language:

@@ -49,10 +49,10 @@ class KodeletEvent:
         self.event, self.point = event, POINTS[event]
 
     def matches(self, op: Operation[Any]) -> bool:
-        return _CONCERNS[self.event](op)
+        return _MATCHES[self.event](op)
 
     def build_payload(self, op: Operation[Any], cwd: str, phase: str = "") -> Json:
-        return {**self._common_fields(op.run, cwd), **_TELL[self.event](op)}
+        return {**self._common_fields(op.run, cwd), **_PAYLOADS[self.event](op)}
 
     def build_message_payload(self, run: Run, message: Message, cwd: str) -> Json:
         return {**self._common_fields(run, cwd), "message": message.text}
@@ -60,21 +60,17 @@ class KodeletEvent:
     def _common_fields(self, run: Run, cwd: str) -> Json:
         recipe = run.root.scratch.get(RECIPE)
         by = "main" if run.parent is None else "subagent"
-        told = {"event": self.event, "conv_id": run.thread.id, "cwd": cwd, "invoked_by": by}
-        return {**told, "recipe_name": str(recipe)} if recipe else told
+        fields = {"event": self.event, "conv_id": run.thread.id, "cwd": cwd, "invoked_by": by}
+        return {**fields, "recipe_name": str(recipe)} if recipe else fields
 
     def apply_answer(self, answer: Json, op: Operation[Any]) -> Decision | None:
         fields = _FIELDS[self.event]
         known = {name: value for name, value in answer.items() if name in fields and value is not None}
         check_fields(known, fields, self.event)
-        return _HEAR[self.event](known, op)
+        return _ANSWERS[self.event](known, op)
 
 
 # -- which operations are events ------------------------------------------------------------------------------------
-
-
-def _is_prompt(run: Run) -> bool:
-    return any(map(_is_user_message, run.input))
 
 
 def _is_user_message(message: Message) -> bool:
@@ -90,16 +86,12 @@ def _final_text(step: Step) -> Message | None:
     return last if last.role == "assistant" and last.text and not last.tool_calls else None
 
 
-def _is_stop(step: Step) -> bool:
-    """Return True if the agent stops, even if an earlier program has already continued it."""
-    return step.error is None and (isinstance(step.result, Stop) or _final_text(step) is not None)
-
-
-_CONCERNS: dict[str, Callable[[Any], bool]] = {
+_MATCHES: dict[str, Callable[[Any], bool]] = {
     "before_tool_call": lambda use: True,
     "after_tool_call": lambda use: True,
-    "user_message_send": _is_prompt,
-    "agent_stop": _is_stop,
+    "user_message_send": lambda run: any(map(_is_user_message, run.input)),
+    # also if an earlier program has already continued the agent
+    "agent_stop": lambda step: step.error is None and (isinstance(step.result, Stop) or _final_text(step) is not None),
     "turn_end": lambda step: _final_text(step) is not None,
 }
 
@@ -110,17 +102,13 @@ _CONCERNS: dict[str, Callable[[Any], bool]] = {
 def _describe_call(use: ToolUse) -> Json:
     known = _known_tool(use)
     name = TOOLS.get(known, use.tool.name if use.tool else use.call.name)
-    return {"tool_name": name, "tool_input": _kodelet_args(use, known), "tool_user_id": use.call.id}
+    args = translate(known, convert(known, thaw(use.args), KODELET_VALUES), KODELET, _schema_properties(use))
+    return {"tool_name": name, "tool_input": args, "tool_user_id": use.call.id}
 
 
 def _known_tool(use: ToolUse) -> str:
     """Return wick's original name of a tool that kodelet has, too; else an empty text."""
     return next((name for name in TOOLS if name in use.names), "")
-
-
-def _kodelet_args(use: ToolUse, known: str) -> Json:
-    """Return the arguments by kodelet's names."""
-    return translate(known, convert(known, thaw(use.args), KODELET_VALUES), KODELET, _schema_properties(use))
 
 
 def _schema_properties(use: ToolUse) -> Mapping[str, Any]:
@@ -130,13 +118,13 @@ def _schema_properties(use: ToolUse) -> Mapping[str, Any]:
 
 
 def _describe_result(use: ToolUse) -> Json:
-    told = _describe_call(use)
+    call = _describe_call(use)
     result = _tool_output(use)
-    output: Json = {"toolName": told["tool_name"], "success": not result.error}
+    output: Json = {"toolName": call["tool_name"], "success": not result.error}
     if result.error:
         output["error"] = result.error
     output["metadata"] = {"output": result.output}
-    return {**told, "tool_output": {**output, "timestamp": datetime.now(UTC).isoformat()}}
+    return {**call, "tool_output": {**output, "timestamp": datetime.now(UTC).isoformat()}}
 
 
 def _tool_output(use: ToolUse) -> ToolResult:
@@ -144,13 +132,9 @@ def _tool_output(use: ToolUse) -> ToolResult:
     return use.result if use.error is None else ToolResult(error=str(use.error) or type(use.error).__name__)
 
 
-def _describe_prompt(run: Run) -> Json:
-    return {"message": "\n\n".join(message.text for message in run.input if _is_user_message(message))}
-
-
 def _describe_stop(step: Step) -> Json:
-    said = [message for message in step.run.thread.messages if message.role in ("user", "assistant") and message.text]
-    return {"messages": format_messages(said)}
+    texts = [message for message in step.run.thread.messages if message.role in ("user", "assistant") and message.text]
+    return {"messages": format_messages(texts)}
 
 
 def _describe_turn(step: Step) -> Json:
@@ -159,10 +143,10 @@ def _describe_turn(step: Step) -> Json:
     return {"response": answers[-1].text, "turn_number": len(answers)}
 
 
-_TELL: dict[str, Callable[[Any], Json]] = {
+_PAYLOADS: dict[str, Callable[[Any], Json]] = {
     "before_tool_call": _describe_call,
     "after_tool_call": _describe_result,
-    "user_message_send": _describe_prompt,
+    "user_message_send": lambda run: {"message": "\n\n".join(m.text for m in run.input if _is_user_message(m))},
     "agent_stop": _describe_stop,
     "turn_end": _describe_turn,
 }
@@ -184,14 +168,10 @@ def _apply_call_answer(answer: Json, use: ToolUse) -> Decision | None:
     if answer.get("blocked"):
         return Block(answer.get("reason") or _UNSAID)
     if "input" in answer:
-        replace_args(use, _wick_args(use, answer["input"]))
+        known = _known_tool(use)
+        args = restore(known, answer["input"], KODELET, _schema_properties(use))
+        replace_args(use, convert(known, args, KODELET_VALUES, back=True))
     return None
-
-
-def _wick_args(use: ToolUse, given: Json) -> Json:
-    """Return the arguments by wick's names."""
-    known = _known_tool(use)
-    return convert(known, restore(known, given, KODELET, _schema_properties(use)), KODELET_VALUES, back=True)
 
 
 def _apply_result_answer(answer: Json, use: ToolUse) -> None:
@@ -209,22 +189,18 @@ def _apply_result_answer(answer: Json, use: ToolUse) -> None:
         use.result = ToolResult(text, error)
 
 
-def _apply_prompt_answer(answer: Json, run: Run) -> Decision | None:
-    return Block(answer.get("reason") or _UNSAID) if answer.get("blocked") else None
-
-
 def _apply_stop_answer(answer: Json, step: Step) -> Decision | None:
     messages = answer.get("follow_up_messages", [])
     if not all(isinstance(message, str) for message in messages):
         raise InvalidAnswer("answered with 'follow_up_messages' that are not all texts")
-    said = [message for message in messages if message.strip()]
-    return Continue("\n\n".join(said)) if said else None
+    texts = [message for message in messages if message.strip()]
+    return Continue("\n\n".join(texts)) if texts else None
 
 
-_HEAR: dict[str, Callable[[Json, Any], Decision | None]] = {
+_ANSWERS: dict[str, Callable[[Json, Any], Decision | None]] = {
     "before_tool_call": _apply_call_answer,
     "after_tool_call": _apply_result_answer,
-    "user_message_send": _apply_prompt_answer,
+    "user_message_send": lambda answer, run: Block(answer.get("reason") or _UNSAID) if answer.get("blocked") else None,
     "agent_stop": _apply_stop_answer,
     "turn_end": lambda answer, step: None,
 }

@@ -92,7 +92,12 @@ class HookedProgram:
 
     def hooks(self) -> list[Hook]:
         if self.position == "guard":
-            return [*self._screening_hooks(), self._hook("guard", self.run_guard)]
+            guard = self._hook("guard", self.run_guard)
+            if self.operation is not Run:
+                return [guard]
+            name = self._hook_name("before")
+            screen = Hook(self.screen_inbox, Run, "before", name=name, match=self.match, inherit=True)
+            return [screen, guard]
         if self.position == "before":
             twice = issubclass(self.operation, Run | ToolUse)
             return [self._hook("before", self.run_before), *([self._hook("guard", self.run_guard)] if twice else [])]
@@ -120,21 +125,15 @@ class HookedProgram:
         several = len(self.found.points) > 1 and event != point
         return f"{self.found.name}@{point}{f'({event})' if several else ''}"
 
-    def _screening_hooks(self) -> list[Hook]:
-        """Return the hook that installs the screen for messages during a run, for guards of runs."""
-        if self.operation is not Run:
-            return []
-        return [Hook(self.screen_inbox, Run, "before", name=self._hook_name("before"), match=self.match, inherit=True)]
-
     # -- asking -----------------------------------------------------------------------------------------------------
 
-    async def ask(self, told: Json) -> Json:
+    async def ask(self, payload: Json) -> Json:
         """Return the program's answer; raise `InvalidAnswer` for a problem of the answer or the file."""
         if problem := self.found.problem or self.found.check():
             raise InvalidAnswer(problem)
-        answer = await self._ask(told)
+        answer = await self._ask(payload)
         for name in ("event", "run", "conv_id", "call_id", "tool_user_id"):
-            if name in answer and answer[name] != told.get(name):
+            if name in answer and answer[name] != payload.get(name):
                 raise InvalidAnswer("answered for another call")
         return {name: value for name, value in answer.items() if name not in _ECHOES}
 
@@ -207,24 +206,24 @@ class HookedProgram:
 
     def screen_inbox(self, run: Run) -> None:
         """Screen the messages that arrive during the run like its input."""
-        screen_messages(run, self, self.key, lambda message: self._screen_message(run, message))
 
-    async def _screen_message(self, run: Run, message: Message) -> Block | None:
-        copy = run.fork(input=[message])
-        if not self.language.matches(copy):
+        async def screen(message: Message) -> Block | None:
+            copy = run.fork(input=[message])
+            if not self.language.matches(copy):
+                return None
+            try:
+                answer = await self.ask(self.language.build_message_payload(run, message, self.cwd))
+                decision = self.language.apply_answer(answer, copy)
+            except InvalidAnswer as problem:
+                return self._handle_failure(run, problem)
+            if decision is not None:
+                reason = getattr(decision, "reason", "")
+                return Block(reason or "it needs the user's agreement, which cannot be requested here")
+            if fingerprint(copy) != fingerprint(run.fork(input=[message])):
+                return Block("it wants to change a message, which is not possible during a run")
             return None
-        try:
-            answer = await self.ask(self.language.build_message_payload(run, message, self.cwd))
-            decision = self.language.apply_answer(answer, copy)
-        except InvalidAnswer as problem:
-            return self._handle_failure(run, problem)
-        if decision is not None:
-            return Block(
-                getattr(decision, "reason", "") or "it needs the user's agreement, which cannot be requested here"
-            )
-        if fingerprint(copy) != fingerprint(run.fork(input=[message])):
-            return Block("it wants to change a message, which is not possible during a run")
-        return None
+
+        screen_messages(run, self, self.key, screen)
 
 
 _ECHOES = frozenset(("run", "conv_id", "call_id", "tool_user_id", "event"))

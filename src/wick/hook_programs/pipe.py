@@ -67,7 +67,13 @@ class Pipe(asyncio.Protocol):
             async with _fifos() as (to_program, from_program):
                 await pipe._start(to_program, from_program, argv, options)
         except BaseException:
-            await pipe._undo_start()
+            pipe._close_transports()
+            pipe._writer = None
+            if pipe._job and pipe._daemon is not None:
+                with suppress(BackendError):
+                    await pipe._daemon.end_job(pipe._job)
+            if after is not None:
+                await after()
             raise
         return pipe
 
@@ -75,9 +81,8 @@ class Pipe(asyncio.Protocol):
         assert self._daemon is not None
         loop = asyncio.get_running_loop()
         with ExitStack() as opened:
-            output = opened.enter_context(
-                _open_fifo(from_program, os.O_RDONLY)
-            )  # without a reader the program would block
+            # Without a reader the program would block.
+            output = opened.enter_context(_open_fifo(from_program, os.O_RDONLY))
             plumbed = ["/bin/sh", "-c", _PLUMBING, "sh", to_program, from_program, *argv]
             self._job = (await self._daemon.job(argv=plumbed, label=" ".join(argv)[:200], **options))["id"]
             input = opened.enter_context(await self._open_input(to_program))
@@ -90,12 +95,16 @@ class Pipe(asyncio.Protocol):
     async def _open_input(self, path: str) -> IO[bytes]:
         """Open the program's stdin; retry until the program has opened its side."""
         delay, until = 0.001, asyncio.get_running_loop().time() + constants.WARM_START_SECONDS
-        while (opened := _open_if_read(path)) is None:
+        while True:
+            try:
+                return _open_fifo(path, os.O_WRONLY)
+            except OSError as error:
+                if error.errno != errno.ENXIO:  # it has no reader yet
+                    raise
             if asyncio.get_running_loop().time() > until or (delay > 0.05 and not await self._is_running()):
                 raise BackendError("could not be started: it did not open its input", "failed")
             await asyncio.sleep(delay)
             delay = min(2 * delay, 0.1)
-        return opened
 
     async def _is_running(self) -> bool:
         assert self._daemon is not None
@@ -149,26 +158,22 @@ class Pipe(asyncio.Protocol):
             self._ending = asyncio.create_task(self._end(problem), name="end a hook program")
 
     async def _end(self, problem: str) -> None:
-        told = ""
+        """Wait for the end of all processes, and report how the program ended."""
+        assert self._daemon is not None
+        status = ""
         try:
-            told = await self._describe_exit(problem)
+            with suppress(BackendError):
+                by_itself = not problem and await self._exits_soon()
+                done = await self._daemon.end_job(self._job)
+                stderr = (await self._daemon.job_output(self._job))["output"].strip()
+                status = f"ended with exit code {done['exit_code']}" + (f" ({done['error']})" if done["error"] else "")
+                status = status if by_itself else "closed its output"
+                status += f": {stderr[-constants.WARM_STDERR_CHARS :]}" if stderr else ""
         finally:
             if self._after is not None:
                 await self._after()
             self.gone.set()
-            self._lost(self, problem or told or "ended with the process that ran it")
-
-    async def _describe_exit(self, problem: str) -> str:
-        """Wait for the end of all processes and return how the program ended."""
-        assert self._daemon is not None
-        with suppress(BackendError):
-            by_itself = not problem and await self._exits_soon()
-            done = await self._daemon.end_job(self._job)
-            said = (await self._daemon.job_output(self._job))["output"].strip()
-            how = f"ended with exit code {done['exit_code']}" + (f" ({done['error']})" if done["error"] else "")
-            how = how if by_itself else "closed its output"
-            return how + (f": {said[-constants.WARM_STDERR_CHARS :]}" if said else "")
-        return ""
+            self._lost(self, problem or status or "ended with the process that ran it")
 
     async def _exits_soon(self) -> bool:
         """Return True if a program with closed stdout exits within a short time."""
@@ -189,16 +194,6 @@ class Pipe(asyncio.Protocol):
         if self._writer is not None and not self._writer.is_closing():
             self._writer.abort()
 
-    async def _undo_start(self) -> None:
-        """Release the resources of a failed start."""
-        self._close_transports()
-        self._writer = None
-        if self._job and self._daemon is not None:
-            with suppress(BackendError):
-                await self._daemon.end_job(self._job)
-        if self._after is not None:
-            await self._after()
-
 
 _TOO_LONG = f"printed a line of more than {constants.WARM_LINE_BYTES / 1e6:g} MB"
 
@@ -206,11 +201,11 @@ _TOO_LONG = f"printed a line of more than {constants.WARM_LINE_BYTES / 1e6:g} MB
 class _Input(asyncio.BaseProtocol):
     """The protocol of the program's stdin, which reports that it was closed."""
 
-    def __init__(self, deaf: Callable[[], None]) -> None:
-        self._deaf = deaf
+    def __init__(self, on_closed: Callable[[], None]) -> None:
+        self._on_closed = on_closed
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._deaf()
+        self._on_closed()
 
 
 # -- named pipes ----------------------------------------------------------------------------------------------------
@@ -229,16 +224,6 @@ async def _fifos() -> AsyncIterator[tuple[str, str]]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _open_fifo(path: str, way: int) -> IO[bytes]:
-    descriptor = os.open(path, way | os.O_NONBLOCK | os.O_CLOEXEC)
-    return os.fdopen(descriptor, "rb" if way == os.O_RDONLY else "wb", buffering=0)
-
-
-def _open_if_read(path: str) -> IO[bytes] | None:
-    """Open a named pipe for writing; return None if it has no reader yet."""
-    try:
-        return _open_fifo(path, os.O_WRONLY)
-    except OSError as error:
-        if error.errno != errno.ENXIO:
-            raise
-        return None
+def _open_fifo(path: str, flags: int) -> IO[bytes]:
+    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+    return os.fdopen(descriptor, "rb" if flags == os.O_RDONLY else "wb", buffering=0)

@@ -13,10 +13,6 @@ Protocol = Literal["run", "lines", "settings"]
 TrustState = Literal["trusted", "untrusted", "changed"]
 
 
-def _no_problem() -> str:
-    return ""
-
-
 @dataclass(frozen=True, slots=True)
 class HookProgram:
     """A discovered hook program.
@@ -35,7 +31,7 @@ class HookProgram:
     problem: str = ""
     match: str | None = None
     tools: tuple[Mapping[str, Any], ...] = ()  # tools of the program: name, description, parameters
-    check: Callable[[], str] = field(default=_no_problem, repr=False, compare=False)
+    check: Callable[[], str] = field(default=lambda: "", repr=False, compare=False)
 
     @property
     def trusted(self) -> bool:

@@ -82,7 +82,11 @@ class Runner:
         sandbox: bool = False,
     ) -> None:
         self.cwd, self.timeout, self.env = os.path.realpath(cwd), timeout, {**_ENVIRONMENT, **(env or {})}
-        self.sandbox = _select_sandbox() if sandbox else None
+        self.sandbox = choose_sandbox("auto") if sandbox else None
+        if self.sandbox is not None:
+            protection = self.sandbox.protection(False, "no limits")
+            if protection.asks:
+                raise ConfigError(f"sandbox=True needs a sandbox, and {protection.says}")
 
     async def run(
         self,
@@ -96,14 +100,14 @@ class Runner:
     ) -> ProgramResult:
         """Run a program by its arguments, or a shell command, to its end."""
         start, limit = perf_counter(), self.timeout if timeout is None else timeout
-        folder, told = os.fspath(cwd or self.cwd), [*argv] or ["/bin/sh", "-c", shell]
+        folder, command = os.fspath(cwd or self.cwd), [*argv] or ["/bin/sh", "-c", shell]
         printed = _CappedOutput()
         try:
-            done = await self._execute(told, folder, {**self.env, **(env or {})}, stdin, limit, printed)
+            done = await self._execute(command, folder, {**self.env, **(env or {})}, stdin, limit, printed)
         except _OutputTooLarge:
             return ProgramResult(
                 -1,
-                problem=f"printed more than {_format_size(constants.HOOK_OUTPUT_BYTES)}",
+                problem=f"printed more than {constants.HOOK_OUTPUT_BYTES / 1_000_000:g} MB",
                 milliseconds=_elapsed_ms(start),
             )
         except (BackendError, OSError) as error:
@@ -164,7 +168,14 @@ def run_blocking(work: Callable[[], Awaitable[T]]) -> T:
     except RuntimeError:
         return asyncio.run(done())
     outcome: list[tuple[T | None, BaseException | None]] = []
-    thread = Thread(target=lambda: outcome.append(_collect_outcome(done)), name="wick hooks", daemon=True)
+
+    def collect() -> None:
+        try:
+            outcome.append((asyncio.run(done()), None))
+        except BaseException as error:  # raised again in the waiting thread
+            outcome.append((None, error))
+
+    thread = Thread(target=collect, name="wick hooks", daemon=True)
     thread.start()
     thread.join()
     value, error = outcome[0]
@@ -173,40 +184,21 @@ def run_blocking(work: Callable[[], Awaitable[T]]) -> T:
     return value  # type: ignore[return-value]
 
 
-def _collect_outcome(work: Callable[[], Any]) -> tuple[Any, BaseException | None]:
-    try:
-        return asyncio.run(work()), None
-    except BaseException as error:  # raised again in the waiting thread
-        return None, error
-
-
 def _describe_problem(done: CommandResult, limit: float, confined: bool) -> str:
     """Return the problem of a call, which continues a sentence. A plain exit code is not a problem here."""
     error, code = done["error"], done["exit_code"]
     if error and code == TIME_LIMIT:
         return f"did not answer within {limit:g} s"
-    if code in _NOT_STARTED and (said := error or (confined and done["stderr"].strip())):
-        return f"could not be started: {one_line(said)}"
+    if code in _NOT_STARTED and (detail := error or (confined and done["stderr"].strip())):
+        return f"could not be started: {one_line(detail)}"
     if error:
         return error.removeprefix("the command ") if error.startswith("the command ") else f"was ended: {error}"
     return _ENDED.get(code, "") if confined else ""
 
 
-def _signal_exit_codes() -> dict[int, str]:
-    """Return the exit codes by which a shell reports a fatal signal."""
-    return {128 + number: describe_exit(number)[1].removeprefix("the command ") for number in DEADLY_SIGNALS}
-
-
-_ENDED = _signal_exit_codes()
+# The exit codes by which a shell reports a fatal signal.
+_ENDED = {128 + number: describe_exit(number)[1].removeprefix("the command ") for number in DEADLY_SIGNALS}
 _NOT_STARTED = (NOT_FOUND, CANNOT_EXECUTE)
-
-
-def _select_sandbox() -> Any:
-    sandbox = choose_sandbox("auto")
-    protection = sandbox.protection(False, "no limits")
-    if protection.asks:
-        raise ConfigError(f"sandbox=True needs a sandbox, and {protection.says}")
-    return sandbox
 
 
 def _readable_paths(program: str, cwd: str) -> list[str]:
@@ -219,7 +211,3 @@ def _readable_paths(program: str, cwd: str) -> list[str]:
 
 def _elapsed_ms(start: float) -> float:
     return (perf_counter() - start) * 1000
-
-
-def _format_size(count: int) -> str:
-    return f"{count / 1_000_000:g} MB"

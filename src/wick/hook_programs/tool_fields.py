@@ -41,8 +41,11 @@ class FieldConversion:
 
 def translate(tool: str, args: Mapping[str, Any], fields: Fields, own: Mapping[str, Any]) -> Json:
     """Return arguments by their other names; `own` are the properties of the tool's schema."""
-    names = fields.get(tool, {})
-    return {_free_name(names.get(name, name), name, own): value for name, value in args.items()}
+    names, translated = fields.get(tool, {}), dict[str, Any]()
+    for name, value in args.items():
+        other = names.get(name, name)
+        translated[name if other in own else other] = value  # the tool may have a parameter of the other name
+    return translated
 
 
 def restore(tool: str, given: Mapping[str, Any], fields: Fields, own: Mapping[str, Any]) -> Json:
@@ -53,13 +56,11 @@ def restore(tool: str, given: Mapping[str, Any], fields: Fields, own: Mapping[st
 
 def convert(tool: str, args: Json, values: Mapping[tuple[str, str], FieldConversion], *, back: bool = False) -> Json:
     """Return arguments with the values that differ converted."""
-    found = {name: values[tool, name] for name in args if (tool, name) in values}
-    converted = {name: (one.from_program if back else one.to_program)(args[name]) for name, one in found.items()}
-    return {**args, **converted}
-
-
-def _free_name(name: str, fallback: str, own: Mapping[str, Any]) -> str:
-    return fallback if name in own and name != fallback else name
+    converted = {**args}
+    for name in args:
+        if conversion := values.get((tool, name)):
+            converted[name] = (conversion.from_program if back else conversion.to_program)(args[name])
+    return converted
 
 
 # -- values that differ -----------------------------------------------------------------------------------------------
@@ -69,14 +70,16 @@ def _convert_todos(given: Any, *, active: bool = False) -> Any:
     """Return wick's todos as the other tools write them: a content, and a status that ends in completed."""
     if not isinstance(given, list):
         return given
-    return [_convert_todo(one, active) if isinstance(one, dict) else one for one in given]
-
-
-def _convert_todo(one: Json, active: bool) -> Json:
-    told = {"content" if name == "title" else name: value for name, value in one.items()}
-    if told.get("status") == "done":
-        told["status"] = "completed"
-    return {**told, "activeForm": told.get("content", "")} if active else told
+    todos = []
+    for todo in given:
+        if isinstance(todo, dict):
+            todo = {"content" if name == "title" else name: value for name, value in todo.items()}
+            if todo.get("status") == "done":
+                todo["status"] = "completed"
+            if active:
+                todo["activeForm"] = todo.get("content", "")
+        todos.append(todo)
+    return todos
 
 
 def _scale_by(factor: float) -> Callable[[Any], Any]:

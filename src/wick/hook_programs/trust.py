@@ -134,7 +134,13 @@ class Trust:
         try:
             if len(text) > constants.TRUST_BYTES:
                 raise ValueError("it is too long")
-            return _parse_rows(json.loads(text))
+            data = json.loads(text)
+            files = data.get("files") if isinstance(data, dict) else None
+            if not isinstance(files, dict) or data.get("version") != VERSION:
+                raise ValueError(f"it is none of version {VERSION}")
+            if not all(isinstance(row, dict) for row in files.values()):
+                raise ValueError("it has a file without a row")
+            return files
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"{self.path}, which says what is trusted, is damaged: {error}; remove it") from None
 
@@ -149,21 +155,17 @@ class Trust:
             _lock_file(lock, self.path)
             rows = self._rows()
             yield rows
-            _write(self.path, rows)
+            text = json.dumps({"version": VERSION, "files": rows}, indent=1, sort_keys=True)
+            new = f"{self.path}.new"
+            flags = os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+            with os.fdopen(os.open(new, flags, 0o600), "w") as file:
+                os.fchmod(file.fileno(), 0o600)
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(new, self.path)
         finally:
             os.close(lock)
-
-
-def _write(path: Path, rows: dict[str, Row]) -> None:
-    text = json.dumps({"version": VERSION, "files": rows}, indent=1, sort_keys=True)
-    new = f"{path}.new"
-    descriptor = os.open(new, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        os.fchmod(file.fileno(), 0o600)
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)
 
 
 def _lock_file(lock: int, path: Path) -> None:
@@ -175,15 +177,6 @@ def _lock_file(lock: int, path: Path) -> None:
             if time.monotonic() > until:
                 raise ConfigError(f"another process has locked {path} for {LOCK_SECONDS:g} s; try again") from None
             time.sleep(0.01)
-
-
-def _parse_rows(data: Any) -> dict[str, Row]:
-    files = data.get("files") if isinstance(data, dict) else None
-    if not isinstance(files, dict) or data.get("version") != VERSION:
-        raise ValueError(f"it is none of version {VERSION}")
-    if not all(isinstance(row, dict) for row in files.values()):
-        raise ValueError("it has a file without a row")
-    return files
 
 
 def _file_key(path: Path_) -> str:
@@ -217,30 +210,27 @@ def expand_home(path: Path_) -> Path | None:
 
 def list_code_files(folder: Path_) -> list[Path]:
     """Return every file below a folder that may be code, without data files and disabled programs."""
-    found: list[Path] = []
+    files: list[Path] = []
     folders, seen = [os.fspath(folder)], set[str]()
     while folders:
         above = folders.pop()
         if (real := os.path.realpath(above)) in seen:
             continue
         seen.add(real)
-        for entry in _walk_files(above):
+        try:
+            entries = [*os.scandir(above)]
+        except OSError:
+            entries = []
+        for entry in entries:
             if entry.is_dir():
                 folders.append(entry.path)
             elif entry.is_file() and (entry.name == "package.json" or not entry.name.endswith(NO_CODE)):
-                found.append(Path(entry.path))
-        if len(found) > constants.HOOK_FILES or len(seen) > constants.HOOK_FILES:
+                files.append(Path(entry.path))
+        if len(files) > constants.HOOK_FILES or len(seen) > constants.HOOK_FILES:
             raise ConfigError(
                 f"{folder} has more than {constants.HOOK_FILES} files; give a directory of hook programs only"
             )
-    return sorted(found)
-
-
-def _walk_files(folder: str) -> list[os.DirEntry[str]]:
-    try:
-        return [*os.scandir(folder)]
-    except OSError:
-        return []
+    return sorted(files)
 
 
 def watch_hash(path: Path_, known: str) -> Callable[[], bool]:

@@ -16,7 +16,7 @@ An answer is an object, or nothing:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -57,7 +57,7 @@ _CHANGES = {
 def build_payload(op: Operation[Any], point: str, *, cwd: str = "", phase: str = "") -> dict[str, Any]:
     """Return an operation as JSON, with its result if any. `phase` is "before" or "after" for wraps."""
     run = op.run
-    told = {
+    payload = {
         "event": point,
         "run": run.id,
         "thread": run.thread.id,
@@ -66,13 +66,13 @@ def build_payload(op: Operation[Any], point: str, *, cwd: str = "", phase: str =
         "cwd": cwd,
         "invoked_by": "main" if run.parent is None else "subagent",
         **({"phase": phase} if phase else {}),
-        **_ABOUT[type(op)](op),
+        **_describe_operation(op),
     }
     if op.error is not None:
-        told["error"] = str(op.error) or type(op.error).__name__
+        payload["error"] = str(op.error) or type(op.error).__name__
     elif op.result is not None:
-        told["result"] = _RESULT[type(op)](op.result)
-    return told
+        payload["result"] = _describe_result(op.result)
+    return payload
 
 
 def format_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
@@ -80,69 +80,48 @@ def format_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     return [{"role": message.role, "content": message.text} for message in messages]
 
 
-def _describe_run(run: Run) -> dict[str, Any]:
-    return {"input": format_messages(run.input), "system": run.system}
-
-
-def _describe_step(step: Step) -> dict[str, Any]:
-    return {"number": step.number, "pending": [_format_call(call.id, call.name, call.args) for call in step.pending]}
-
-
-def _describe_model_call(call: ModelCall) -> dict[str, Any]:
-    return {
-        "model": call.model.name,
-        "purpose": call.purpose,
-        "system": call.system,
-        "messages": format_messages(call.messages),
-        "tools": [tool.name for tool in call.tools],
-    }
-
-
-def _describe_tool_use(use: ToolUse) -> dict[str, Any]:
-    name = use.tool.name if use.tool is not None else use.call.name
-    told = {"tool": name, "names": sorted(use.names), "kind": use.kind}
-    return {**told, "call_id": use.call.id, "args": thaw(use.args)}
+def _describe_operation(op: Operation[Any]) -> dict[str, Any]:
+    """Return the fields of an operation that depend on its type."""
+    match op:
+        case Run():
+            return {"input": format_messages(op.input), "system": op.system}
+        case Step():
+            pending = [_format_call(call.id, call.name, call.args) for call in op.pending]
+            return {"number": op.number, "pending": pending}
+        case ModelCall():
+            return {
+                "model": op.model.name,
+                "purpose": op.purpose,
+                "system": op.system,
+                "messages": format_messages(op.messages),
+                "tools": [tool.name for tool in op.tools],
+            }
+        case ToolUse():
+            name = op.tool.name if op.tool is not None else op.call.name
+            fields = {"tool": name, "names": sorted(op.names), "kind": op.kind}
+            return {**fields, "call_id": op.call.id, "args": thaw(op.args)}
+    raise TypeError(f"{type(op).__name__} is not an operation of a run")
 
 
 def _format_call(id: str, name: str, args: Any) -> dict[str, Any]:
     return {"call_id": id, "tool": name, "args": thaw(args)}
 
 
-_ABOUT: dict[type, Callable[[Any], dict[str, Any]]] = {
-    Run: _describe_run,
-    Step: _describe_step,
-    ModelCall: _describe_model_call,
-    ToolUse: _describe_tool_use,
-}
-
-
-def _format_run_result(result: Result) -> dict[str, Any]:
-    return {"text": result.text, "outcome": result.outcome, "reason": result.reason}
-
-
-def _format_step_result(result: Stop | Continue) -> dict[str, Any]:
-    if isinstance(result, Stop):
-        return {"decision": "stop", "reason": result.reason}
-    return {"decision": "continue", "message": result.message}
-
-
-def _format_reply(reply: Message) -> dict[str, Any]:
-    return {
-        "text": reply.text,
-        "tool_calls": [_format_call(call.id, call.name, call.args) for call in reply.tool_calls],
-    }
-
-
-def _format_tool_result(result: ToolResult) -> dict[str, Any]:
-    return {"output": result.output, "error": result.error, "data": thaw(result.data)}
-
-
-_RESULT: dict[type, Callable[[Any], dict[str, Any]]] = {
-    Run: _format_run_result,
-    Step: _format_step_result,
-    ModelCall: _format_reply,
-    ToolUse: _format_tool_result,
-}
+def _describe_result(result: Any) -> dict[str, Any]:
+    """Return the fields of a result, whose type depends on the operation."""
+    match result:
+        case Result():
+            return {"text": result.text, "outcome": result.outcome, "reason": result.reason}
+        case Stop():
+            return {"decision": "stop", "reason": result.reason}
+        case Continue():
+            return {"decision": "continue", "message": result.message}
+        case Message():
+            calls = [_format_call(call.id, call.name, call.args) for call in result.tool_calls]
+            return {"text": result.text, "tool_calls": calls}
+        case ToolResult():
+            return {"output": result.output, "error": result.error, "data": thaw(result.data)}
+    raise TypeError(f"{type(result).__name__} is not the result of an operation")
 
 
 # -- answers -------------------------------------------------------------------------------------------------------
@@ -160,7 +139,7 @@ def apply_answer(answer: dict[str, Any], point: str, op: Operation[Any]) -> Deci
         return decision
     for name in _CHANGES.get(point, ()):
         if name in given:
-            _CHANGE[name](op, given[name])
+            _replace_field(op, name, given[name])
     return decision
 
 
@@ -174,8 +153,7 @@ def _parse_decision(given: dict[str, Any], point: str) -> Decision | None:
     position, _, operation = point.partition("_")
     if kind not in allowed_decisions(position, operation):  # type: ignore[arg-type]
         raise InvalidAnswer(f"answered with the decision {word!r}, which is not possible at {point}")
-    said = given.get(text) or given.get("reason") or ""
-    return kind(said or _UNSAID[word])  # type: ignore[no-any-return]
+    return kind(given.get(text) or given.get("reason") or _UNSAID[word])  # type: ignore[no-any-return]
 
 
 _DECISIONS: dict[str, tuple[Any, str]] = {
@@ -199,11 +177,21 @@ def replace_args(use: ToolUse, args: dict[str, Any]) -> None:
         use.validate()
 
 
-def _replace_result(op: Operation[Any], result: Any) -> None:
-    if isinstance(op, ToolUse):
-        op.result = parse_tool_result(result)
-    elif isinstance(result, str):
-        op.result = op.coerce_result(result)
+def _replace_field(op: Operation[Any], name: str, value: Any) -> None:
+    """Replace a field of an operation, as `_CHANGES` permits it at this point."""
+    if name == "args":
+        assert isinstance(op, ToolUse)
+        replace_args(op, value)
+    elif name == "system":
+        assert isinstance(op, Run | ModelCall)
+        op.system = value
+    elif name == "input":  # one text in place of all user messages
+        assert isinstance(op, Run)
+        op.input = [*(message for message in op.input if message.role != "user"), user(value)]
+    elif isinstance(op, ToolUse):
+        op.result = parse_tool_result(value)
+    elif isinstance(value, str):
+        op.result = op.coerce_result(value)
     else:
         raise InvalidAnswer("answered with a JSON object in 'result', which is a text here")
 
@@ -214,23 +202,3 @@ def parse_tool_result(given: str | dict[str, Any]) -> ToolResult:
         return ToolResult(given)
     check_fields(given, {"output": str, "error": str, "data": (dict, list, str, int, float, bool)}, "a result")
     return ToolResult(given.get("output") or "", given.get("error") or "", given.get("data"))
-
-
-def _replace_input(op: Operation[Any], text: str) -> None:
-    """Replace all user messages of the input by one text."""
-    assert isinstance(op, Run)
-    others = [message for message in op.input if message.role != "user"]
-    op.input = [*others, user(text)]
-
-
-def _replace_system(op: Operation[Any], text: str) -> None:
-    assert isinstance(op, Run | ModelCall)
-    op.system = text
-
-
-_CHANGE: dict[str, Callable[[Any, Any], None]] = {
-    "args": replace_args,
-    "result": _replace_result,
-    "input": _replace_input,
-    "system": _replace_system,
-}

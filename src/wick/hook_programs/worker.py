@@ -68,7 +68,7 @@ class ProgramWorker:
 @dataclass(slots=True)
 class _Call:
     answer: asyncio.Future[Answer]
-    late: asyncio.TimerHandle
+    timer: asyncio.TimerHandle
 
 
 class _Process:
@@ -79,21 +79,26 @@ class _Process:
         self._loop = asyncio.get_running_loop()
         self._starting = asyncio.Lock()
         self._pipe: Pipe | None = None
-        self._going: set[Pipe] = set()  # retired processes that have not ended yet
-        self._keeper: AsyncGenerator[None, None] | None = None
+        self._retired: set[Pipe] = set()  # retired processes that have not ended yet
+        self._until_close: AsyncGenerator[None, None] | None = None
         self._calls: dict[str, _Call] = {}
         self._answered: deque[str] = deque(maxlen=constants.WARM_ANSWERED)
         self._ids = count(1)
-        self._failures, self._not_before, self._why = 0, 0.0, ""
+        self._failures, self._not_before, self._last_problem = 0, 0.0, ""
         self._used, self._closed = 0.0, False
         self._file: Identity | None = None  # the file that was started
-        self._rest: asyncio.TimerHandle | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
 
     # -- a call -----------------------------------------------------------------------------------------------------
 
     async def ask(self, request: Mapping[str, Any], timeout: float) -> Answer:
         until = self._loop.time() + timeout
-        self._check_replaced()
+        file = _file_identity(self._argv[0])
+        if file is None:
+            self._retire("no longer exists")
+            raise ProgramFailed("no longer exists")
+        if file != self._file:
+            self._retire("was replaced by another file meanwhile")
         pipe = self._pipe
         if pipe is None or not pipe.is_alive:
             pipe = await self._ensure_started(timeout)
@@ -123,7 +128,7 @@ class _Process:
             return self._abort(f"answered {'twice' if twice else 'a call that was not made'} (id {one_line(id, 40)!r})")
         self._answered.append(id)
         self._failures = 0
-        call.late.cancel()
+        call.timer.cancel()
         if not call.answer.done():
             call.answer.set_result(answer)
 
@@ -132,14 +137,6 @@ class _Process:
         _fail_call(self._calls.pop(id), problem)
         self._record_failure(problem)
         self._retire("was ended, for it did not answer another call in time")
-
-    def _check_replaced(self) -> None:
-        """Retire the process if its file was replaced or removed since it started."""
-        if (there := _file_identity(self._argv[0])) is None:
-            self._retire("no longer exists")
-            raise ProgramFailed("no longer exists")
-        if there != self._file:
-            self._retire("was replaced by another file meanwhile")
 
     # -- a process --------------------------------------------------------------------------------------------------
 
@@ -151,32 +148,29 @@ class _Process:
                 if self._closed:
                     raise ProgramFailed("was stopped")
                 if self._pipe is None:
-                    await self._back_off()
                     self._pipe = await self._start()
                 return self._pipe
         except TimeoutError:
             raise ProgramFailed(f"could not be started within {timeout:g} s") from None
         except (BackendError, OSError) as error:
             self._record_failure(f"could not be run: {one_line(error)}")
-            raise ProgramFailed(self._why) from None
-
-    async def _back_off(self) -> None:
-        """Wait for the restart delay; raise ProgramFailed if the delay is too long to wait for."""
-        wait = self._not_before - self._loop.time()
-        if wait > constants.WARM_PATIENCE_SECONDS:
-            raise ProgramFailed(f"keeps failing (it {self._why}) and is not started again for {wait:.1f} s")
-        await asyncio.sleep(max(0.0, wait))
+            raise ProgramFailed(self._last_problem) from None
 
     async def _start(self) -> Pipe:
-        if self._keeper is None:
-            self._keeper = self._hold_until_close()
-            await anext(self._keeper)
+        """Start the process after the restart delay; raise ProgramFailed if the delay is too long to wait for."""
+        wait = self._not_before - self._loop.time()
+        if wait > constants.WARM_PATIENCE_SECONDS:
+            raise ProgramFailed(f"keeps failing (it {self._last_problem}) and is not started again for {wait:.1f} s")
+        await asyncio.sleep(max(0.0, wait))
+        if self._until_close is None:
+            self._until_close = self._hold_until_close()
+            await anext(self._until_close)
         self._file = _file_identity(self._argv[0])
         options, after = await _launch_options(self._runner, self._argv)
         pipe = await Pipe.open(take=self._on_line, lost=self._on_exit, after=after, **options)
         self._used = self._loop.time()
-        if self._rest is None:
-            self._rest = self._loop.call_later(self._idle, self._check_idle)
+        if self._idle_timer is None:
+            self._idle_timer = self._loop.call_later(self._idle, self._check_idle)
         return pipe
 
     async def _hold_until_close(self) -> AsyncGenerator[None, None]:
@@ -184,7 +178,15 @@ class _Process:
         try:
             yield
         finally:
-            await self._stop()
+            async with self._starting:
+                self._closed, pipe, self._pipe = True, self._pipe, None
+            if self._idle_timer is not None:
+                self._idle_timer.cancel()
+            self._fail_calls("was stopped")
+            if self._here.get(self._loop) is self:
+                del self._here[self._loop]  # the value refers to its key, the loop, which would never be freed
+            for one in {*self._retired, *filter(None, [pipe])}:
+                await one.close()
 
     def _abort(self, problem: str) -> None:
         """Record a failure and retire the process."""
@@ -196,13 +198,13 @@ class _Process:
         """End the process and fail its pending calls."""
         pipe, self._pipe = self._pipe, None
         if pipe is not None:
-            self._going.add(pipe)
+            self._retired.add(pipe)
             pipe.end(problem)
         self._fail_calls(problem)
 
     def _on_exit(self, pipe: Pipe, problem: str) -> None:
         """Handle the exit of a process, by itself or after it was retired."""
-        self._going.discard(pipe)
+        self._retired.discard(pipe)
         if pipe is self._pipe:
             self._pipe = None
             self._record_failure(problem)
@@ -210,7 +212,7 @@ class _Process:
 
     def _record_failure(self, problem: str) -> None:
         first, longest = constants.WARM_BACKOFF_SECONDS
-        self._why, wait = problem, min(longest, first * 2 ** min(self._failures, 20))
+        self._last_problem, wait = problem, min(longest, first * 2 ** min(self._failures, 20))
         self._failures += 1
         self._not_before = self._loop.time() + wait
 
@@ -222,33 +224,22 @@ class _Process:
     # -- idle -------------------------------------------------------------------------------------------------------
 
     def _check_idle(self) -> None:
-        self._rest = None
+        self._idle_timer = None
         idle = self._loop.time() - self._used
         if self._pipe is None:
             return
         if not self._calls and idle >= self._idle:
             self._retire("was stopped, as it was idle")
         else:
-            self._rest = self._loop.call_later(max(self._idle - idle, 0.01), self._check_idle)
+            self._idle_timer = self._loop.call_later(max(self._idle - idle, 0.01), self._check_idle)
 
     async def close(self) -> None:
-        if self._keeper is not None:
-            await self._keeper.aclose()
+        if self._until_close is not None:
+            await self._until_close.aclose()
 
     def dismiss(self) -> None:
         """Retire the process, as no worker refers to it."""
         self._retire("was stopped")
-
-    async def _stop(self) -> None:
-        async with self._starting:
-            self._closed, pipe, self._pipe = True, self._pipe, None
-        if self._rest is not None:
-            self._rest.cancel()
-        self._fail_calls("was stopped")
-        if self._here.get(self._loop) is self:
-            del self._here[self._loop]  # the value refers to its key, the loop, which would never be freed
-        for one in {*self._going, *filter(None, [pipe])}:
-            await one.close()
 
 
 _Processes = WeakKeyDictionary[asyncio.AbstractEventLoop, _Process]
@@ -262,7 +253,7 @@ def _dismiss_all(here: _Processes) -> None:
 
 
 def _fail_call(call: _Call, problem: str) -> None:
-    call.late.cancel()
+    call.timer.cancel()
     if not call.answer.done():
         call.answer.set_exception(ProgramFailed(problem, sent=True))
 
@@ -290,9 +281,9 @@ async def _launch_options(
     if runner.sandbox is None:
         env = {**clean_environment(), **runner.env}
         return {"argv": [*argv], "workdir": runner.cwd, "env": env}, None
-    seen = [_program_folder(argv[0])]  # the program may be outside of its working directory
+    folders = [_program_folder(argv[0])]  # the program may be outside of its working directory
     place = SandboxedWorkspace(
-        runner.cwd, runner.sandbox, limits=DEFAULT_LIMITS, env=runner.env, readable=seen, protect=PROTECTED
+        runner.cwd, runner.sandbox, limits=DEFAULT_LIMITS, env=runner.env, readable=folders, protect=PROTECTED
     )
     launch = Launch(place, argv, await get_host_daemon())
 

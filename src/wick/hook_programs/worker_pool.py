@@ -40,22 +40,16 @@ class WarmProgram:
 
     def hooks(self) -> list[Hook]:
         """Return the hooks of the program at all its points."""
-        made: dict[str, Hook] = {}
-        for event in self.found.points:
-            for hook in self._hooks_at(event):
-                name = hook.name if hook.name not in made else f"{hook.name} ({event})"
-                made[name] = replace(hook, name=name)
-        return [*made.values()]
-
-    def _hooks_at(self, event: str) -> list[Hook]:
         cwd, timeout = self._runner.cwd, self._runner.timeout
-        return long_running.build_hooks(
-            self._program_at(event), language_for(event), self._send, cwd=cwd, timeout=timeout
-        )
-
-    def _program_at(self, event: str) -> HookProgram:
-        """Return the program for an event; `match` applies to tool events only."""
-        return self.found if language_for(event).point.endswith("_tool_use") else replace(self.found, match=None)
+        hooks: dict[str, Hook] = {}
+        for event in self.found.points:
+            language = language_for(event)
+            # `match` applies to tool events only.
+            found = self.found if language.point.endswith("_tool_use") else replace(self.found, match=None)
+            for hook in long_running.build_hooks(found, language, self._send, cwd=cwd, timeout=timeout):
+                name = hook.name if hook.name not in hooks else f"{hook.name} ({event})"
+                hooks[name] = replace(hook, name=name)
+        return [*hooks.values()]
 
     def tools(self) -> list[Tool]:
         """Return the tools of the program."""
@@ -67,9 +61,9 @@ class WarmProgram:
 
     # -- asking -----------------------------------------------------------------------------------------------------
 
-    async def _send(self, told: Json) -> Json:
+    async def _send(self, payload: Json) -> Json:
         try:
-            answer = await self._serving.ask(told, timeout=self._runner.timeout)
+            answer = await self._serving.ask(payload, timeout=self._runner.timeout)
         except ProgramFailed as failure:
             raise InvalidAnswer(str(failure)) from None
         if answer.get("error") is not None:
@@ -77,30 +71,25 @@ class WarmProgram:
         return answer
 
     def _make_tool(self, described: Mapping[str, Any]) -> Tool:
+        program = f"the hook program {self.found.name}"
         try:
             check_fields(described, {"name": str, "description": str, "parameters": dict}, "a tool")
             name, parameters = described["name"], described.get("parameters") or _NO_PARAMETERS
         except (InvalidAnswer, KeyError) as error:
-            raise ConfigError(f"the hook program {self.found.name} brings an invalid tool: {error}") from None
+            raise ConfigError(f"{program} brings an invalid tool: {error}") from None
 
         async def use(**args: Any) -> Any:
-            return await self._use_tool(name, args)
+            if problem := self.found.problem or self.found.check():
+                raise ToolError(f"{program} {problem}")
+            request = {"event": "tool", "tool": name, "args": args}
+            try:
+                answer = await self._serving.ask(request, timeout=self._runner.timeout)
+            except ProgramFailed as failure:
+                raise (Uncertain if failure.sent else ToolError)(f"{program} {failure}") from None
+            if answer.get("error") is not None:
+                raise ToolError(str(answer["error"]))
+            if "output" not in answer:
+                raise Uncertain(f'{program} answered neither {{"output": …}} nor {{"error": …}}')
+            return answer["output"]
 
         return tools.tool(use, name=name, description=described.get("description") or name, parameters=parameters)
-
-    async def _use_tool(self, name: str, args: Json) -> Any:
-        whose = f"the hook program {self.found.name}"
-        if problem := self.found.problem or self.found.check():
-            raise ToolError(f"{whose} {problem}")
-        try:
-            answer = await self._serving.ask(
-                {"event": "tool", "tool": name, "args": args}, timeout=self._runner.timeout
-            )
-        except ProgramFailed as failure:
-            sentence = f"{whose} {failure}"
-            raise (Uncertain if failure.sent else ToolError)(sentence) from None
-        if answer.get("error") is not None:
-            raise ToolError(str(answer["error"]))
-        if "output" not in answer:
-            raise Uncertain(f'{whose} answered neither {{"output": …}} nor {{"error": …}}')
-        return answer["output"]

@@ -81,10 +81,10 @@ def is_plain_sed(code: str) -> bool:
         return False
     at = 0
     while at < len(code):
-        found = _SED_STEP.match(code, at)
-        if found is None or found.end() == at:
+        step = _SED_STEP.match(code, at)
+        if step is None or step.end() == at:
             return False
-        at = found.end()
+        at = step.end()
     return True
 
 
@@ -103,10 +103,10 @@ def is_plain_perl(code: str) -> bool:
         return False
     at = 0
     while at < len(code):
-        found = _PERL_STEP.match(code, at)
-        if found is None or found.end() == at:
+        step = _PERL_STEP.match(code, at)
+        if step is None or step.end() == at:
             return False
-        at = found.end()
+        at = step.end()
     return True
 
 

@@ -99,13 +99,13 @@ def parse_rule(type: RuleType, given: RuleSpec) -> Rule:
         text, message = given.get("rule", ""), given.get("message", "")
     if not isinstance(text, str) or len(text) > RULE_CHARS:
         raise ConfigError(f"a rule is a text of at most {RULE_CHARS} characters such as Bash(git status), not {text!r}")
-    found = _TEXT.fullmatch(text.strip())
-    if found is None or found["specifier"] == "":
+    parts = _TEXT.fullmatch(text.strip())
+    if parts is None or parts["specifier"] == "":
         raise ConfigError(f"the rule {text!r} cannot be read: write Tool or Tool(specifier), as in Bash(git status)")
-    made = Rule(type, text.strip(), found["tool"], (found["specifier"] or "").strip(), message)
-    if found["specifier"] is not None:
-        _check_specifier(made)
-    return made
+    rule = Rule(type, text.strip(), parts["tool"], (parts["specifier"] or "").strip(), message)
+    if parts["specifier"] is not None:
+        _check_specifier(rule)
+    return rule
 
 
 def _build_pattern(kind: type[S], specifier: str, text: str) -> S:
@@ -115,19 +115,19 @@ def _build_pattern(kind: type[S], specifier: str, text: str) -> S:
         raise ConfigError(f"the rule {text!r} cannot be used: {error}") from None
 
 
-def _check_specifier(made: Rule) -> object:
+def _check_specifier(rule: Rule) -> object:
     """Raise ConfigError for an invalid specifier now, not at the first use of a tool."""
-    own = resolve_tool_name(made.tool)
-    if not made.specifier:
-        raise ConfigError(f"the rule {made.text!r} has nothing in its brackets; leave them out to mean every use")
-    if own == "execute" or made.tool == "kind:shell":
-        return load_grammar() and made.command_pattern
-    if own == "http_request" and not made.is_host:
-        raise ConfigError(f"the rule {made.text!r} should name a host, as in WebFetch(domain:example.com)")
-    if made.is_host:
-        return made.host_pattern
-    in_files = own in ONE_FILE | FOLDERS or made.tool in ("kind:read", "kind:write")
-    return made.file_pattern if in_files else None
+    own = resolve_tool_name(rule.tool)
+    if not rule.specifier:
+        raise ConfigError(f"the rule {rule.text!r} has nothing in its brackets; leave them out to mean every use")
+    if own == "execute" or rule.tool == "kind:shell":
+        return load_grammar() and rule.command_pattern
+    if own == "http_request" and not rule.is_host:
+        raise ConfigError(f"the rule {rule.text!r} should name a host, as in WebFetch(domain:example.com)")
+    if rule.is_host:
+        return rule.host_pattern
+    in_files = own in ONE_FILE | FOLDERS or rule.tool in ("kind:read", "kind:write")
+    return rule.file_pattern if in_files else None
 
 
 # -- the subject of a rule -------------------------------------------------------------------------------------------
@@ -205,21 +205,16 @@ class RuleSubject:
 def match_rule(rule: Rule, subject: RuleSubject) -> MatchResult:
     """Match a deny or ask rule against a tool use."""
     if rule.names_tool(subject):
-        found = _match_specifier(rule, subject)
-        if found != "no":
-            return found
+        result = _match_specifier(rule, subject)
+        if result != "no":
+            return result
     if subject.command is None:
         return "no"
-    return strictest(
-        _match_redirect(rule, subject, redirect) for redirect in subject.script.redirects if redirect.is_file
-    )
-
-
-def _match_redirect(rule: Rule, subject: RuleSubject, redirect: Redirect) -> MatchResult:
-    file = subject.as_file_use(redirect)
-    if not rule.names_tool(file):
-        return "no"
-    return _match_specifier(rule, file) if redirect.target.fixed else "maybe"
+    results: list[MatchResult] = []
+    for redirect in subject.script.redirects:
+        if redirect.is_file and rule.names_tool(file := subject.as_file_use(redirect)):
+            results.append(_match_specifier(rule, file) if redirect.target.fixed else "maybe")
+    return strictest(results)
 
 
 def _match_specifier(rule: Rule, subject: RuleSubject) -> MatchResult:
@@ -249,30 +244,30 @@ def find_allowing_rules(rules: Sequence[Rule], subject: RuleSubject) -> list[Rul
         return whole[:1]
     if subject.command is not None:
         return _find_script_rules(rules, named, subject)
-    return [rule for rule in named if _covers(rule, subject)][:1]
-
-
-def _covers(rule: Rule, subject: RuleSubject) -> bool:
-    """Return True if a rule allows every file or host that the use may reach."""
-    if rule.is_host:
-        return subject.url is not None and rule.host_pattern.covers(subject.url)
-    return subject.path is not None and rule.file_pattern.covers(
-        subject.tool_path, folder=not FOLDERS.isdisjoint(subject.all_names)
-    )
+    folder, covering = not FOLDERS.isdisjoint(subject.all_names), list[Rule]()
+    for rule in named:
+        if rule.is_host:
+            covered = subject.url is not None and rule.host_pattern.covers(subject.url)
+        else:
+            covered = subject.path is not None and rule.file_pattern.covers(subject.tool_path, folder=folder)
+        if covered:
+            covering.append(rule)
+    return covering[:1]
 
 
 def _find_script_rules(rules: Sequence[Rule], named: Sequence[Rule], subject: RuleSubject) -> list[Rule]:
     """Return the rules that allow a script: one for each command and each redirected file. Opaque scripts have none."""
-    script, used = subject.script, list[list[Rule]]()
+    script, candidates = subject.script, list[list[Rule]]()
     if script.opaque or not script.commands:
         return []
     for command in script.commands:
         if command.needs_rule:
-            used.append([rule for rule in named if not rule.is_host and rule.command_pattern.covers(command)])
+            candidates.append([rule for rule in named if not rule.is_host and rule.command_pattern.covers(command)])
     for redirect in script.redirects:
         if redirect.is_file:
-            used.append(find_allowing_rules(rules, subject.as_file_use(redirect)) if redirect.target.fixed else [])
-    return list(dict.fromkeys(found[0] for found in used)) if all(used) else []
+            file = subject.as_file_use(redirect)
+            candidates.append(find_allowing_rules(rules, file) if redirect.target.fixed else [])
+    return list(dict.fromkeys(matching[0] for matching in candidates)) if all(candidates) else []
 
 
 # -- policies -------------------------------------------------------------------------------------------------------

@@ -199,7 +199,14 @@ class _Reader:
             self.hide(parsed.problem)
         else:
             self._compare(text, parsed)
-        self._finish(moved)
+        if any(redirect.target.text.startswith(("/dev/tcp/", "/dev/udp/")) for redirect in self.redirects):
+            self.opaque.append("it opens a connection")
+        if self.fed:
+            inputs, self.inputs, self.fed = self.inputs, [], False
+            for stdin in inputs:
+                self.read_text(stdin)
+        if self._changes_folder() and not moved:
+            self.check_relative_paths()
         self.nested -= 1
 
     def _add_parsed(self, parsed: ParsedScript) -> None:
@@ -239,15 +246,6 @@ class _Reader:
         if mine != others:
             for words in seen.commands:
                 self.add_simple_command(words)
-
-    def _finish(self, moved: bool) -> None:
-        """Run the checks that need the whole text."""
-        if any(redirect.target.text.startswith(("/dev/tcp/", "/dev/udp/")) for redirect in self.redirects):
-            self.opaque.append("it opens a connection")
-        if self.fed:
-            self._read_inputs()
-        if self._changes_folder() and not moved:
-            self.check_relative_paths()
 
     def _changes_folder(self) -> bool:
         return (
@@ -347,15 +345,14 @@ class _Reader:
             ShellCommand(words, foreign=foreign, mentions=_mentioned_names(name, words) if foreign else frozenset())
         ):
             return
-        if not words[0].fixed and not words[0].tail:
-            self.opaque.append("the name of a command is not plain")
-            return
         if not words[0].fixed:
             self.opaque.append("the name of a command is not plain")
+            if not words[0].tail:
+                return
         self.depth += 1
-        stands = self._add_inner(name, words, row)
+        only_wraps = self._add_inner(name, words, row)
         self.depth -= 1
-        if stands and words[0].text == name:
+        if only_wraps and words[0].text == name:
             self.commands[place] = replace(self.commands[place], needs_rule=False)
 
     def _add_inner(self, name: str, words: Words, row: SimpleCommand | None) -> bool:
@@ -377,18 +374,13 @@ class _Reader:
             self._check_database(name, words)
         else:
             self._check_builtin(name, words)
-            self._add_unknown_program(name, words)
+            installs = name in VERBS and any(word.text in _INSTALLS for word in words[1:3])
+            if name not in INERT and not installs:  # an unknown program may run a shell or interpreter that it names
+                at = next((at for at in range(1, len(words)) if _runs_code(words[at])), None)
+                if at is not None and not words[at - 1].text.startswith("--"):
+                    self.add_simple_command(words[at:])
         self._check_options(name, words)
         return False
-
-    def _add_unknown_program(self, name: str, words: Words) -> None:
-        """Add the shell or interpreter among the arguments of an unknown program."""
-        texts = {word.text for word in words[1:3]}
-        if name in INERT or (name in VERBS and texts & _INSTALLS):
-            return
-        at = next((at for at in range(1, len(words)) if _runs_code(words[at])), None)
-        if at is not None and not words[at - 1].text.startswith("--"):
-            self.add_simple_command(words[at:])
 
     def _check_options(self, name: str, words: Words) -> None:
         if name == "crontab" and [word.text for word in words[1:]] == ["-l"]:
@@ -463,9 +455,9 @@ class _Reader:
             if words[at].text.endswith("dir"):
                 self.lost = self.lost or not inside
             plain = inside and words[at + 1 : at + 2] and "{}" not in words[at + 1].text
+            file = Word("./*", fixed=False, glob=True)  # below the start folder
             inner = [
-                _find_result(word) if plain and word.text == "{}" else _mark_replaced(word, "{}")
-                for word in words[at + 1 : end]
+                file if plain and word.text == "{}" else _mark_replaced(word, "{}") for word in words[at + 1 : end]
             ]
             self.add_simple_command(tuple(inner))
             at = end + 1
@@ -499,11 +491,6 @@ class _Reader:
             self.files.append(words[at].text)
             self._add(ShellCommand(words[at:], needs_rule=False))  # the file is a program as well
         return False
-
-    def _read_inputs(self) -> None:
-        inputs, self.inputs, self.fed = self.inputs, [], False
-        for text in inputs:
-            self.read_text(text)
 
     def _add_code(self, words: Words) -> bool:
         if not words or not all(word.fixed for word in words):
@@ -602,7 +589,12 @@ class _Reader:
     def check_git(self, words: Words) -> None:
         if reason := explain_git(words):
             self.hide(reason)
-            self._add_candidates(tuple(_unwrap_git_setting(word) for word in words), reason)
+            unwrapped: list[Word] = []
+            for word in words:  # `alias.x=!evil push` runs `evil push`
+                _, sign, value = word.text.partition("=")
+                command = (value.lstrip("!") or word.text) if sign else word.text.lstrip("!")
+                unwrapped.append(replace(word, text=command))
+            self._add_candidates(tuple(unwrapped), reason)
 
     def check_tar(self, words: Words) -> None:
         if can_tar_run(words):
@@ -693,7 +685,7 @@ class _Reader:
             or (name == "wait" and any(text.startswith("-") for text in texts))
         ):
             self.opaque.append(f"{name} may set a variable or calculate")
-        if name in CALCULATE and any(_is_code(word) for word in words[1:]) and _calculates(name, texts):
+        if name in CALCULATE and any("$(" in text or "`" in text for text in texts) and _calculates(name, texts):
             self.hide(f"{name} may calculate with a text")
         if "/" in words[0].text and words[0].fixed:
             self.files.append(words[0].text)
@@ -757,10 +749,6 @@ def _name_parts(word: Word, name: str) -> set[str]:
     return set()
 
 
-def _is_code(word: Word) -> bool:
-    return "$(" in word.text or "`" in word.text
-
-
 def _calculates(name: str, texts: Sequence[str]) -> bool:
     """Return True unless a builtin uses the result of a substitution as plain text."""
     if name in ("printf", "test", "wait", "["):
@@ -784,27 +772,16 @@ def _is_stream(word: Word) -> bool:
 
 def _option_values(words: Words, letter: str, *names: str) -> list[Word]:
     """Return the values of an option."""
-    found = list[Word]()
+    values = list[Word]()
     for at, word in enumerate(words[1:], 1):
         name, equals, value = word.text.partition("=")
         if word.text.startswith("--"):
             if any(long.startswith(name) for long in names):
-                found += [Word(value, word.fixed)] if equals else words[at + 1 : at + 2]
+                values += [Word(value, word.fixed)] if equals else words[at + 1 : at + 2]
         elif word.text.startswith("-") and letter in word.text[1:]:
             rest = word.text[1:].partition(letter)[2]
-            found += [Word(rest, word.fixed)] if rest else words[at + 1 : at + 2]
-    return found
-
-
-def _unwrap_git_setting(word: Word) -> Word:
-    """Return the command inside of a git setting: `alias.x=!evil push` gives `evil push`."""
-    _, sign, value = word.text.partition("=")
-    return replace(word, text=value.lstrip("!") or word.text) if sign else replace(word, text=word.text.lstrip("!"))
-
-
-def _find_result(word: Word) -> Word:
-    """Return a word for a file that find reports below its start folder."""
-    return Word("./*", fixed=False, glob=True)
+            values += [Word(rest, word.fixed)] if rest else words[at + 1 : at + 2]
+    return values
 
 
 def _mark_replaced(word: Word, sign: str) -> Word:

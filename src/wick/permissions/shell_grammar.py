@@ -107,11 +107,17 @@ def _visit(node: Any, seen: GrammarScan, depth: int = 0) -> None:
     if depth > SHELL_DEPTH:
         return seen.hidden.append(("it is too deep to be read", "…"))
     if node.type in _OPAQUE:
-        _record_opaque(node, seen)
+        seen.opaque.append(_OPAQUE[node.type])
+        if node.type in _NAMED:
+            seen.named.append((make_word(_node_text(node).split()[0]), UNKNOWN))
+        if node.type in _CALCULATES and _can_run_code(node):
+            seen.hidden.append(("it calculates with a text", _node_text(node)))
     elif node.is_missing:
         seen.hidden.append(("it is not well formed", "…"))
     elif node.type == "command":
-        _record_command(node, seen)
+        words = tuple(_node_word(child) for child in node.children if child.is_named and child.type in _WORDS)
+        if words:
+            seen.found.append(GrammarCommand(node.start_byte, node.end_byte, words))
     elif node.type == "file_redirect":
         _record_redirect(node, seen)
     elif node.type in ("heredoc_redirect", "herestring_redirect"):
@@ -124,21 +130,6 @@ def _visit(node: Any, seen: GrammarScan, depth: int = 0) -> None:
         seen.opaque.append(f"it has {node.type.replace('_', ' ')}s")
     for child in node.children:
         _visit(child, seen, depth + 1)
-
-
-def _record_opaque(node: Any, seen: GrammarScan) -> None:
-    seen.opaque.append(_OPAQUE[node.type])
-    text = _node_text(node)
-    if node.type in _NAMED:
-        seen.named.append((make_word(text.split()[0]), UNKNOWN))
-    if node.type in _CALCULATES and any(map(_can_run_code, _iter_leaves(node))):
-        seen.hidden.append(("it calculates with a text", text))
-
-
-def _record_command(node: Any, seen: GrammarScan) -> None:
-    words = tuple(_node_word(child) for child in node.children if child.is_named and child.type in _WORDS)
-    if words:
-        seen.found.append(GrammarCommand(node.start_byte, node.end_byte, words))
 
 
 def _record_redirect(node: Any, seen: GrammarScan) -> None:
@@ -161,18 +152,16 @@ def _record_input(node: Any, seen: GrammarScan) -> None:
             seen.inputs.append(_node_word(child).text)
 
 
-def _iter_leaves(node: Any) -> Iterator[Any]:
+def _can_run_code(node: Any) -> bool:
+    """Return True if arithmetic evaluation of a text may run a command: `a[$(rm x)]` does, also in quotes."""
     todo = [node]
     while todo:
-        found = todo.pop()
-        todo += found.children
-        if not found.children:
-            yield found
-
-
-def _can_run_code(leaf: Any) -> bool:
-    """Return True if arithmetic evaluation of a text may run a command: `a[$(rm x)]` does, also in quotes."""
-    return (leaf.is_named and re.search(r"`|\$\(", _node_text(leaf)) is not None) or leaf.type in ("@", "@P")
+        node = todo.pop()
+        if node.children:
+            todo += node.children
+        elif node.type in ("@", "@P") or (node.is_named and re.search(r"`|\$\(", _node_text(node))):
+            return True
+    return False
 
 
 _WORDS = frozenset(
@@ -209,7 +198,7 @@ def _word_pieces(node: Any) -> Iterator[str | tuple[str]]:
     elif node.type == "raw_string":
         yield (text[1:-1],)
     elif node.type == "string" and all(child.type in ('"', "string_content") for child in node.children):
-        yield (re.sub(r'\\([$`"\\\n])', lambda found: found[1].strip("\n"), text[1:-1]),)
+        yield (re.sub(r'\\([$`"\\\n])', lambda match: match[1].strip("\n"), text[1:-1]),)
     elif node.type == "ansi_c_string":
         yield (decode_ansi(text[2:-1]),)
     else:

@@ -60,7 +60,7 @@ class LexResult:
 
 
 def lex(text: str) -> LexResult:
-    """Read a plain command, or raise Unclear."""
+    """Read a plain command; raise UnclearCommand if it is not plain."""
     return _Lexer(text).run()
 
 
@@ -99,35 +99,30 @@ class _Lexer:
 
     def run(self) -> LexResult:
         while self.at < len(self.text):
-            self._read_next(self.text[self.at])
+            char = self.text[self.at]
+            if char in " \t":
+                self.at += 1
+            elif char == "\n":
+                self._end_command()
+                self.at += 1
+                self._skip_documents()
+            elif self.text.startswith("\\\n", self.at):
+                # An escaped newline between two operators may join them to one.
+                last, first = self.text[self.at - 1] if self.at else "", self.text[self.at + 2 : self.at + 3]
+                if last and last in "<>&|();" and first not in (" ", "\t"):
+                    raise UnclearCommand("it has a sign that goes on in the next line")
+                self.at += 2
+            elif char == "#":
+                end = self.text.find("\n", self.at)
+                self.at = end if end >= 0 else len(self.text)
+            elif char in ";&|<>()":
+                self._read_operator()
+            else:
+                self._read_word()
         self._end_command()
         if self.delimiters:
             raise UnclearCommand("it has a here-document without an end")
         return self.done
-
-    def _read_next(self, char: str) -> None:
-        if char in " \t":
-            self.at += 1
-        elif char == "\n":
-            self._end_command()
-            self.at += 1
-            self._skip_documents()
-        elif self.text.startswith("\\\n", self.at):
-            self._join_lines()
-        elif char == "#":
-            end = self.text.find("\n", self.at)
-            self.at = end if end >= 0 else len(self.text)
-        elif char in ";&|<>()":
-            self._read_operator()
-        else:
-            self._read_word()
-
-    def _join_lines(self) -> None:
-        """Skip an escaped newline; refuse one between two operators, which it may join to one."""
-        last, first = self.text[self.at - 1] if self.at else "", self.text[self.at + 2 : self.at + 3]
-        if last and last in "<>&|();" and first not in (" ", "\t"):
-            raise UnclearCommand("it has a sign that goes on in the next line")
-        self.at += 2
 
     def _read_operator(self) -> None:
         sign = next(sign for sign in _SIGNS if self.text.startswith(sign, self.at))
@@ -160,13 +155,29 @@ class _Lexer:
             self._read_piece(pieces)
         word, raw = make_word(*pieces), self.text[start : self.at]
         if self.sign:
-            self._add_redirect(word, quoted=any(isinstance(piece, tuple) for piece in pieces))
+            if self.sign in ("<<", "<<-"):
+                if not word.text or not word.fixed or "\n" in word.text:
+                    raise UnclearCommand("it has a here-document that is not plain")
+                quoted = any(isinstance(piece, tuple) for piece in pieces)
+                self.delimiters.append((word.text, quoted, self.sign == "<<-"))
+            self.done.redirects.append(Redirect(self.sign, word))
+            self.sign = ""
         elif raw.isdigit() and self.text[self.at : self.at + 1] in ("<", ">"):
             return  # the number of a descriptor
         elif raw.startswith("{") and self.text[self.at : self.at + 1] in ("<", ">"):
             raise UnclearCommand("it sets a variable")
-        else:
-            self._add_word(word, raw)
+        elif not self.words and raw in _OTHER:
+            raise UnclearCommand("it compares, loops or defines something")
+        elif not self.words and raw in _CLOSE:
+            self.closed = True
+        elif self.closed:
+            raise UnclearCommand("it has words behind a group")
+        elif self.ambiguous:
+            raise UnclearCommand("it has a redirection that shells read in two ways")
+        elif not self.words and is_assignment(raw):
+            raise UnclearCommand("it sets a variable")
+        elif self.words or raw not in _GO_ON:
+            self.words.append(word)
 
     def _read_piece(self, pieces: list[str | tuple[str]]) -> None:
         char = self.text[self.at]
@@ -181,58 +192,33 @@ class _Lexer:
         elif char == '"':
             pieces.append((self._read_quoted(),))
         elif char == "\\":
-            self._read_escape(pieces)
+            after = self.text[self.at + 1 : self.at + 2]
+            if not after:
+                raise UnclearCommand("it ends in a backslash")
+            if after != "\n":
+                pieces.append((after,))
+            self.at += 2
         else:
             pieces.append(char)
             self.at += 1
 
-    def _read_escape(self, pieces: list[str | tuple[str]]) -> None:
-        after = self.text[self.at + 1 : self.at + 2]
-        if not after:
-            raise UnclearCommand("it ends in a backslash")
-        if after != "\n":
-            pieces.append((after,))
-        self.at += 2
-
     def _read_quoted(self) -> str:
         """Read a text in double quotes."""
-        found, at = list[str](), self.at + 1
+        parts, at = list[str](), self.at + 1
         while at < len(self.text) and self.text[at] != '"':
             char, after = self.text[at], self.text[at + 1 : at + 2]
             if char in "$`":
                 raise UnclearCommand("it uses a variable, or has a command inside of a word")
             if char == "\\" and after in ("$", "`", '"', "\\", "\n") and after:
-                found.append(after.strip("\n"))
+                parts.append(after.strip("\n"))
                 at += 2
             else:
-                found.append(char)
+                parts.append(char)
                 at += 1
         if at >= len(self.text):
             raise UnclearCommand("it has a quote that is left open")
         self.at = at + 1
-        return "".join(found)
-
-    def _add_redirect(self, word: Word, quoted: bool) -> None:
-        if self.sign in ("<<", "<<-"):
-            if not word.text or not word.fixed or "\n" in word.text:
-                raise UnclearCommand("it has a here-document that is not plain")
-            self.delimiters.append((word.text, quoted, self.sign == "<<-"))
-        self.done.redirects.append(Redirect(self.sign, word))
-        self.sign = ""
-
-    def _add_word(self, word: Word, raw: str) -> None:
-        if not self.words and raw in _OTHER:
-            raise UnclearCommand("it compares, loops or defines something")
-        if not self.words and raw in _CLOSE:
-            self.closed = True
-        elif self.closed:
-            raise UnclearCommand("it has words behind a group")
-        elif self.ambiguous:
-            raise UnclearCommand("it has a redirection that shells read in two ways")
-        elif self.words or raw not in _GO_ON:
-            if not self.words and is_assignment(raw):
-                raise UnclearCommand("it sets a variable")
-            self.words.append(word)
+        return "".join(parts)
 
     def _skip_documents(self) -> None:
         """Skip the here-documents that begin with the next line."""
@@ -269,8 +255,8 @@ _LETTERS = dict(zip("abeEfnrtv", "\a\b\x1b\x1b\f\n\r\t\v", strict=True))
 def decode_ansi(text: str) -> str:
     """Decode the text inside of `$'…'` as bash does."""
 
-    def char(found: re.Match[str]) -> str:
-        code = found[1]
+    def char(match: re.Match[str]) -> str:
+        code = match[1]
         if code[0] in "xuU" and len(code) > 1:
             return chr(min(int(code[1:], 16), 0x10FFFF))
         if code[0] in "01234567":

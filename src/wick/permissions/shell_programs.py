@@ -195,12 +195,12 @@ def names_program(name: str, text: str) -> bool:
     letters = text[1:] if not text.startswith("--") else ""
     for option in RUNNING_OPTIONS.get(name, ()):
         if option.startswith("--"):
-            found = bool(long) and (option.startswith(long) or long.startswith(option))
+            matches = bool(long) and (option.startswith(long) or long.startswith(option))
         elif option == "+":
-            found = text.startswith("+")
+            matches = text.startswith("+")
         else:
-            found = not option or _matches_prefix(option, text) or (option.isalpha() and option in letters)
-        if found:
+            matches = not option or _matches_prefix(option, text) or (option.isalpha() and option in letters)
+        if matches:
             return True
     return False
 
@@ -259,10 +259,10 @@ _SAME = {"pypy": "python", "ipython": "python", "nodejs": "node", "luajit": "lua
 
 def find_interpreter(name: str) -> tuple[str, Interpreter] | None:
     """Return the language and the options of an interpreter, ignoring its version."""
-    found = _INTERPRETER.fullmatch(name)
-    if found is None:
+    match = _INTERPRETER.fullmatch(name)
+    if match is None:
         return None
-    language = _SAME.get(found[1], found[1])
+    language = _SAME.get(match[1], match[1])
     return language, INTERPRETERS[language]
 
 
@@ -380,24 +380,21 @@ def _explain_git_verb(verb: str, words: Words) -> str:
         keys = [text for text in texts if not text.startswith("-")]
         writes = len(keys) > 1 or any(text.startswith(("-e", "--edit", "--add", "--replace")) for text in texts)
         verb_words = {"set", "get", "list", "unset", "get-all", "get-regexp"}
-        odd = any(
-            text.startswith("-") and text not in _GIT_CONFIG_FLAGS for text in texts
-        )  # its value may be the first
+        # the value of an unknown option may be the first key
+        odd = any(text.startswith("-") and text not in _GIT_CONFIG_FLAGS for text in texts)
         if writes and (odd or not all(map(_GIT_KEYS.fullmatch, [key for key in keys if key not in verb_words][:1]))):
             return "git is given a setting that may run a program"
     short = _GIT_SHORT.get(verb, "")
     for text in texts:
-        long = text.startswith("--") and len(text) > 2 and _abbreviates(text.partition("=")[0])
+        option = text.partition("=")[0]
+        # git accepts abbreviated options
+        long = text.startswith("--") and len(text) > 2 and any(name.startswith(option) for name in _GIT_OPTIONS)
         letter = bool(short) and re.match(rf"-\w*[{short[1:]}]", text) is not None and not text.startswith("--")
         if (long and verb not in ("log", "show", "diff", "status", "commit", "add", "branch")) or letter:
             return "git is given an option that may run a program"
         if "ext::" in text or text.startswith(("ssh://-", "fd::")):
             return "git is given an address that runs a program"
     return ""
-
-
-def _abbreviates(option: str) -> bool:
-    return any(name.startswith(option) for name in _GIT_OPTIONS)
 
 
 # -- tar ------------------------------------------------------------------------------------------------------------

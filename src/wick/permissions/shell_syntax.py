@@ -119,8 +119,8 @@ class _Parser:
 
     def run(self, nested: bool = False) -> None:
         """Parse to the end of the text, or of the substitution that begins here."""
-        if not nested:
-            self._check_characters()
+        if not nested and any(char not in "\n\t" and not is_seen(char) for char in set(self.text)):
+            raise UnclearCommand("it has characters that cannot be seen")
         while self.at < len(self.text):
             if self._read_token(nested):
                 return
@@ -133,11 +133,6 @@ class _Parser:
         if not self.row.is_empty:
             self.parsed.commands.append(self.row)
 
-    def _check_characters(self) -> None:
-        for char in set(self.text):
-            if char not in "\n\t" and not is_seen(char):
-                raise UnclearCommand("it has characters that cannot be seen")
-
     # -- tokens -----------------------------------------------------------------------------------------------------
 
     def _read_token(self, nested: bool) -> bool:
@@ -149,9 +144,15 @@ class _Parser:
         self.budget.spend()
         if char == "\n":
             self.at += 1
-            self._read_newline()
+            # Inside of `[[` and of the patterns of `case`, a line break is a blank.
+            if self.mode not in ("case", "in", "pattern", "test") or self.documents:
+                self._end()
+                self._read_documents()
         elif self.text.startswith("\\\n", self.at):
-            self._continue_line()
+            last, first = self.text[self.at - 1] if self.at else "", self.text[self.at + 2 : self.at + 3]
+            if last and last in "<>&|();" and first not in (" ", "\t"):
+                raise UnclearCommand("it has a sign that goes on in the next line")
+            self.at += 2
         elif char == "#":
             end = self.text.find("\n", self.at)
             self.at = end if end >= 0 else len(self.text)
@@ -164,27 +165,23 @@ class _Parser:
     def _is_at_process(self) -> bool:
         return self.text[self.at] in "<>" and self.text.startswith("(", self.at + 1)
 
-    def _continue_line(self) -> None:
-        last, first = self.text[self.at - 1] if self.at else "", self.text[self.at + 2 : self.at + 3]
-        if last and last in "<>&|();" and first not in (" ", "\t"):
-            raise UnclearCommand("it has a sign that goes on in the next line")
-        self.at += 2
-
-    def _read_newline(self) -> None:
-        if self.mode in ("case", "in", "pattern", "test") and not self.documents:
-            return  # line breaks are blanks there
-        self._end()
-        self._read_documents()
-
     def _read_operator(self, nested: bool) -> bool:
         sign = next(sign for sign in _OPERATORS if self.text.startswith(sign, self.at))
         if self.sign:
             raise UnclearCommand("it has a redirection without a target")
         if self.mode == "test":
+            # In dash `[[` is a command, and an operator inside of it starts another one.
             self.at += len(sign)
-            self._split_test(sign)
+            if "<" in sign or ">" in sign or sign == ";":
+                raise UnclearCommand("it has a test that can be read in two ways")
+            self._end_row()
+            self.row.extra = True
         elif self.mode == "pattern":
-            self._handle_pattern(sign)
+            if sign not in "(|)":
+                raise UnclearCommand("it has a pattern that is not plain")
+            self.at += 1
+            if sign == ")":
+                self.mode = ""
         elif sign[0] in "<>" or sign in ("&>", "&>>"):
             self.at += len(sign)
             self.sign = sign
@@ -200,6 +197,7 @@ class _Parser:
         return False
 
     def _separate(self, sign: str) -> None:
+        """End a command at `;`, `&` or `|`, or a branch of `case` at `;;`."""
         if sign[0] == ";" and sign != ";":
             if self.stack[-1:] != ["case"]:
                 raise UnclearCommand("it has signs that mean something else")
@@ -210,44 +208,26 @@ class _Parser:
             raise UnclearCommand("it is not well formed")
         self._end()
 
-    def _split_test(self, sign: str) -> None:
-        """In dash `[[` is a command, and an operator inside of it starts another one."""
-        if "<" in sign or ">" in sign or sign == ";":
-            raise UnclearCommand("it has a test that can be read in two ways")
-        self._end_row()
-        self.row.extra = True
-
-    def _handle_pattern(self, sign: str) -> None:
-        if sign not in "(|)":
-            raise UnclearCommand("it has a pattern that is not plain")
-        self.at += 1
-        if sign == ")":
-            self.mode = ""
-
     def _open(self) -> None:
         if self.closed or self.mode:
             raise UnclearCommand("it has brackets that mean something else")
-        if self.row.words:
-            return self._define()
+        if self.row.words:  # `name ()`; the body follows as commands of its own
+            end = self.at + 1
+            while self.text[end : end + 1] in (" ", "\t"):
+                end += 1
+            plain = len(self.row.words) == 1 and self.row.words[0].fixed and not self.row.assigned
+            if not plain or self.row.redirects or self.text[end : end + 1] != ")":
+                raise UnclearCommand("it has brackets that mean something else")
+            self.at = end + 1
+            self.parsed.functions.append(self.row.words[0].text)
+            self.budget.commands -= 1
+            return self._start_row()
         if not self.row.is_empty:
             raise UnclearCommand("it has brackets that mean something else")
         if self.text.startswith("((", self.at):
             raise UnclearCommand("it calculates")
         self.at += 1
         self.stack.append("(")
-
-    def _define(self) -> None:
-        """Read `name ()`; the body follows as commands of its own."""
-        end = self.at + 1
-        while self.text[end : end + 1] in (" ", "\t"):
-            end += 1
-        plain = len(self.row.words) == 1 and self.row.words[0].fixed and not self.row.assigned
-        if not plain or self.row.redirects or self.text[end : end + 1] != ")":
-            raise UnclearCommand("it has brackets that mean something else")
-        self.at = end + 1
-        self.parsed.functions.append(self.row.words[0].text)
-        self.budget.commands -= 1
-        self._start_row()
 
     def _close(self, nested: bool) -> bool:
         if self.stack[-1:] == ["("]:
@@ -299,8 +279,17 @@ class _Parser:
         raw, after = self.text[start : self.at], self.text[self.at : self.at + 1]
         if self.sign:
             self._add_redirect(word, quoted)
-        elif self.mode in ("case", "in", "pattern"):
-            self._read_case_word(raw)
+        elif self.mode == "case":  # the word that is compared
+            self.mode = "in"
+        elif self.mode == "in":
+            if raw != "in":
+                raise UnclearCommand("it is not well formed")
+            self.mode = "pattern"
+        elif self.mode == "pattern":
+            if raw == "esac":
+                self.mode = ""
+                self.stack.pop()
+                self.closed = True
         elif after in ("<", ">") and not self._is_at_process() and raw.isdigit():
             if len(raw) > 1:
                 raise UnclearCommand("it has a descriptor that shells read in two ways")
@@ -441,23 +430,8 @@ class _Parser:
         words.append(word)
         if len(words) == 1:
             self.parsed.loops.append(raw)
-        if len(words) == 1 and self._ends_line():
-            words.append(word)  # `for name;` and `for name` at the end of a line, over the arguments
-
-    def _ends_line(self) -> bool:
-        return self._peek() == "" and self.text[self.at :].lstrip(" \t")[:1] in (";", "\n")
-
-    def _read_case_word(self, raw: str) -> None:
-        if self.mode == "case":
-            self.mode = "in"
-        elif self.mode == "in":
-            if raw != "in":
-                raise UnclearCommand("it is not well formed")
-            self.mode = "pattern"
-        elif raw == "esac":
-            self.mode = ""
-            self.stack.pop()
-            self.closed = True
+            if self._peek() == "" and self.text[self.at :].lstrip(" \t")[:1] in (";", "\n"):
+                words.append(word)  # `for name;` and `for name` at the end of a line, over the arguments
 
     # -- redirections -----------------------------------------------------------------------------------------------
 
@@ -544,8 +518,8 @@ class _Parser:
             self.at += 2
             self._note_literal(after if after in "$`" else "")
             return "" if after == "\n" else (after,)
-        found = _BARE.match(self.text, at + 1)
-        end = found.end() if found else at + 1
+        bare = _BARE.match(self.text, at + 1)
+        end = bare.end() if bare else at + 1
         self.budget.spend((end - at) // 4)
         self.at = end
         return self.text[at:end]
@@ -556,28 +530,28 @@ class _Parser:
 
     def _read_double_quoted(self, end: str) -> Piece | None:
         """Read to the closing quote, or to the end of a here-document; None if it has expansions."""
-        found, dynamic = list[str](), False
+        parts, dynamic = list[str](), False
         escaped = '$`"\\\n' if end else "$`\\\n"
         while self.at < len(self.text):
             char = self.text[self.at]
             if end and char == end:
-                self.budget.spend(1 + sum(map(len, found)) // 8)
+                self.budget.spend(1 + sum(map(len, parts)) // 8)
                 self.at += 1
-                return None if dynamic else ("".join(found),)
+                return None if dynamic else ("".join(parts),)
             if char == "$" or char == "`":
                 piece = self._expand(quoted=bool(end), inside=True)
                 dynamic = dynamic or piece is None
-                found.append(piece if isinstance(piece, str) else "")
+                parts.append(piece if isinstance(piece, str) else "")
             elif char == "\\" and self.text[self.at + 1 : self.at + 2] in escaped and self.at + 1 < len(self.text):
                 after = self.text[self.at + 1]
                 self.budget.spend()
                 self._note_literal(after)
-                found.append(after.strip("\n"))
+                parts.append(after.strip("\n"))
                 self.at += 2
             else:
                 rest = _QUOTED.match(self.text, self.at + 1)
                 stop = rest.end() if rest else self.at + 1
-                found.append(self.text[self.at : stop])
+                parts.append(self.text[self.at : stop])
                 self.at = stop
         if end:
             raise UnclearCommand("it has a quote that is left open")
@@ -653,22 +627,22 @@ class _Parser:
         self.at = inner.at
 
     def _read_backquoted(self, quoted: bool) -> None:
-        start, found = self.at + 1, list[str]()
+        start, parts = self.at + 1, list[str]()
         at = start
         while at < len(self.text) and self.text[at] != "`":
             char, after = self.text[at], self.text[at + 1 : at + 2]
             if char == "\\" and after and after in ('$`\\"' if quoted else "$`\\"):
-                found.append(after)
+                parts.append(after)
                 at += 2
             else:
                 rest = _BACKQUOTED.match(self.text, at + 1)
                 stop = rest.end() if rest else at + 1
-                found.append(self.text[at:stop])
+                parts.append(self.text[at:stop])
                 at = stop
         if at >= len(self.text):
             raise UnclearCommand("it has a quote that is left open")
         self.at = at + 1
-        code = "".join(found)
+        code = "".join(parts)
         self.budget.spend(1 + len(code) // 8)  # it is read once more, at each level
         inner = _Parser(code, self.parsed, self.budget, depth=self.depth + 1, base=self.base + start)
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Literal
 from unicodedata import normalize
 from urllib.parse import urlsplit
@@ -24,8 +25,8 @@ STAR = "*"
 
 def strictest(answers: Iterable[MatchResult]) -> MatchResult:
     """Return the strongest result: `yes` before `maybe` before `no`."""
-    found = set(answers)
-    return "yes" if "yes" in found else "maybe" if "maybe" in found else "no"
+    results = set(answers)
+    return "yes" if "yes" in results else "maybe" if "maybe" in results else "no"
 
 
 # -- commands -------------------------------------------------------------------------------------------------------
@@ -59,17 +60,15 @@ class CommandPattern:
         if name.fixed and not _matches_base_name(self.pattern[0], name.text):
             return "maybe" if self._is_mentioned(command) else "no"
         if self.contained is not None and name.fixed and script is not None:
-            return self._match_contained(self.contained, command, script)
+            # A pattern such as `rm * /usr *`: the words of the command are indexed for it.
+            denied = self.contained
+            if denied.pattern in command.texts or (denied.path and denied.path in command.texts):
+                return "yes"
+            return "maybe" if any(denied.can_be(word, script) for word in command.loose) else "no"
         if self._match_words(command.words, _matches_base_name, sure=True):
             return "yes"
         loose = self._match_words(command.words, _matches_base_name, sure=False, script=script)
         return "maybe" if loose or self._is_mentioned(command) else "no"
-
-    def _match_contained(self, denied: _DenyWord, command: ShellCommand, script: Script) -> MatchResult:
-        """Match a pattern such as `rm * /usr *` by the precomputed words of a command."""
-        if denied.pattern in command.texts or (denied.path and denied.path in command.texts):
-            return "yes"
-        return "maybe" if any(denied.can_be(word, script) for word in command.loose) else "no"
 
     def _is_mentioned(self, command: ShellCommand) -> bool:
         """Return True if an unknown program has the words of the pattern among its arguments."""
@@ -131,23 +130,23 @@ class CommandPattern:
 
     def _skip_stars(self, states: Iterable[int]) -> set[int]:
         """Return the states, with those behind stars: a star matches zero words, too."""
-        found = set()
+        reached = set()
         for at in states:
-            found.add(at)
+            reached.add(at)
             while at < len(self.pattern) and self.pattern[at] == STAR:
                 at += 1
-                found.add(at)
-        return found
+                reached.add(at)
+        return reached
 
     def _advance_states(self, states: Iterable[int], test: Callable[[int], bool]) -> set[int]:
-        led = set()
+        reached = set()
         for at in states:
             if at < len(self.pattern):
                 if self.pattern[at] == STAR:
-                    led.add(at)
+                    reached.add(at)
                 elif test(at):
-                    led.add(at + 1)
-        return self._skip_stars(led)
+                    reached.add(at + 1)
+        return self._skip_stars(reached)
 
     def _expand_states(self, states: set[int], word: Word, is_name: bool, script: Script | None) -> set[int]:
         """Return the states after any number of words that the shell may expand this word to."""
@@ -308,8 +307,10 @@ class FilePattern:
         for glob, names in ((self.exact, parts.names), (self.folded, folded)):
             if any(glob.matches("/".join(names[:end])) for end in range(1, len(names) + 1)):
                 return "yes"
-            if not one_file and _can_match_below(glob, names):
-                return "yes"
+            if not one_file:
+                below = reduce(glob.advance, names, glob.start)
+                if any(below):  # the pattern may match a file below the folder
+                    return "yes"
         return "maybe" if parts.climbs or place.linked else "no"
 
     def covers(self, place: ToolPath, folder: bool) -> bool:
@@ -348,14 +349,6 @@ def _split_path(path: str) -> _PathParts:
         elif name not in ("", "."):
             names.append(name)
     return _PathParts(tuple(names), climbs)
-
-
-def _can_match_below(glob: Glob, names: Sequence[str]) -> bool:
-    """Return True if a pattern may match a file below a folder."""
-    states = glob.start
-    for name in names:
-        states = glob.advance(states, name)
-    return any(states)
 
 
 # -- hosts ----------------------------------------------------------------------------------------------------------

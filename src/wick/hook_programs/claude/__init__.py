@@ -41,39 +41,29 @@ class SettingsHooks:
 
     def hooks(self) -> list[Hook]:
         """Return the hooks, outermost first; an empty list without handlers."""
-        return [*self._wrapping_hooks(), *self._run_hooks(), *self._tool_hooks()] if self.session.is_live else []
-
-    def _wrapping_hooks(self) -> list[Hook]:
-        made = [
-            self._hook("settings", Run, "wrap", self.runs.wrap_run),
-            self._hook("settings", Run, "before", self.runs.watch_compaction),
-            self._hook("settings", ModelCall, "before", self.runs.deliver_context, priority=INNERMOST),
+        if not self.session.is_live:
+            return []
+        runs, tools = self.runs, self.tools
+        outer = [
+            self._hook("settings", Run, "wrap", runs.wrap_run),
+            self._hook("settings", Run, "before", runs.watch_compaction),
+            self._hook("settings", ModelCall, "before", runs.deliver_context, priority=INNERMOST),
         ]
         if self.session.has_handlers("PermissionRequest", "Notification"):
-            made.append(self._hook("PermissionRequest", Run, "before", self.tools.install_delegate))
-        return made
-
-    def _run_hooks(self) -> list[Hook]:
-        runs = self.runs
-        made = [
+            outer.append(self._hook("PermissionRequest", Run, "before", tools.install_delegate))
+        by_event = [
             self._hook("SessionStart", Run, "before", runs.start_session),
             self._hook("SubagentStart", Run, "before", runs.start_subagent),
             self._hook("UserPromptSubmit", Run, "before", runs.check_prompt),
             self._hook("UserPromptSubmit", Run, "guard", runs.recheck_prompt),
             self._hook("Stop", Step, "after", runs.check_stop),
             self._hook("SubagentStop", Step, "after", runs.check_subagent_stop),
-        ]
-        return [hook for hook in made if self.session.has_handlers(hook.name.partition("@")[0])]
-
-    def _tool_hooks(self) -> list[Hook]:
-        tools = self.tools
-        made = [
             self._tool_hook("PreToolUse", "before", tools.before_use),
             self._tool_hook("PreToolUse", "guard", tools.check_sealed),
             self._tool_hook("PostToolUse", "after", tools.after_use, hold=True),
             self._tool_hook("PostToolUseFailure", "after", tools.after_failure, hold=True),
         ]
-        return [hook for hook in made if self.session.has_handlers(hook.name.partition("@")[0])]
+        return outer + [hook for hook in by_event if self.session.has_handlers(hook.name.partition("@")[0])]
 
     def _tool_hook(self, event: str, position: Any, fn: Any, **options: Any) -> Hook:
         cwd = self.session.runner.cwd

@@ -92,8 +92,8 @@ class HandlerResult:
     @property
     def reason(self) -> str:
         """The reason of a refusal: from the JSON, or else from stderr."""
-        said = self.specific.permissionDecisionReason or self.answer.reason or self.stderr.strip()
-        return said or f"the hook {self.entry.name} refused it and gave no reason"
+        reason = self.specific.permissionDecisionReason or self.answer.reason or self.stderr.strip()
+        return reason or f"the hook {self.entry.name} refused it and gave no reason"
 
     @property
     def blocks(self) -> bool:
@@ -113,28 +113,28 @@ class HandlerResult:
         return self.specific.permissionDecision or old.get(self.answer.decision)
 
 
-def find_stop(said: Sequence[HandlerResult]) -> Stop | None:
+def find_stop(results: Sequence[HandlerResult]) -> Stop | None:
     """Return the Stop of the first answer with `continue: false`, which overrides all others."""
-    for one in said:
-        if one.answer.continues is False:
-            reason = (one.answer.stopReason or "")[: constants.HOOK_TEXT_CHARS]
-            return Stop(reason or f"the hook {one.entry.name} wants nothing more to be done")
+    for result in results:
+        if result.answer.continues is False:
+            reason = (result.answer.stopReason or "")[: constants.HOOK_TEXT_CHARS]
+            return Stop(reason or f"the hook {result.entry.name} wants nothing more to be done")
     return None
 
 
-def resolve_failures(run: Run, said: Sequence[HandlerResult]) -> Block | None:
+def resolve_failures(run: Run, results: Sequence[HandlerResult]) -> Block | None:
     """Apply the failure policy to failed handlers; return the first Block."""
     blocks = [
-        handle_failure(run, one.entry.name, one.problem, one.entry.fail, decides(one.entry.event))
-        for one in said
-        if one.problem
+        handle_failure(run, result.entry.name, result.problem, result.entry.fail, decides(result.entry.event))
+        for result in results
+        if result.problem
     ]
     return next((block for block in blocks if block is not None), None)
 
 
-def join_refusals(said: Sequence[HandlerResult]) -> str:
+def join_refusals(results: Sequence[HandlerResult]) -> str:
     """Return the reasons of all refusals, joined; an empty text without refusals."""
-    return "\n".join(dict.fromkeys(one.reason for one in said if one.blocks))
+    return "\n".join(dict.fromkeys(result.reason for result in results if result.blocks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,17 +147,20 @@ class ToolVerdict:
     context: list[str] = field(default_factory=list)
 
 
-def combine_answers(run: Run, said: Sequence[HandlerResult], question: str) -> ToolVerdict:
+def combine_answers(run: Run, results: Sequence[HandlerResult], question: str) -> ToolVerdict:
     """Combine answers: deny before defer before ask before allow, in any order."""
-    if (ended := find_stop(said)) is not None:
+    if (ended := find_stop(results)) is not None:
         return ToolVerdict(ended)
-    if (broken := resolve_failures(run, said)) is not None:
+    if (broken := resolve_failures(run, results)) is not None:
         return ToolVerdict(broken)
-    by = {word: [one for one in said if one.permission == word] for word in ("deny", "defer", "ask", "allow")}
-    context = [text for one in said for text in one.context]
+    by = {
+        permission: [result for result in results if result.permission == permission]
+        for permission in ("deny", "defer", "ask", "allow")
+    }
+    context = [text for result in results for text in result.context]
     if by["deny"]:
         return ToolVerdict(Block(by["deny"][0].reason), context=context)
-    rewrite = next((one for one in reversed(said) if one.specific.updatedInput is not None), None)
+    rewrite = next((result for result in reversed(results) if result.specific.updatedInput is not None), None)
     if asking := (by["defer"] or by["ask"]):
         return ToolVerdict(Ask(asking[0].specific.permissionDecisionReason or question), False, rewrite, context)
     return ToolVerdict(None, bool(by["allow"]), rewrite, context)

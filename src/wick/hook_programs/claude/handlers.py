@@ -59,17 +59,12 @@ async def call_handler(entry: HookHandler, payload: bytes, runner: Runner, run: 
 async def _call_command(entry: HookHandler, payload: bytes, runner: Runner, run: Run | None) -> HandlerResult:
     env = {PROJECT: runner.cwd}
     if entry.args:
-        argv = [
-            _expand_project(word, runner.cwd) for word in (*([entry.command] if entry.command else []), *entry.args)
-        ]
+        words = [entry.command, *entry.args] if entry.command else entry.args
+        argv = [word.replace(f"${{{PROJECT}}}", runner.cwd) for word in words]
         ran = await runner.run(argv, stdin=payload, timeout=entry.seconds, env=env)
     else:
         ran = await runner.run(shell=entry.command, stdin=payload, timeout=entry.seconds, env=env)
     return interpret_result(entry, ran)
-
-
-def _expand_project(word: str, cwd: str) -> str:
-    return word.replace(f"${{{PROJECT}}}", cwd)
 
 
 def interpret_result(entry: HookHandler, ran: ProgramResult) -> HandlerResult:
@@ -87,8 +82,8 @@ def interpret_result(entry: HookHandler, ran: ProgramResult) -> HandlerResult:
         return HandlerResult(entry, problem=unfit, stderr=ran.stderr)
     strict = decides(entry.event) and entry.fail != "open"
     if ran.exit_code != 0 and (strict or answer is NOTHING):
-        said = f": {one_line(ran.stderr)}" if ran.stderr.strip() else ""
-        return HandlerResult(entry, problem=f"ended with exit code {ran.exit_code}{said}", stderr=ran.stderr)
+        detail = f": {one_line(ran.stderr)}" if ran.stderr.strip() else ""
+        return HandlerResult(entry, problem=f"ended with exit code {ran.exit_code}{detail}", stderr=ran.stderr)
     return HandlerResult(entry, answer, text, ran.stderr, printed=_preview(printed))
 
 
@@ -110,7 +105,7 @@ def _read_output(printed: bytes, event: str) -> tuple[ClaudeAnswer, str]:
         raise InvalidAnswer("answered with bytes that are no UTF-8") from None
     if "\0" in text:
         raise InvalidAnswer("answered with bytes that are not a text")
-    if decides(event) and any(_is_answer(text, found.end() - 1) for found in islice(_OBJECT.finditer(text), 100)):
+    if decides(event) and any(_is_answer(text, match.end() - 1) for match in islice(_OBJECT.finditer(text), 100)):
         raise InvalidAnswer("printed something else before its answer")
     return NOTHING, text
 
@@ -118,10 +113,10 @@ def _read_output(printed: bytes, event: str) -> tuple[ClaudeAnswer, str]:
 def _is_answer(text: str, start: int) -> bool:
     """Return True if a JSON object with fields of an answer begins here."""
     try:
-        found, _ = json.JSONDecoder().raw_decode(text, start)
+        value, _ = json.JSONDecoder().raw_decode(text, start)
     except (ValueError, RecursionError):
         return False
-    return isinstance(found, dict) and not _ANSWERS.isdisjoint(found)
+    return isinstance(value, dict) and not _ANSWERS.isdisjoint(value)
 
 
 def _preview(printed: bytes) -> str:
@@ -134,15 +129,15 @@ def _preview(printed: bytes) -> str:
 async def _call_http(entry: HookHandler, payload: bytes, runner: Runner, run: Run | None) -> HandlerResult:
     """Post the payload to a server. Private addresses are allowed, as settings are trusted before any call."""
     headers = {"Content-Type": "application/json", **entry.headers}
-    most = constants.HOOK_OUTPUT_BYTES
-    got = await fetch(
-        entry.url, method="POST", headers=headers, body=payload, private=True, seconds=entry.seconds, most_bytes=most
+    limit = constants.HOOK_OUTPUT_BYTES
+    response = await fetch(
+        entry.url, method="POST", headers=headers, body=payload, private=True, seconds=entry.seconds, most_bytes=limit
     )
-    if not 200 <= got.status < 300:
-        raise InvalidAnswer(f"answered with status {got.status}")
-    if got.truncated:
-        raise InvalidAnswer(f"answered with more than {most:,} bytes")
-    body = _strip_bom(got.body)
+    if not 200 <= response.status < 300:
+        raise InvalidAnswer(f"answered with status {response.status}")
+    if response.truncated:
+        raise InvalidAnswer(f"answered with more than {limit:,} bytes")
+    body = _strip_bom(response.body)
     answer, text = _read_output(body, entry.event)
     return HandlerResult(entry, answer, text, printed=_preview(body))
 
@@ -160,21 +155,17 @@ class _Judgement(BaseModel):
 async def _call_prompt(entry: HookHandler, payload: bytes, runner: Runner, run: Run | None) -> HandlerResult:
     if run is None:
         raise InvalidAnswer(f"cannot be asked at {entry.event}, outside of a run")
-    told = fence_text("event", payload.decode())
-    text = entry.prompt.replace(ARGUMENTS, told) if ARGUMENTS in entry.prompt else f"{entry.prompt}\n\n{told}"
+    event = fence_text("event", payload.decode())
+    text = entry.prompt.replace(ARGUMENTS, event) if ARGUMENTS in entry.prompt else f"{entry.prompt}\n\n{event}"
     async with asyncio.timeout(entry.seconds):
         reply = await run.call_model([user(text)], purpose="hook", system=SYSTEM)
-    judged = _parse_judgement(reply.text)
-    return HandlerResult(entry) if judged.ok else HandlerResult(entry, stderr=judged.reason or "", refuses=True)
-
-
-def _parse_judgement(text: str) -> _Judgement:
-    body = text.strip()
+    body = reply.text.strip()
     block = _FENCED.fullmatch(body)
     try:
-        return _Judgement.model_validate_json(block[1] if block else body)
+        judgement = _Judgement.model_validate_json(block[1] if block else body)
     except ValidationError:
         raise InvalidAnswer('answered with something else than {"ok": true} or {"ok": false, "reason": "…"}') from None
+    return HandlerResult(entry) if judgement.ok else HandlerResult(entry, stderr=judgement.reason or "", refuses=True)
 
 
 _KINDS: dict[str, Callable[[HookHandler, bytes, Runner, Run | None], Awaitable[HandlerResult]]] = {

@@ -49,10 +49,10 @@ class ToolView:
         """Return arguments in Claude Code's form, without optional empty values."""
         path = PATHS.get(self.wick_name)
         needed = self.tool.parameters.get("required", ())
-        told = {name: thaw(value) for name, value in args.items() if name in needed or value not in (None, "")}
-        if path in told and isinstance(told[path], str):
-            told[path] = self._absolute(told[path])
-        return translate(self.wick_name, convert(self.wick_name, told, CLAUDE_VALUES), CLAUDE, self._properties)
+        filled = {name: thaw(value) for name, value in args.items() if name in needed or value not in (None, "")}
+        if path in filled and isinstance(filled[path], str):
+            filled[path] = self._absolute(filled[path])
+        return translate(self.wick_name, convert(self.wick_name, filled, CLAUDE_VALUES), CLAUDE, self._properties)
 
     @property
     def _properties(self) -> Mapping[str, Any]:
@@ -66,17 +66,15 @@ class ToolView:
         )
         path = PATHS.get(self.wick_name)
         if path in taken and isinstance(taken[path], str):
-            was = args.get(path)
-            kept = isinstance(was, str) and self._absolute(was) == taken[path]
-            taken[path] = was if kept else self._relative(taken[path])
+            original = args.get(path)
+            if isinstance(original, str) and self._absolute(original) == taken[path]:
+                taken[path] = original
+            elif taken[path] == self.workdir or taken[path].startswith(f"{self.workdir.rstrip('/')}/"):
+                taken[path] = os.path.relpath(taken[path], self.workdir)
         return taken
 
     def _absolute(self, path: str) -> str:
         return os.path.normpath(os.path.join(self.workdir, path))
-
-    def _relative(self, path: str) -> str:
-        inside = path == self.workdir or path.startswith(f"{self.workdir.rstrip('/')}/")
-        return os.path.relpath(path, self.workdir) if inside else path
 
     def to_claude_response(self, args: Mapping[str, Any], result: ToolResult) -> Any:
         """Return a tool result in Claude Code's form."""
@@ -93,8 +91,8 @@ class ToolView:
 
     def suggest_rules(self, args: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return the permission rule that a user could add for this call."""
-        told = next((str(args[name]) for name in ("command", "path", "url") if args.get(name)), "")
-        rule = {"toolName": self.name} | ({"ruleContent": told} if told else {})
+        content = next((str(args[name]) for name in ("command", "path", "url") if args.get(name)), "")
+        rule = {"toolName": self.name} | ({"ruleContent": content} if content else {})
         return [{"type": "addRules", "rules": [rule], "behavior": "allow", "destination": "session"}]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from wick.constants import MAX_CONTINUES
 from wick.decisions import Block, Continue, Stop
@@ -34,7 +33,7 @@ class RunEvents:
             return result
         finally:
             self.session.conversation(run).deferred_context += [
-                told for told in work.context if told.name == "SessionStart"
+                message for message in work.context if message.name == "SessionStart"
             ]
             work.context.clear()
             await work.transcript.remove()
@@ -53,13 +52,13 @@ class RunEvents:
         work = self.session.run_state(run)
         if call.purpose or run.thread.waiting:
             return
-        later: list[Message] = self.session.conversation(run).deferred_context if run.parent is None else []
-        told = [*later, *work.context]
-        later.clear()
+        deferred: list[Message] = self.session.conversation(run).deferred_context if run.parent is None else []
+        context = [*deferred, *work.context]
+        deferred.clear()
         work.context.clear()
-        if told:
-            run.thread.add(*told)
-            call.messages.extend(told)
+        if context:
+            run.thread.add(*context)
+            call.messages.extend(context)
 
     async def start_session(self, run: Run) -> Stop | None:
         """Fire SessionStart at the first run of a conversation."""
@@ -71,21 +70,21 @@ class RunEvents:
         return await self._fire_session_start(run, source)
 
     async def _fire_session_start(self, run: Run, source: str) -> Stop | None:
-        said = await self.session.fire("SessionStart", run, [source], {"source": source})
-        resolve_failures(run, said)
-        await self.session.add_context(run, "SessionStart", (text for one in said for text in one.context))
-        first = [text for one in said if (text := one.specific.initialUserMessage)]
+        results = await self.session.fire("SessionStart", run, [source], {"source": source})
+        resolve_failures(run, results)
+        await self.session.add_context(run, "SessionStart", (text for result in results for text in result.context))
+        first = [text for result in results if (text := result.specific.initialUserMessage)]
         if first and source != "compact":
             run.input = [*map(user, first), *run.input]
-        return find_stop(said)
+        return find_stop(results)
 
     async def start_subagent(self, run: Run) -> Stop | None:
         if run.parent is None:
             return None
-        said = await self.session.fire("SubagentStart", run, [run.agent], {})
-        resolve_failures(run, said)
-        await self.session.add_context(run, "SubagentStart", (text for one in said for text in one.context))
-        return find_stop(said)
+        results = await self.session.fire("SubagentStart", run, [run.agent], {})
+        resolve_failures(run, results)
+        await self.session.add_context(run, "SubagentStart", (text for result in results for text in result.context))
+        return find_stop(results)
 
     # -- user prompts -------------------------------------------------------------------------------------------------
 
@@ -93,7 +92,16 @@ class RunEvents:
         """Fire UserPromptSubmit for the input, and screen messages that arrive during the run."""
         if run.parent is not None or has_agreed(run, self):
             return None
-        screen_messages(run, self, "UserPromptSubmit", lambda message: self._screen_message(run, message))
+
+        async def screen(message: Message) -> Block | None:
+            if message.role != "user" or message.name:
+                return None
+            verdict = await self._fire_prompt_submit(run, [message])
+            if isinstance(verdict, Stop):
+                run.halt(verdict)
+            return Block(verdict.reason) if verdict is not None else None
+
+        screen_messages(run, self, "UserPromptSubmit", screen)
         return await self._check_input(run)
 
     async def recheck_prompt(self, run: Run) -> Block | Stop | None:
@@ -111,23 +119,15 @@ class RunEvents:
 
     async def _fire_prompt_submit(self, run: Run, words: Sequence[Message]) -> Block | Stop | None:
         prompt = "\n\n".join(message.text for message in words)
-        said = await self.session.fire("UserPromptSubmit", run, [], {"prompt": prompt})
-        if (ended := find_stop(said)) is not None:
+        results = await self.session.fire("UserPromptSubmit", run, [], {"prompt": prompt})
+        if (ended := find_stop(results)) is not None:
             return ended
-        if (broken := resolve_failures(run, said)) is not None:
+        if (broken := resolve_failures(run, results)) is not None:
             return broken
-        if reason := join_refusals(said):
+        if reason := join_refusals(results):
             return Block(await self.session.shorten(run, "UserPromptSubmit", reason))
-        await self.session.add_context(run, "UserPromptSubmit", (text for one in said for text in one.context))
+        await self.session.add_context(run, "UserPromptSubmit", (text for result in results for text in result.context))
         return None
-
-    async def _screen_message(self, run: Run, message: Message) -> Block | None:
-        if message.role != "user" or message.name:
-            return None
-        verdict = await self._fire_prompt_submit(run, [message])
-        if isinstance(verdict, Stop):
-            run.halt(verdict)
-        return Block(verdict.reason) if verdict is not None else None
 
     # -- the end of a run ---------------------------------------------------------------------------------------------
 
@@ -147,36 +147,38 @@ class RunEvents:
             return None
         last = next((message.text for message in reversed(run.output) if message.role == "assistant"), "")
         more = {"stop_hook_active": work.stops > 0, "last_assistant_message": last}
-        said = await self.session.fire(event, step, names, more)
-        resolve_failures(run, said)
-        if (ended := find_stop(said)) is not None:
+        results = await self.session.fire(event, step, names, more)
+        resolve_failures(run, results)
+        if (ended := find_stop(results)) is not None:
             return ended
-        told = [text for text in (join_refusals(said), *(text for one in said for text in one.context)) if text]
-        if not told:
+        context = [text for result in results for text in result.context]
+        texts = [text for text in (join_refusals(results), *context) if text]
+        if not texts:
             return None
         work.stops += 1
         if work.stops > MAX_CONTINUES:
             run.record("stop_hooks_ignored", times=MAX_CONTINUES)
             return None
-        return Continue(await self.session.shorten(run, event, "\n\n".join(told)))
+        return Continue(await self.session.shorten(run, event, "\n\n".join(texts)))
 
     # -- compaction ---------------------------------------------------------------------------------------------------
 
     async def before_compaction(self, run: Run, trigger: str, instructions: str) -> str:
         """Fire PreCompact; return the reason if a program refuses the compaction."""
         more = {"trigger": trigger, "custom_instructions": instructions}
-        said = await self.session.fire("PreCompact", run, [trigger], more)
-        resolve_failures(run, said)
-        if (ended := find_stop(said)) is not None:
+        results = await self.session.fire("PreCompact", run, [trigger], more)
+        resolve_failures(run, results)
+        if (ended := find_stop(results)) is not None:
             run.halt(ended)
             return ended.reason
-        return join_refusals(said)
+        return join_refusals(results)
 
     async def after_compaction(self, run: Run, trigger: str, summary: str) -> None:
         """Fire PostCompact, then SessionStart again, as the compaction may have dropped its context."""
-        said = await self.session.fire("PostCompact", run, [trigger], {"trigger": trigger, "compact_summary": summary})
-        resolve_failures(run, said)
-        ended = find_stop(said)
+        more = {"trigger": trigger, "compact_summary": summary}
+        results = await self.session.fire("PostCompact", run, [trigger], more)
+        resolve_failures(run, results)
+        ended = find_stop(results)
         if run.parent is None and self.session.has_handlers("SessionStart"):
             ended = await self._fire_session_start(run, "compact") or ended
         if ended is not None:
@@ -186,13 +188,13 @@ class RunEvents:
 def _session_source(run: Run) -> str:
     """Return the source for SessionStart: startup, clear, resume or fork."""
     thread = run.thread
-    begun = [entry.data["data"]["thread"] for entry in thread.entries if _is_start(entry)]
-    if any(id != thread.id for id in begun) and thread.id not in begun:
+    started = [
+        entry.data["data"]["thread"]
+        for entry in thread.entries
+        if entry.kind == "event" and entry.data["name"] == STARTED
+    ]
+    if any(id != thread.id for id in started) and thread.id not in started:
         return "fork"
     if not thread.messages:
         return "clear" if any(entry.kind == "rewind" for entry in thread.entries) else "startup"
     return "resume"
-
-
-def _is_start(entry: Any) -> bool:
-    return bool(entry.kind == "event" and entry.data["name"] == STARTED)

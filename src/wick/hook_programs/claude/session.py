@@ -88,21 +88,21 @@ class HookSession:
     def conversation(self, run: Run) -> ConversationState:
         """Return the conversation of a run and mark it as the most recent."""
         top, own = self.top_run(run), self.conversations
-        kept = own.pop(top.thread.id, None)
-        if kept is None:
-            kept = ConversationState(top.thread if self.has_handlers("SessionEnd") else None, top.parent is None)
-        own[top.thread.id] = kept
-        return kept
+        state = own.pop(top.thread.id, None)
+        if state is None:
+            state = ConversationState(top.thread if self.has_handlers("SessionEnd") else None, top.parent is None)
+        own[top.thread.id] = state
+        return state
 
     # -- events -------------------------------------------------------------------------------------------------------
 
     def find_handlers(self, event: str, names: Iterable[str], use: ToolUse | None = None) -> list[HookHandler]:
         """Return the handlers that match an event, without duplicates."""
         names = frozenset(names)
-        found = [entry for entry in self.settings.for_event(event) if entry.problem or entry.test(names)]
+        matching = [entry for entry in self.settings.for_event(event) if entry.problem or entry.test(names)]
         if use is not None:
-            found = [entry for entry in found if self._applies(entry, use)]
-        return list({entry.key: entry for entry in reversed(found)}.values())[::-1]
+            matching = [entry for entry in matching if self._applies(entry, use)]
+        return list({entry.key: entry for entry in reversed(matching)}.values())[::-1]
 
     def _applies(self, entry: HookHandler, use: ToolUse) -> bool:
         """Return True unless the handler's rule certainly does not match this use."""
@@ -127,17 +127,21 @@ class HookSession:
         entries: Sequence[HookHandler] | None = None,
     ) -> list[HandlerResult]:
         """Call the handlers of an event concurrently, and record their messages for the user."""
-        found = self.find_handlers(event, names) if entries is None else entries
-        found = [entry for entry in found if self._claim_turn(entry, op)]
-        if not found:
+        matching = self.find_handlers(event, names) if entries is None else entries
+        entries = [entry for entry in matching if self._claim_turn(entry, op)]
+        if not entries:
             return []
-        payload = encode_payload(await self._build_payload(event, op.run, more))
-        said = await asyncio.gather(*(handlers.call_handler(entry, payload, self.runner, op.run) for entry in found))
-        for one in said:
-            if one.problem:  # a failed handler with `once` may run again
-                self.conversation(op.run).used.pop(one.entry.key, None)
-            await self._record_output(op.run, one)
-        return said
+        run, top = op.run, self.top_run(op.run)
+        fields = {"session_id": top.thread.id, "transcript_path": await self.run_state(top).transcript.path()}
+        fields |= {"cwd": self.runner.cwd, "permission_mode": permission_mode(run), "hook_event_name": event}
+        fields |= {"agent_id": run.id, "agent_type": run.agent} if run.parent is not None else {}
+        payload = encode_payload({**fields, **more})
+        results = await asyncio.gather(*(handlers.call_handler(entry, payload, self.runner, run) for entry in entries))
+        for result in results:
+            if result.problem:  # a failed handler with `once` may run again
+                self.conversation(run).used.pop(result.entry.key, None)
+            await self._record_output(run, result)
+        return results
 
     def _claim_turn(self, entry: HookHandler, op: Operation[Any]) -> bool:
         """Return True if a handler may run. One with `once` runs again only for the same call."""
@@ -149,30 +153,23 @@ class HookSession:
         used[entry.key] = call
         return True
 
-    async def _build_payload(self, event: str, run: Run, more: Json) -> Json:
-        top = self.top_run(run)
-        told = {"session_id": top.thread.id, "transcript_path": await self.run_state(top).transcript.path()}
-        told |= {"cwd": self.runner.cwd, "permission_mode": permission_mode(run), "hook_event_name": event}
-        inside = {"agent_id": run.id, "agent_type": run.agent} if run.parent is not None else {}
-        return {**told, **inside, **more}
-
-    async def _record_output(self, run: Run, said: HandlerResult) -> None:
+    async def _record_output(self, run: Run, result: HandlerResult) -> None:
         """Record the messages and the output of a handler for the user."""
-        hook, event = said.entry.name, said.entry.event
-        if said.answer.systemMessage:
-            text = await self.shorten(run, event, said.answer.systemMessage)
+        hook, event = result.entry.name, result.entry.event
+        if result.answer.systemMessage:
+            text = await self.shorten(run, event, result.answer.systemMessage)
             run.record("system_message", hook=hook, event=event, message=text)
-        if said.refuses and event in ("SessionStart", "SubagentStart"):
-            run.record("system_message", hook=hook, event=event, message=await self.shorten(run, event, said.reason))
-        if said.printed and not said.answer.suppressOutput:
-            run.record("hook_output", hook=hook, event=event, output=said.printed)
+        if result.refuses and event in ("SessionStart", "SubagentStart"):
+            run.record("system_message", hook=hook, event=event, message=await self.shorten(run, event, result.reason))
+        if result.printed and not result.answer.suppressOutput:
+            run.record("hook_output", hook=hook, event=event, output=result.printed)
 
     async def notify(self, run: Run, kind: str, message: str) -> None:
         """Fire Notification, as user input is needed."""
         more = {"message": message, "title": "wick", "notification_type": kind}
-        said = await self.fire("Notification", run, [kind], more)
-        resolve_failures(run, said)
-        if (ended := find_stop(said)) is not None:
+        results = await self.fire("Notification", run, [kind], more)
+        resolve_failures(run, results)
+        if (ended := find_stop(results)) is not None:
             run.halt(ended)
 
     # -- context for the model --------------------------------------------------------------------------------------
@@ -180,8 +177,8 @@ class HookSession:
     async def add_context(self, run: Run, event: str, texts: Iterable[str]) -> None:
         """Queue texts for the context of the next model call."""
         for text in texts:
-            told = fence_text("hook", await self.shorten(run, event, text), event=event)
-            self.run_state(run).context.append(Message("user", told, name=event))
+            fenced = fence_text("hook", await self.shorten(run, event, text), event=event)
+            self.run_state(run).context.append(Message("user", fenced, name=event))
 
     async def shorten(self, run: Run, event: str, text: str) -> str:
         """Return a text, or its beginning and the path of the stored text if it is too long."""
@@ -190,8 +187,8 @@ class HookSession:
         work = self.run_state(run)
         work.stored_texts += 1
         path = f".results/hook-{event}-{run.id}-{work.stored_texts}.txt"
-        kept = await store_large_text(run.thread, run.id, path, text)
-        where = f"the whole text is in {path}; read it with read_file" if kept else "the rest could not be stored"
+        stored = await store_large_text(run.thread, run.id, path, text)
+        where = f"the whole text is in {path}; read it with read_file" if stored else "the rest could not be stored"
         return f"{text[: constants.HOOK_PREVIEW_CHARS]}\n\n... ({where}) ..."
 
     # -- the end of conversations -----------------------------------------------------------------------------------
@@ -208,16 +205,19 @@ class HookSession:
         if not entries or not conversation.own or conversation.thread is None:
             return
         transcript = Transcript(conversation.thread, self.runner.cwd)
-        told = {"session_id": thread, "transcript_path": await transcript.path(), "cwd": self.runner.cwd}
-        told |= {"permission_mode": conversation.mode, "hook_event_name": "SessionEnd", "reason": "other"}
+        fields = {"session_id": thread, "transcript_path": await transcript.path(), "cwd": self.runner.cwd}
+        fields |= {"permission_mode": conversation.mode, "hook_event_name": "SessionEnd", "reason": "other"}
         try:
-            asked = [handlers.call_handler(entry, encode_payload(told), self.runner, None) for entry in entries]
-            said = await asyncio.gather(*asked)
+            payload = encode_payload(fields)
+            calls = [handlers.call_handler(entry, payload, self.runner, None) for entry in entries]
+            results = await asyncio.gather(*calls)
         finally:
             await transcript.remove()
-        for one in said:
-            if one.problem:
-                logger.warning("the hook program %s %s; the conversation has ended anyway", one.entry.name, one.problem)
+        for result in results:
+            if result.problem:
+                logger.warning(
+                    "the hook program %s %s; the conversation has ended anyway", result.entry.name, result.problem
+                )
 
     async def close(self) -> None:
         """Send SessionEnd for every conversation."""

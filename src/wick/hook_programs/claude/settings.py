@@ -40,10 +40,6 @@ _NAMES = re.compile(r"[A-Za-z0-9_\-, |]*")
 _NEEDS = {"command": ("command", "args"), "http": ("url",), "prompt": ("prompt",)}
 
 
-def _no_problem() -> str:
-    return ""
-
-
 @dataclass(frozen=True, slots=True)
 class HookHandler:
     """A handler of one event. `problem` continues a sentence about why it cannot be used."""
@@ -65,7 +61,7 @@ class HookHandler:
     problem: str = ""
     test: Callable[[Iterable[str]], bool] = field(default=lambda names: True, repr=False, compare=False)
     rule: Rule | None = field(default=None, repr=False, compare=False)
-    check: Callable[[], str] = field(default=_no_problem, repr=False, compare=False)  # returns a problem of its files
+    check: Callable[[], str] = field(default=lambda: "", repr=False, compare=False)  # returns a problem of its files
 
     @property
     def seconds(self) -> float:
@@ -82,8 +78,8 @@ class HookHandler:
     @property
     def key(self) -> str:
         """A key that identical handlers share."""
-        told = [self.event, self.type, self.command, [*self.args], self.url, dict(self.headers), self.prompt]
-        return canonical_json([*told, self.timeout, self.condition, self.once, self.fail, self.problem]).decode()
+        fields = [self.event, self.type, self.command, [*self.args], self.url, dict(self.headers), self.prompt]
+        return canonical_json([*fields, self.timeout, self.condition, self.once, self.fail, self.problem]).decode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +91,9 @@ class HookSettings:
 
     def for_event(self, event: str) -> tuple[HookHandler, ...]:
         """Return the handlers of an event, without untrusted ones."""
-        return (
-            () if self.disabled else tuple(entry for entry in self.entries if entry.event == event and _can_run(entry))
-        )
-
-
-def _can_run(entry: HookHandler) -> bool:
-    return entry.trust != "untrusted"
+        if self.disabled:
+            return ()
+        return tuple(entry for entry in self.entries if entry.event == event and entry.trust != "untrusted")
 
 
 def merge_settings(*given: HookSettings) -> HookSettings:
@@ -172,8 +164,9 @@ def _parse_event(event: str, groups: Any, source: str) -> Iterable[HookHandler]:
 
 def _parse_handler(event: str, matcher: str, handler: Mapping[str, Any], where: str, source: str) -> HookHandler:
     kind = _check_text(handler, "type", where) or "command"
-    timeout, once = handler.get("timeout"), handler.get("once", False)
-    if timeout is not None and not _is_time(timeout):
+    timeout, once, fail = handler.get("timeout"), handler.get("once", False), handler.get("fail")
+    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+    if timeout is not None and not (is_number and 0 < timeout <= LONGEST_SECONDS):
         raise ConfigError(
             f"the timeout of a handler of {where} is a number of seconds above 0, not {_shorten(timeout)}"
         )
@@ -182,6 +175,8 @@ def _parse_handler(event: str, matcher: str, handler: Mapping[str, Any], where: 
     needs = _NEEDS.get(kind, ())
     if needs and not any(handler.get(name) for name in needs):
         raise ConfigError(f"a handler of {where} of the type {kind} needs {' or '.join(needs)}")
+    if fail not in (None, "open", "closed"):
+        raise ConfigError(f"fail, in a handler of {where}, is open or closed, not {_shorten(fail)}")
     return HookHandler(
         event,
         kind,
@@ -194,7 +189,7 @@ def _parse_handler(event: str, matcher: str, handler: Mapping[str, Any], where: 
         timeout=timeout,
         condition=_check_text(handler, "if", where),
         once=once,
-        fail=_check_fail(handler.get("fail"), where),
+        fail=fail,
         source=source,
         problem="" if needs else f"is of the type {kind!r}, which wick cannot run",
     )
@@ -256,20 +251,10 @@ def _check_texts(given: Any, what: str) -> list[str]:
     return list(given)
 
 
-def _is_time(given: Any) -> bool:
-    return isinstance(given, int | float) and not isinstance(given, bool) and 0 < given <= LONGEST_SECONDS
-
-
 def _check_headers(given: Any, where: str) -> dict[str, str]:
     if not isinstance(given, Mapping) or not all(isinstance(item, str) for pair in given.items() for item in pair):
         raise ConfigError(f"headers, in a handler of {where}, is a map of texts, not {_shorten(given)}")
     return dict(given)
-
-
-def _check_fail(given: Any, where: str) -> Fail | None:
-    if given not in (None, "open", "closed"):
-        raise ConfigError(f"fail, in a handler of {where}, is open or closed, not {_shorten(given)}")
-    return given  # type: ignore[no-any-return]
 
 
 def _shorten(value: Any) -> str:

@@ -46,7 +46,13 @@ def load_settings(
 ) -> HookSettings:
     """Load the settings of the user and of a folder, or those of `paths`, which need no trust."""
     if paths:
-        return merge_settings(*(_read_named(Path(folder) / os.path.expanduser(path)) for path in paths))
+        named: list[HookSettings] = []
+        for path in paths:
+            file = Path(folder) / os.path.expanduser(path)
+            if not file.is_file():
+                raise ConfigError(f"there are no settings at {file}")
+            named.append(read_settings(file))
+        return merge_settings(*named)
     where = expand_home(home)
     own = HookSettings() if where is None else read_settings(where / "settings.json")
     own = replace(own, entries=tuple(_watch_handler(entry, [], Path(folder), trust) for entry in own.entries))
@@ -80,25 +86,22 @@ def _settings_paths(folder: str | Path) -> list[Path]:
 
 def list_trustable(folder: str | Path) -> list[Path]:
     """Return the settings files of a folder, and the files of the folder that their commands name."""
-    found: list[Path] = []
+    files: list[Path] = []
     for path in settings_files(folder):
-        found.append(path)
+        files.append(path)
         for entry in read_settings(path).entries:
-            found += named_files(entry, Path(folder))
-    return list(dict.fromkeys(found))
-
-
-def _read_named(path: Path) -> HookSettings:
-    if not path.is_file():
-        raise ConfigError(f"there are no settings at {path}")
-    return read_settings(path)
+            files += named_files(entry, Path(folder))
+    return list(dict.fromkeys(files))
 
 
 def _read_folder_settings(path: Path, folder: Path, trust: Trust) -> HookSettings:
     """Read the settings of a folder: inactive while untrusted, denying once they were changed."""
-    standing = trust.trust_state(path)
-    if standing == "untrusted":
-        return _read_untrusted(path)
+    if trust.trust_state(path) == "untrusted":
+        try:  # they are only shown in lists, so an error in them is not fatal
+            return HookSettings(tuple(replace(entry, trust="untrusted") for entry in read_settings(path).entries))
+        except ConfigError as error:
+            logger.warning("%s; they are not trusted, and not used", error)
+            return HookSettings()
     if not path.is_file():
         return _deny_all(path, trust, GONE)
     content = path.read_bytes()
@@ -107,15 +110,6 @@ def _read_folder_settings(path: Path, folder: Path, trust: Trust) -> HookSetting
     settings = parse_settings_bytes(content, str(path))
     trust.record_types({path: {"events": sorted({entry.event for entry in settings.entries})}})
     return replace(settings, entries=tuple(_watch_handler(entry, [path], folder, trust) for entry in settings.entries))
-
-
-def _read_untrusted(path: Path) -> HookSettings:
-    """Read untrusted settings for lists; log their errors."""
-    try:
-        return HookSettings(tuple(replace(entry, trust="untrusted") for entry in read_settings(path).entries))
-    except ConfigError as error:
-        logger.warning("%s; they are not trusted, and not used", error)
-        return HookSettings()
 
 
 def _deny_all(path: Path, trust: Trust, problem: str) -> HookSettings:
@@ -200,13 +194,10 @@ def _resolve_files(path: Path, base: Path) -> tuple[list[Path], list[Path]]:
             if real.is_dir():
                 return list_code_files(real), []  # a command that names a folder may run any file in it
             return ([path] if real.is_file() else []), list_code_files(real.parent)
-        return ([path] if _is_script(real) else []), []
+        is_script = real.is_file() and (real.suffix in SCRIPTS or os.access(real, os.X_OK))
+        return ([path] if is_script else []), []
     except (OSError, ValueError):
         return [], []
-
-
-def _is_script(path: Path) -> bool:
-    return path.is_file() and (path.suffix in SCRIPTS or os.access(path, os.X_OK))
 
 
 def _split_words(command: str) -> list[str]:

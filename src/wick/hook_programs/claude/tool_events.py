@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -41,15 +42,21 @@ class ToolEvents:
         """Fire PreToolUse before the gate: a program may change the input, allow, ask or deny."""
         place = ToolView.from_use(use, self.cwd)
         entries = self.session.find_handlers("PreToolUse", place.names, use)
-        said, verdict = await self._fire_pre_tool_use(use, place, entries)
+        results, verdict = await self._fire_pre_tool_use(use, place, entries)
         if isinstance(verdict.decision, Block | Stop):
             return verdict.decision
-        for one in said:
-            if one.specific.updatedInput is None:
-                record_agreement(use, (self, one.entry.key))
+        for result in results:
+            if result.specific.updatedInput is None:
+                record_agreement(use, (self, result.entry.key))
         if verdict.rewrite is not None:
-            if (refused := _rewrite_input(use, place, verdict.rewrite)) is not None:
-                return refused
+            original = use.args
+            use.args = place.from_claude_args(verdict.rewrite.specific.updatedInput or {}, original)
+            try:
+                use.validate()
+            except InvalidArgs as error:
+                use.args = original
+                name = verdict.rewrite.entry.name
+                return Block(f"the hook program {name} gave an input that the tool does not take: {error}")
             record_agreement(use, (self, verdict.rewrite.entry.key))
         if verdict.allowed:
             use.grant()
@@ -67,8 +74,10 @@ class ToolEvents:
             return None
         _, verdict = await self._fire_pre_tool_use(use, place, entries)
         if verdict.rewrite is not None and not isinstance(verdict.decision, Block | Stop):
-            if _is_same_input(place, verdict.rewrite, use):
-                return verdict.decision
+            wanted = place.from_claude_args(verdict.rewrite.specific.updatedInput or {}, use.args)
+            with suppress(InvalidArgs):
+                if canonical_json(use.bound.validate(wanted)) == canonical_json(use.args):
+                    return verdict.decision
             name = verdict.rewrite.entry.name
             return Block(
                 f"the hook program {name} wants to change what was changed after it had looked, so it has not agreed"
@@ -81,15 +90,14 @@ class ToolEvents:
         self, use: ToolUse, place: ToolView, entries: Sequence[HookHandler]
     ) -> tuple[list[HandlerResult], ToolVerdict]:
         more = {"tool_name": place.name, "tool_input": place.to_claude_args(use.args), "tool_use_id": use.call.id}
-        said = await self.session.fire("PreToolUse", use, place.names, more, entries=entries)
+        results = await self.session.fire("PreToolUse", use, place.names, more, entries=entries)
         question = f"A hook wants your agreement. May {use.bound.name} be used?"
-        found = combine_answers(use.run, said, question)
-        if isinstance(found.decision, Block):
-            found = replace(
-                found, decision=Block(await self.session.shorten(use.run, "PreToolUse", found.decision.reason))
-            )
-        await self.session.add_context(use.run, "PreToolUse", found.context)
-        return said, found
+        verdict = combine_answers(use.run, results, question)
+        if isinstance(verdict.decision, Block):
+            reason = await self.session.shorten(use.run, "PreToolUse", verdict.decision.reason)
+            verdict = replace(verdict, decision=Block(reason))
+        await self.session.add_context(use.run, "PreToolUse", verdict.context)
+        return results, verdict
 
     async def after_use(self, use: ToolUse) -> Stop | None:
         """Fire PostToolUse after a successful tool use."""
@@ -97,12 +105,14 @@ class ToolEvents:
             return None
         place, args = ToolView.from_use(use, self.cwd), _final_args(use)
         response = place.to_claude_response(args, use.result)
-        said = await self._fire_post_tool_use("PostToolUse", use, place, args, {"tool_response": response})
-        for one in said:
-            specific = one.answer.hookSpecificOutput
+        results = await self._fire_post_tool_use("PostToolUse", use, place, args, {"tool_response": response})
+        for result in results:
+            specific = result.answer.hookSpecificOutput
             if specific is not None and "updatedToolOutput" in specific.model_fields_set:
-                use.result = _to_result(specific.updatedToolOutput)
-        return find_stop(said)
+                output = specific.updatedToolOutput
+                text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
+                use.result = ToolResult(text, data=None if isinstance(output, str) else output)
+        return find_stop(results)
 
     async def after_failure(self, use: ToolUse) -> Stop | None:
         """Fire PostToolUseFailure after a failed tool use."""
@@ -110,94 +120,70 @@ class ToolEvents:
             return None
         error = str(use.error) if use.error is not None else use.result.error
         more = {"error": error, "is_interrupt": False}
-        said = await self._fire_post_tool_use(
+        results = await self._fire_post_tool_use(
             "PostToolUseFailure", use, ToolView.from_use(use, self.cwd), _final_args(use), more
         )
-        return find_stop(said)
+        return find_stop(results)
 
     async def _fire_post_tool_use(
         self, event: str, use: ToolUse, place: ToolView, args: Any, more: dict[str, Any]
     ) -> list[HandlerResult]:
-        told = {"tool_name": place.name, "tool_input": place.to_claude_args(args), "tool_use_id": use.call.id}
-        told |= more | {"duration_ms": _duration_ms(use)}
+        fields = {"tool_name": place.name, "tool_input": place.to_claude_args(args), "tool_use_id": use.call.id}
+        fields |= more | {"duration_ms": _duration_ms(use)}
         entries = self.session.find_handlers(event, place.names, use)
-        said = await self.session.fire(event, use, place.names, told, entries=entries)
-        resolve_failures(use.run, said)
-        context = [text for one in said for text in one.context]
-        feedback = [join_refusals(said)] if join_refusals(said) else []
+        results = await self.session.fire(event, use, place.names, fields, entries=entries)
+        resolve_failures(use.run, results)
+        context = [text for result in results for text in result.context]
+        feedback = [join_refusals(results)] if join_refusals(results) else []
         await self.session.add_context(use.run, event, [*feedback, *context])
-        return said
+        return results
 
     # -- questions to the user ----------------------------------------------------------------------------------------
 
     async def answer_permission(self, run: Run, question: Question) -> tuple[Allow | Block | None, str]:
-        """Fire PermissionRequest and return a program's answer; without one, notify the user."""
+        """Fire PermissionRequest; return a program's answer with its name, or notify the user."""
         use, about_itself = question.op, question.hash == question.op.hash
         if isinstance(use, ToolUse) and about_itself:
             try:
-                found, name = await self._fire_permission_request(use, question)
+                answer, name = await self._fire_permission_request(use, question)
             except HookError as error:
                 return Block(str(error)), "PermissionRequest"
-            if found is not None:
-                return found, name
+            if answer is not None:
+                return answer, name
         await self.session.notify(run, "permission_prompt" if about_itself else "elicitation_dialog", question.question)
         return None, ""
 
     async def _fire_permission_request(self, use: ToolUse, question: Question) -> tuple[Allow | Block | None, str]:
-        place = ToolView.from_use(use, self.cwd)
-        suggested = place.suggest_rules(use.args)
-        more = {
-            "tool_name": place.name,
-            "tool_input": place.to_claude_args(use.args),
-            "permission_suggestions": suggested,
-        }
-        entries = self.session.find_handlers("PermissionRequest", place.names, use)
-        said = await self.session.fire("PermissionRequest", use, place.names, more, entries=entries)
-        resolve_failures(use.run, said)
-        if (ended := find_stop(said)) is not None:
-            use.run.halt(ended)
-            return Block(ended.reason), "PermissionRequest"
-        return self._decide_permission(use, place, said, question)
-
-    def _decide_permission(
-        self, use: ToolUse, place: ToolView, said: Sequence[HandlerResult], question: Question
-    ) -> tuple[Allow | Block | None, str]:
         """Return a denial always, but an approval only for questions of the permission mode.
 
         Rules and hooks that ask want an answer of the user.
         """
-        answers = [(one.specific.decision, one.entry.name) for one in said if one.specific.decision is not None]
+        place = ToolView.from_use(use, self.cwd)
+        more = {
+            "tool_name": place.name,
+            "tool_input": place.to_claude_args(use.args),
+            "permission_suggestions": place.suggest_rules(use.args),
+        }
+        entries = self.session.find_handlers("PermissionRequest", place.names, use)
+        results = await self.session.fire("PermissionRequest", use, place.names, more, entries=entries)
+        resolve_failures(use.run, results)
+        if (ended := find_stop(results)) is not None:
+            use.run.halt(ended)
+            return Block(ended.reason), "PermissionRequest"
+        answers = [
+            (result.specific.decision, result.entry.name) for result in results if result.specific.decision is not None
+        ]
         for answer, name in answers:
             if answer.behavior == "deny":
+                reason = answer.message or f"the hook {name} said no"
                 if answer.interrupt:
-                    use.run.halt(Stop(answer.message or f"the hook {name} said no"))
-                return Block(answer.message or f"the hook {name} said no"), name
+                    use.run.halt(Stop(reason))
+                return Block(reason), name
         if not answers or question.question != use.state.default_question:
             return None, ""
         answer, name = answers[0]
         given = answer.updatedInput
         return Allow(None if given is None else place.from_claude_args(given, use.args)), name
-
-
-def _rewrite_input(use: ToolUse, place: ToolView, said: HandlerResult) -> Block | None:
-    """Replace the input of a call; return a Block if the tool refuses it."""
-    given, was = said.specific.updatedInput or {}, use.args
-    use.args = place.from_claude_args(given, was)
-    try:
-        use.validate()
-    except InvalidArgs as error:
-        use.args = was
-        return Block(f"the hook program {said.entry.name} gave an input that the tool does not take: {error}")
-    return None
-
-
-def _is_same_input(place: ToolView, said: HandlerResult, use: ToolUse) -> bool:
-    """Return True if the updated input of a program equals the present input."""
-    try:
-        wanted = use.bound.validate(place.from_claude_args(said.specific.updatedInput or {}, use.args))
-    except InvalidArgs:
-        return False
-    return canonical_json(wanted) == canonical_json(use.args)
 
 
 def _was_run(use: ToolUse) -> bool:
@@ -220,9 +206,3 @@ def _duration_ms(use: ToolUse) -> int:
         elif mine:
             return round(max(0.0, (ended or entry.at) - entry.at) * 1000)
     return 0
-
-
-def _to_result(given: Any) -> ToolResult:
-    if isinstance(given, str):
-        return ToolResult(given)
-    return ToolResult(json.dumps(given, ensure_ascii=False), data=given)

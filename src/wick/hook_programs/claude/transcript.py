@@ -45,7 +45,15 @@ class Transcript:
                 mode = "a"
             self._seen = len(self._thread.entries)
             lines = list(self._format_lines(new))
-            await run_in_thread(lambda: self._write(lines, mode), "writing a transcript")
+
+            def write() -> None:
+                if not self._folder:
+                    self._folder = mkdtemp(prefix="wick-hooks-")
+                    self._end = finalize(self, rmtree, self._folder, ignore_errors=True)
+                with Path(self._file).open(mode, encoding="utf-8", errors="replace") as file:
+                    file.writelines(f"{line}\n" for line in lines)
+
+            await run_in_thread(write, "writing a transcript")
             return self._file
 
     async def remove(self) -> None:
@@ -57,40 +65,36 @@ class Transcript:
     def _file(self) -> str:
         return os.path.join(self._folder, "transcript.jsonl")
 
-    def _write(self, lines: list[str], mode: str) -> None:
-        if not self._folder:
-            self._folder = mkdtemp(prefix="wick-hooks-")
-            self._end = finalize(self, rmtree, self._folder, ignore_errors=True)
-        with Path(self._file).open(mode, encoding="utf-8", errors="replace") as file:
-            file.writelines(f"{line}\n" for line in lines)
-
     def _format_lines(self, entries: list[Entry]) -> Iterator[str]:
         for entry in entries:
-            if entry.kind == "message" and entry.data.role != "system":
-                own = str(uuid5(NAMESPACE_URL, f"{self._thread.id}:{entry.seq}"))
-                yield json.dumps(self._format_line(entry, own), ensure_ascii=False)
-                self._last = own
-
-    def _format_line(self, entry: Entry, own: str) -> dict[str, Any]:
-        message: Message = entry.data
-        moment = datetime.fromtimestamp(entry.at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        about = {"parentUuid": self._last, "isSidechain": False, "userType": "external", "cwd": self._cwd}
-        about |= {"sessionId": self._thread.id, "version": VERSION}
-        kind = "assistant" if message.role == "assistant" else "user"
-        return {**about, "type": kind, "message": _format_message(message, own), "uuid": own, "timestamp": moment}
+            if entry.kind != "message" or entry.data.role == "system":
+                continue
+            own = str(uuid5(NAMESPACE_URL, f"{self._thread.id}:{entry.seq}"))
+            moment = datetime.fromtimestamp(entry.at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+            line = {
+                "parentUuid": self._last,
+                "isSidechain": False,
+                "userType": "external",
+                "cwd": self._cwd,
+                "sessionId": self._thread.id,
+                "version": VERSION,
+                "type": "assistant" if entry.data.role == "assistant" else "user",
+                "message": _format_message(entry.data, own),
+                "uuid": own,
+                "timestamp": moment,
+            }
+            yield json.dumps(line, ensure_ascii=False)
+            self._last = own
 
 
 def _format_message(message: Message, own: str) -> dict[str, Any]:
     if message.role == "assistant":
-        said = [{"type": "text", "text": message.text}] if message.text else []
-        used = [_format_use(call) for call in message.tool_calls]
-        return {"id": own, "type": "message", "role": "assistant", "content": [*said, *used]}
+        content: list[dict[str, Any]] = [{"type": "text", "text": message.text}] if message.text else []
+        for call in message.tool_calls:
+            name, args = describe_call(call)
+            content.append({"type": "tool_use", "id": call.id, "name": name, "input": args})
+        return {"id": own, "type": "message", "role": "assistant", "content": content}
     if message.role == "tool":
         result = {"type": "tool_result", "tool_use_id": message.tool_call_id, "content": message.text}
         return {"role": "user", "content": [result]}
     return {"role": "user", "content": message.text}
-
-
-def _format_use(call: Any) -> dict[str, Any]:
-    name, args = describe_call(call)
-    return {"type": "tool_use", "id": call.id, "name": name, "input": args}
