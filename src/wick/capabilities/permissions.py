@@ -244,16 +244,16 @@ def _collect_grants(thread: Thread, entries: Iterable[Any], are_stored: bool) ->
     A grant is valid in the thread where it was given; a fork asks again. If grants are stored elsewhere, an `always`
     grant in the log counts only for its own run: it may have been revoked since.
     """
-    found: dict[str, set[tuple[str, bytes]]] = {"session": set(), "always": set()}
+    grants: dict[str, set[tuple[str, bytes]]] = {"session": set(), "always": set()}
     for entry in entries:
         if are_stored and entry.kind == "run_start":
-            found["always"].clear()
+            grants["always"].clear()
         answer = entry.data if entry.kind == "answered" and entry.data.get("thread") == thread.id else {}
         proposed = answer.get("rule", {})
-        if answer.get("allowed") and answer.get("scope") in found and proposed.get("operation") == "tool_use":
+        if answer.get("allowed") and answer.get("scope") in grants and proposed.get("operation") == "tool_use":
             use = (proposed["tool"], canonical_json(answer.get("args", proposed["args"])))  # as the user changed them
-            found[answer["scope"]].add(use)
-    return frozenset(found["session"] | found["always"])
+            grants[answer["scope"]].add(use)
+    return frozenset(grants["session"] | grants["always"])
 
 
 def _format_question(subject: RuleSubject, rule: Rule | None = None, unread: str = "") -> str:

@@ -110,14 +110,14 @@ class Sessions(Capability):
 
     async def lapsed(self, *, owner: str = LOCAL) -> list[str]:
         """Return the ids of threads with an expired question. A new run continues such a thread without the answer."""
-        found, cursor = list[str](), None
+        ids, cursor = list[str](), None
         while cursor != "":
             page = await self.store.list(owner, asking=True, cursor=cursor or "")
             for head in page.threads:
                 if any(_has_lapsed(question) for question in await self.questions(head.id, owner=owner)):
-                    found.append(head.id)
+                    ids.append(head.id)
             cursor = page.next
-        return found
+        return ids
 
     async def answer(
         self,

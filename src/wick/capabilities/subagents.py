@@ -133,26 +133,28 @@ class Subagents(Capability):
     @tool
     async def update_task(self, task: TaskId, message: Annotated[str, "what it should know or do"], run: Run) -> str:
         """Send a message to a task in the background; it reads it at its next step."""
-        found = self._find_task(run, task)
-        if found.status != "running" or not message.strip():
+        background_task = self._find_task(run, task)
+        if background_task.status != "running" or not message.strip():
             raise ToolError(
-                f"{task} is {found.status}; it gets no messages"
+                f"{task} is {background_task.status}; it gets no messages"
                 if message.strip()
                 else "the message is empty; write one"
             )
-        found.job.send(message)
-        run.emit(TaskUpdate(name=found.job.agent, task_id=task, status=found.status, message=message))
+        background_task.job.send(message)
+        run.emit(
+            TaskUpdate(name=background_task.job.agent, task_id=task, status=background_task.status, message=message)
+        )
         return f"{task} reads it at its next step"
 
     @tool(idempotent=True)
     async def cancel_task(self, task: TaskId, run: Run) -> dict[str, Any]:
         """End a task in the background."""
-        found = self._find_task(run, task)
-        if found.async_task is not None and not found.async_task.done():
-            await cancel_and_wait((found.async_task,))
-        if found.is_open:  # it had not begun, or waited for an answer
-            self._finish_task(run, found, "cancelled", "", "")
-        return self._report_task(run, found)
+        background_task = self._find_task(run, task)
+        if background_task.async_task is not None and not background_task.async_task.done():
+            await cancel_and_wait((background_task.async_task,))
+        if background_task.is_open:  # it had not started, or waited for an answer
+            self._finish_task(run, background_task, "cancelled", "", "")
+        return self._report_task(run, background_task)
 
     @tool(read_only=True)
     async def await_tasks(
@@ -168,9 +170,9 @@ class Subagents(Capability):
                 f"seconds= goes from 0 to {constants.TASK_WAIT_SECONDS:g}; wait again if that is not enough"
             )
         wanted = tasks if tasks is not None else [task.id for task in self._get_tasks(run).values() if not task.shown]
-        found = [self._find_task(run, id) for id in wanted]
-        await self._wait_tasks(run, found, wait_for, seconds)
-        return [self._report_task(run, task) for task in found]
+        awaited = [self._find_task(run, id) for id in wanted]
+        await self._wait_tasks(run, awaited, wait_for, seconds)
+        return [self._report_task(run, task) for task in awaited]
 
     @before(ModelCall)
     def show_tasks(self, call: ModelCall) -> None:

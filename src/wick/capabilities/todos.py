@@ -99,13 +99,13 @@ class Todos(Capability):
     async def update_todo(self, id: Id, run: Run, status: Status | None = None, title: Title | None = None) -> str:
         """Change the status or the title of one todo, and leave the others as they are."""
         todos = thaw(run.thread.values.get(KEY, []))
-        found = next((todo for todo in todos if todo["id"] == id), None)
-        if found is None:
+        changed = next((todo for todo in todos if todo["id"] == id), None)
+        if changed is None:
             known = ", ".join(todo["id"] for todo in todos) or "none; write_todos makes some"
             raise ToolError(f"there is no todo {id!r}; the ids are {known}")
         if status is None and title is None:
             raise ToolError("give a new status, a new title or both")
-        found |= {key: value for key, value in (("status", status), ("title", title)) if value is not None}
+        changed |= {key: value for key, value in (("status", status), ("title", title)) if value is not None}
         run.thread.values[KEY] = todos
         return _format_counts(run)
 

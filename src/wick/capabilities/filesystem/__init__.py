@@ -163,10 +163,10 @@ class Filesystem(Capability):
     ) -> ToolResult:
         """Find files by their names."""
         with _as_tool_errors():
-            found = await self._get_workspace(run).backend.glob(
+            matches = await self._get_workspace(run).backend.glob(
                 pattern, path, everything=everything, **_build_link_options(use, path)
             )
-        return _build_json_result(found)
+        return _build_json_result(matches)
 
     @tool(kind="read", read_only=True)
     async def grep(
@@ -182,7 +182,7 @@ class Filesystem(Capability):
         """Search in files for lines that match a pattern."""
         backend = self._get_workspace(run).backend
         with _as_tool_errors():
-            found = await backend.grep(
+            matches = await backend.grep(
                 pattern,
                 path,
                 glob=glob,
@@ -190,7 +190,7 @@ class Filesystem(Capability):
                 everything=everything,
                 **_build_link_options(use, path),
             )
-        return _build_json_result(found)
+        return _build_json_result(matches)
 
     def _get_workspace(self, run: Run) -> TrackedWorkspace:
         """Return the workspace of this run, created on first use."""

@@ -255,8 +255,8 @@ def _strip_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def _list_resources(remote: _RemoteTool) -> Any:
-    found = await remote.connections.request(remote.server, McpConnection.resources)
-    return [_pick_fields(row, "uri", "name", "description", "mime_type", "size") for row in found]
+    resources = await remote.connections.request(remote.server, McpConnection.resources)
+    return [_pick_fields(row, "uri", "name", "description", "mime_type", "size") for row in resources]
 
 
 async def _read_resource(remote: _RemoteTool, uri: str) -> ToolResult:

@@ -149,15 +149,15 @@ class Skills(Capability):
         skills: dict[str, Skill] = {}
         problems: list[SkillProblem] = []
         for folder in self._list_folders(thread):
-            for found in await folder.list_skills():
-                if isinstance(found, SkillProblem):
-                    problems.append(found)
-                elif (first := skills.get(found.key)) is not None:
-                    problems.append(SkillProblem(found.path, f"there is a skill {first.name} already, in {first.path}"))
+            for entry in await folder.list_skills():
+                if isinstance(entry, SkillProblem):
+                    problems.append(entry)
+                elif (first := skills.get(entry.key)) is not None:
+                    problems.append(SkillProblem(entry.path, f"there is a skill {first.name} already, in {first.path}"))
                 elif len(skills) < SKILLS:
-                    skills[found.key] = found
+                    skills[entry.key] = entry
                 else:
-                    problems.append(SkillProblem(found.path, f"there are {SKILLS} skills already"))
+                    problems.append(SkillProblem(entry.path, f"there are {SKILLS} skills already"))
         named = {**(self.only or {}), **self.without}
         problems += [SkillProblem("", f"there is no skill named {named[key]!r}") for key in named if key not in skills]
         switched: Mapping[str, bool] = thread.values.get(KEY, {}) if thread is not None else {}

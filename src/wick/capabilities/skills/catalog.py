@@ -89,10 +89,10 @@ class SkillFolder:
 
     async def list_skills(self) -> list[Skill | SkillProblem]:
         try:
-            found = await self.files.glob(f"**/{FILE}", self.path, everything=True)
+            listing = await self.files.glob(f"**/{FILE}", self.path, everything=True)
         except BackendError as error:
             return [self._build_problem(self.path, error)]
-        files, results = _drop_nested(sorted(found["files"])), list[Skill | SkillProblem]()
+        files, results = _drop_nested(sorted(listing["files"])), list[Skill | SkillProblem]()
         for file in files[:SKILLS]:
             try:
                 results.append(await self.read_skill(file))
@@ -190,10 +190,10 @@ def _is_within(folder: str, folders: set[str]) -> bool:
 
 async def list_skill_files(skill: Skill) -> list[str]:
     """Return the files of a skill, relative to its folder, without `__pycache__`."""
-    found = await skill.files.glob("**", skill.folder, everything=True)
-    if found["truncated"] or len(found["files"]) > ARCHIVE_ENTRIES:
+    listing = await skill.files.glob("**", skill.folder, everything=True)
+    if listing["truncated"] or len(listing["files"]) > ARCHIVE_ENTRIES:
         raise BackendError(f"it has more than {ARCHIVE_ENTRIES:,} files", "too_large")
-    names = (file.removeprefix(f"{skill.folder}/") for file in found["files"])
+    names = (file.removeprefix(f"{skill.folder}/") for file in listing["files"])
     return [name for name in names if "__pycache__" not in name.split("/")]
 
 
@@ -209,12 +209,14 @@ async def read_skill_file(skill: Skill, name: str) -> tuple[str, str]:
 def unpack_skill(data: bytes) -> tuple[str, dict[str, bytes]]:
     """Return the name of an uploaded skill, and its files relative to the folder of its SKILL.md."""
     uploaded = unpack(data) if data.startswith(b"PK") else {FILE: data}
-    found = sorted((name for name in uploaded if posixpath.basename(name) == FILE), key=lambda name: name.count("/"))
-    if not found:
+    candidates = sorted(
+        (name for name in uploaded if posixpath.basename(name) == FILE), key=lambda name: name.count("/")
+    )
+    if not candidates:
         raise ConfigError(f"the archive has no {FILE} in it")
-    if len(found) > 1 and found[0].count("/") == found[1].count("/"):
+    if len(candidates) > 1 and candidates[0].count("/") == candidates[1].count("/"):
         raise ConfigError("the archive has several skills in it; upload them one by one")
-    folder = found[0].removesuffix(FILE)
+    folder = candidates[0].removesuffix(FILE)
     files = {name.removeprefix(folder): content for name, content in uploaded.items() if name.startswith(folder)}
     size = len(files[FILE])
     if size > SKILL_BYTES:
