@@ -36,8 +36,8 @@ async def find_model(run: Run, given: ModelLike) -> Model:
     """Return a model; one given by name is created once per run, in a worker thread."""
     if not isinstance(given, str | Mapping):
         return given
-    found: dict[str, Model] = run.root.scratch.setdefault(_KEY, {})
+    models: dict[str, Model] = run.root.scratch.setdefault(_KEY, {})
     key = repr(given)
-    if key not in found:
-        found[key] = await run_in_thread(lambda: run.make(given).model, "finding a model")
-    return found[key]
+    if key not in models:
+        models[key] = await run_in_thread(lambda: run.make(given).model, "finding a model")
+    return models[key]

@@ -13,7 +13,6 @@ from typing import Any
 
 from wick._internal.frozen import canonical_json
 from wick.constants import PREVIEW_CHARS
-from wick.messages import Message, ToolResult
 from wick.operations import ModelCall, Operation, Result, Run, Step, ToolUse
 from wick.protocols import Usage
 
@@ -52,10 +51,25 @@ def describe_result(op: Operation[Any], result: Any) -> Attributes:
     if isinstance(result, Result):
         return {"outcome": result.outcome, "reason": result.reason, **_describe_usage(result.usage)}
     if isinstance(op, ModelCall):
-        finish = {"gen_ai.response.finish_reasons": [op.state.finish]} if op.state.finish else {}
-        return _describe_reply(result) | finish
+        attributes = {
+            "content_length": len(result.text),
+            "content_preview": result.text[:PREVIEW_CHARS],
+            "tool_calls_count": len(result.tool_calls),
+            "tool_calls": [call.name for call in result.tool_calls],
+        }
+        return attributes | ({"gen_ai.response.finish_reasons": [op.state.finish]} if op.state.finish else {})
     if isinstance(op, ToolUse):
-        return _describe_tool_use(op) | _describe_tool_result(result)
+        name, id = op.call.name, op.call.id
+        attributes = {
+            "tool_args": canonical_json(op.last_sealed("args")).decode()[:PREVIEW_CHARS],
+            "tool_name": name,
+            "tool_call_id": id,
+            "gen_ai.tool.name": name,
+            "gen_ai.tool.call.id": id,
+            "output_length": len(result.output),
+            "output_preview": result.output[:PREVIEW_CHARS],
+        }
+        return attributes | ({"error": result.error[:PREVIEW_CHARS]} if result.error else {})
     return {"verdict": type(result).__name__.lower()}
 
 
@@ -68,26 +82,6 @@ def list_record_events(run: Run) -> Iterator[tuple[str, Attributes]]:
 def to_attribute(value: Any) -> str | bool | int | float:
     """Return the value as an attribute; types without an equivalent become a short repr."""
     return value if isinstance(value, str | bool | int | float) else repr(value)[:PREVIEW_CHARS]
-
-
-def _describe_reply(reply: Message) -> Attributes:
-    return {
-        "content_length": len(reply.text),
-        "content_preview": reply.text[:PREVIEW_CHARS],
-        "tool_calls_count": len(reply.tool_calls),
-        "tool_calls": [call.name for call in reply.tool_calls],
-    }
-
-
-def _describe_tool_use(use: ToolUse) -> Attributes:
-    args, name, id = canonical_json(use.last_sealed("args")).decode(), use.call.name, use.call.id
-    named = {"tool_name": name, "tool_call_id": id, "gen_ai.tool.name": name, "gen_ai.tool.call.id": id}
-    return {"tool_args": args[:PREVIEW_CHARS]} | named
-
-
-def _describe_tool_result(result: ToolResult) -> Attributes:
-    shown = {"output_length": len(result.output), "output_preview": result.output[:PREVIEW_CHARS]}
-    return shown | ({"error": result.error[:PREVIEW_CHARS]} if result.error else {})
 
 
 def _describe_usage(usage: Usage) -> Attributes:

@@ -136,13 +136,13 @@ class AskUser(Capability):
         if root.asker is None and root.thread.writer is None:
             raise ToolError("there is no user to ask; decide by yourself, and say so in your answer")
         hash = digest(f"{use.hash} asks {number}".encode())
-        words = "\n".join(filter(None, (inquiry.problem, inquiry.question)))
+        text = "\n".join(filter(None, (inquiry.problem, inquiry.question)))
         about = {**use.to_json(), "kind": inquiry.kind, "options": [*inquiry.options], "default": inquiry.default}
         about["expires"] = time() + self.seconds
-        answer = await ask_user(use.run, Question(words, new_question_id(), hash, about, use))
+        answer = await ask_user(use.run, Question(text, new_question_id(), hash, about, use))
         if isinstance(answer, Allow):
-            changed = {} if answer.args is None else answer.args
-            return changed.get("answer", True if inquiry.kind == "confirm" else None)
+            args = {} if answer.args is None else answer.args
+            return args.get("answer", True if inquiry.kind == "confirm" else None)
         logged = root.thread.answers.get(hash)
         if logged is not None and logged.get("lapsed"):
             raise ToolError(answer.reason)
@@ -156,16 +156,16 @@ class Terminal:
         self._input, self._output, self._one_by_one = input, output, Lock()
 
     async def __call__(self, inquiry: Inquiry) -> Any:
-        gone = Event()
+        cancelled = Event()
         try:
-            return await run_in_thread(lambda: self._ask(inquiry, gone), "the terminal")
+            return await run_in_thread(lambda: self._ask(inquiry, cancelled), "the terminal")
         except CancelledError:
-            gone.set()  # drop the question if it is still queued
+            cancelled.set()  # drop the question if it is still queued
             raise
 
-    def _ask(self, inquiry: Inquiry, gone: Event) -> Any:
+    def _ask(self, inquiry: Inquiry, cancelled: Event) -> Any:
         with self._one_by_one:
-            if gone.is_set():
+            if cancelled.is_set():
                 return None
             output = self._output or sys.stdout
             output.write(format_inquiry(inquiry))
@@ -185,16 +185,14 @@ def format_inquiry(inquiry: Inquiry) -> str:
         "multiselect": "numbers, with commas, or - for none",
         "input": "",
     }[inquiry.kind]
-    default = "" if inquiry.default is None else f"Enter for {_format_default(inquiry.default)}"
-    more = "; ".join(filter(None, (hint, default)))
+    default = inquiry.default
+    if isinstance(default, bool):
+        default = "yes" if default else "no"
+    elif default is not None and not isinstance(default, str):
+        default = ", ".join(default)
+    more = "; ".join(filter(None, (hint, "" if default is None else f"Enter for {default}")))
     text = "\n".join(filter(None, lines)) + (f" [{more}]" if more else "") + " "
     return "".join(char for char in text if char.isprintable() or char == "\n")
-
-
-def _format_default(default: AnswerValue) -> str:
-    if isinstance(default, bool):
-        return "yes" if default else "no"
-    return default if isinstance(default, str) else ", ".join(default)
 
 
 def parse_line(inquiry: Inquiry, line: str) -> Any:

@@ -81,7 +81,12 @@ class Budget(Capability):
     @before(ModelCall, priority=INNERMOST, inherit=True)
     def reserve_tokens(self, call: ModelCall) -> Stop | None:
         title = "budget" if self.name == "budget" else f"budget: {self.name}"
-        wanted = Usage(_estimate_tokens(call), call.settings.get("max_tokens") or self.reserve)
+        estimated = (
+            sum(message.tokens for message in call.messages)
+            + len(call.system) // CHARS_PER_TOKEN
+            + sum(map(_count_schema_tokens, call.tools))
+        )
+        wanted = Usage(estimated, call.settings.get("max_tokens") or self.reserve)
         cost = price(call.model.name, wanted) if self.dollars is not None else Decimal(0)
         if cost is None:
             return Stop(f"{title}: the price of {call.model.name} is not known; limit tokens= in place of dollars=")
@@ -142,8 +147,13 @@ class _Ledger:
             if call in self.reservations:  # an agent and its parent share this budget
                 return ""
             self._settle_abandoned(call)
-            if refusal := self._explain_refusal(amount):
-                return refusal
+            total = self.spent + self.reserved_total + amount
+            if self.tokens is not None and total.tokens > self.tokens:
+                sums = (amount.tokens, self.tokens, self.spent.tokens, self.reserved_total.tokens)
+                return _REFUSAL.format(*(f"{sum:,} tokens" for sum in sums))
+            if self.dollars is not None and total.dollars > self.dollars:
+                prices = (amount.dollars, self.dollars, self.spent.dollars, self.reserved_total.dollars)
+                return _REFUSAL.format(*(f"${price:f}" for price in prices))
             self.reservations[call] = _Reservation(call, amount, call.state.usage)
             self.reserved_total += amount
             return ""
@@ -159,33 +169,17 @@ class _Ledger:
         for hold in [hold for hold in self.reservations.values() if hold.is_abandoned(now)]:
             self._settle(hold, hold.amount if hold.was_sent else NOTHING)
 
-    def _settle(self, hold: _Reservation, unsaid: Amount = NOTHING) -> None:
+    def _settle(self, hold: _Reservation, unreported: Amount = NOTHING) -> None:
         counted = hold.call.notes.setdefault("budgets", {})  # concurrent attempts share the charges of their call
         new = hold.call.charges[counted.get(self, 0) :]
         counted[self] = counted.get(self, 0) + len(new)
-        took = sum((hold.compute_amount(charge, self.dollars is not None) for charge in new), NOTHING)
-        self.spent += took if new else unsaid
+        charged = sum((hold.compute_amount(charge, self.dollars is not None) for charge in new), NOTHING)
+        self.spent += charged if new else unreported
         self.reserved_total -= hold.amount
         del self.reservations[hold.call]
 
-    def _explain_refusal(self, amount: Amount) -> str:
-        after = self.spent + self.reserved_total + amount
-        if self.tokens is not None and after.tokens > self.tokens:
-            sums = (amount.tokens, self.tokens, self.spent.tokens, self.reserved_total.tokens)
-            return _REFUSAL.format(*(f"{sum:,} tokens" for sum in sums))
-        if self.dollars is not None and after.dollars > self.dollars:
-            prices = (amount.dollars, self.dollars, self.spent.dollars, self.reserved_total.dollars)
-            return _REFUSAL.format(*(f"${price:f}" for price in prices))
-        return ""
-
 
 _REFUSAL = "the next question may take {}; of {}, {} are spent and {} set aside"
-
-
-def _estimate_tokens(call: ModelCall) -> int:
-    """Return the estimated input tokens of a model call."""
-    content = sum(message.tokens for message in call.messages)
-    return content + len(call.system) // CHARS_PER_TOKEN + sum(map(_count_schema_tokens, call.tools))
 
 
 @lru_cache(maxsize=1_024)

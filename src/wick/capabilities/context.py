@@ -38,8 +38,8 @@ class Context(Capability):
 
     @before(Run)
     async def read(self, run: Run) -> None:
-        found = [await self._read_content(path) for path in self.files]
-        run.scratch[self] = await run_in_thread(lambda: self._build_message(found), "fencing the context")
+        contents = [await self._read_content(path) for path in self.files]
+        run.scratch[self] = await run_in_thread(lambda: self._build_message(contents), "fencing the context")
 
     @before(ModelCall)
     def tell(self, call: ModelCall) -> None:
@@ -49,9 +49,9 @@ class Context(Capability):
         front = next((n for n, other in enumerate(call.messages) if other.role != "system"), len(call.messages))
         call.messages.insert(front, message)
 
-    def _build_message(self, found: Iterable[tuple[str, str]]) -> Message:
+    def _build_message(self, contents: Iterable[tuple[str, str]]) -> Message:
         parts = [defuse_tags("file", text) for text in self.texts]
-        for path, (text, problem) in zip(self.files, found, strict=True):
+        for path, (text, problem) in zip(self.files, contents, strict=True):
             parts.append(f"{to_one_line(path, 500)}: {problem}" if problem else fence_text("file", text, path=path))
         return Message("user", fence_text("context", "\n\n".join(parts)), name=self.name)
 
@@ -61,19 +61,13 @@ class Context(Capability):
             if self.backend is None:
                 text, cut = await run_in_thread(lambda: _read_file(path), f"reading {path}")
             else:
-                text, cut = await _fetch_file(self.backend, path)
+                read = await self.backend.read(path, limit=CONTEXT_FILE_BYTES)
+                is_utf8 = read["encoding"] == "utf-8"  # if not, the limit may have cut inside a character
+                data = read["content"].encode() if is_utf8 else b64decode(read["content"])
+                text, cut = _decode_text(data), read["truncated"]
         except (BackendError, OSError, ValueError, RuntimeError) as error:  # RuntimeError: `~` of an unknown user
             return "", f"this file could not be read: {getattr(error, 'strerror', None) or error}."
         return text + (f"\n… (the file continues; these are its first {CONTEXT_FILE_BYTES:,} bytes)" if cut else ""), ""
-
-
-async def _fetch_file(backend: Backend, path: str) -> tuple[str, bool]:
-    found = await backend.read(path, limit=CONTEXT_FILE_BYTES)
-    content = found["content"]
-    data = (
-        content.encode() if found["encoding"] == "utf-8" else b64decode(content)
-    )  # the limit may cut inside a character
-    return _decode_text(data), found["truncated"]
 
 
 def _read_file(path: str) -> tuple[str, bool]:

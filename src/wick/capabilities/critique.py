@@ -18,7 +18,7 @@ from wick.constants import CRITIQUE_CHARS, CRITIQUE_ROUNDS, MAX_CONTINUES
 from wick.decisions import Continue, Stop
 from wick.errors import ConfigError, ModelError
 from wick.hooks import after
-from wick.messages import Message, Messages, user
+from wick.messages import Messages, user
 from wick.operations import Run, Step
 from wick.protocols import Model
 
@@ -69,15 +69,21 @@ class Critique(Capability):
     async def judge(self, step: Step) -> Continue | None:
         run = step.run
         over = isinstance(step.result, Stop) and step.result.kind in FINISHED and run.stopping is None
-        answer = _find_answer(run.output)
+        last = run.output[-1] if len(run.output) else None
+        answer = last.text.strip() if last is not None and last.role == "assistant" else ""
         if not over or not answer or run.progress.inbox:  # a queued user message makes this answer preliminary
             return None
-        name = (
-            f"{self.name}.judge"  # names the feedback messages in the thread, so that a resumed run continues the count
-        )
+        # The name of the feedback messages in the thread, so that a resumed run continues the count.
+        name = f"{self.name}.judge"
         done = sum(message.name == name for message in run.output)
         try:
-            verdict = await self._ask_critic(run, answer)
+            question = await run_in_thread(lambda: self._format_question(run.output, answer), "asking the critic")
+            settings = {name: thaw(value) for name, value in run.settings.items() if name in SETTINGS}
+            model = {"model": await find_model(run, self.model)} if self.model is not None else {}
+            reply = await run.call_model(
+                [user(question)], purpose="critique", system=SYSTEM, settings=settings, **model
+            )
+            verdict = _parse_verdict(reply.text)
         except Exception as error:
             run.scratch[self] = to_one_line(f"the critic could not judge the answer: {error}", REASON_CHARS)
             run.record("critique_failed", error=f"{type(error).__name__}: {error}")
@@ -98,16 +104,19 @@ class Critique(Capability):
         if run.error is None and feedback and run.result.outcome == "completed":
             run.result = replace(run.result, reason=f"{run.result.reason}: {feedback}")
 
-    async def _ask_critic(self, run: Run, answer: str) -> _CritiqueVerdict:
-        question = await run_in_thread(lambda: self._format_question(run.output, answer), "asking the critic")
-        settings = {name: thaw(value) for name, value in run.settings.items() if name in SETTINGS}
-        model = {"model": await find_model(run, self.model)} if self.model is not None else {}
-        reply = await run.call_model([user(question)], purpose="critique", system=SYSTEM, settings=settings, **model)
-        return _parse_verdict(reply.text)
-
     def _format_question(self, output: Messages, answer: str) -> str:
+        """Return the question to the critic; long messages and a long transcript are cut."""
+        before = [
+            replace(message, content=f"{message.text[:MESSAGE_CHARS]}… (cut)")
+            if len(message.text) > MESSAGE_CHARS
+            else message
+            for message in output[:-1]
+        ]
+        text, half = Messages(before).pretty(), CRITIQUE_CHARS // 2
+        if len(text) > CRITIQUE_CHARS:
+            text = f"{text[:half]}\n\n… (cut) …\n\n{text[-half:]}"
         criteria = f"\nA good answer is like this: {self.criteria}\n" if self.criteria else ""
-        work = fence_text("work", defuse_tags("answer", _format_work(output)))
+        work = fence_text("work", defuse_tags("answer", text))
         return QUESTION.format(work=work, answer=fence_text("answer", defuse_tags("work", answer)), criteria=criteria)
 
 
@@ -129,22 +138,3 @@ def _parse_verdict(text: str) -> _CritiqueVerdict:
     if not verdict.approved and not verdict.feedback.strip():
         raise ModelError("it does not approve, and gives no feedback")
     return verdict
-
-
-def _find_answer(output: Messages) -> str:
-    """Return the text of the last message if the model wrote it, else ""."""
-    last = output[-1] if len(output) else None
-    return last.text.strip() if last is not None and last.role == "assistant" else ""
-
-
-def _format_work(output: Messages) -> str:
-    """Return the messages before the answer as text, shortened in the middle if it is too long."""
-    text = Messages([_shorten_message(message) for message in output[:-1]]).pretty()
-    half = CRITIQUE_CHARS // 2
-    return text if len(text) <= CRITIQUE_CHARS else f"{text[:half]}\n\n… (cut) …\n\n{text[-half:]}"
-
-
-def _shorten_message(message: Message) -> Message:
-    if len(message.text) <= MESSAGE_CHARS:
-        return message
-    return replace(message, content=f"{message.text[:MESSAGE_CHARS]}… (cut)")

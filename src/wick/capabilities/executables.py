@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -59,10 +60,14 @@ class Executables(Capability):
         if folder is not None:
             self._sources += discovery.default_directories(folder, home or f"~/.{brand}", brand)
         self.found = discovery.discover(self._sources, self.runner, self.trust, fail)
-        _check_names(fail or {}, [found.name for found in self.found])
-        self._active = [found for found in self.found if found.points or found.tools]
+        names = [program.name for program in self.found]
+        for name in fail or {}:
+            if name not in names:
+                there = f"the programs are {', '.join(names)}" if names else "there is none"
+                raise ConfigError(f"fail= names the program {name!r}, which is not there; {there}")
+        self._active = [program for program in self.found if program.points or program.tools]
         self._workers = {
-            found.name: WarmProgram(found, self.runner) for found in self._active if found.protocol == "lines"
+            program.name: WarmProgram(program, self.runner) for program in self._active if program.protocol == "lines"
         }
         given = sources.gather_settings(folder or self.runner.cwd, self.trust, hooks=settings, claude=claude)
         self._settings = SettingsHooks(given, self.runner)
@@ -70,13 +75,13 @@ class Executables(Capability):
 
     def _build_hooks(self) -> Iterable[tuple[str, Hook]]:
         """Yield each hook with its event."""
-        for found in self._active:
+        for program in self._active:
             hooks = (
-                self._workers[found.name].hooks()
-                if found.protocol == "lines"
-                else single.build_hooks(found, self.runner)
+                self._workers[program.name].hooks()
+                if program.protocol == "lines"
+                else single.build_hooks(program, self.runner)
             )
-            events = {_resolve_point(event): event for event in found.points}
+            events = {_resolve_point(event): event for event in program.points}
             yield from ((events.get(hook.point, hook.point), hook) for hook in hooks)
 
     def hooks(self) -> list[Hook]:
@@ -96,11 +101,11 @@ class Executables(Capability):
         if point is None:
             return [*self._active]
         wanted = _find_synonyms(point)
-        return [found for found in self._active if not wanted.isdisjoint(found.points)]
+        return [program for program in self._active if not wanted.isdisjoint(program.points)]
 
     def program(self, name: str) -> HookProgram | None:
         """Return the program of this name, or None."""
-        return next((found for found in self.found if found.name == name), None)
+        return next((program for program in self.found if program.name == name), None)
 
     def handlers(self, name: str) -> list[HookHandler]:
         """Return the settings handlers with this name or for this event."""
@@ -113,7 +118,13 @@ class Executables(Capability):
 
     def listed(self) -> list[HookRow]:
         """Return a row for each program and hook point, including broken and untrusted programs."""
-        rows = [row for ring, found in enumerate(self.found) for row in _list_rows(found, ring)]
+        rows: list[HookRow] = []
+        for ring, program in enumerate(self.found):
+            row = HookRow(program.name, program.source, program.trust, ring=ring, problem=program.problem)
+            rows += [
+                replace(row, point=_resolve_point(event), event=event, fail=describe_failure(event, program.fail))
+                for event in program.points
+            ] or [row]
         return [*rows, *self._settings.list_handlers(len(self.found))]
 
     def fails_open(self, hook: Hook) -> bool:
@@ -138,14 +149,6 @@ def _check_options(timeout: float, fail: Mapping[str, str], brand: str) -> None:
             raise ConfigError(f"fail is open or closed for each program, not {choice!r} for {name!r}")
 
 
-def _check_names(fail: Mapping[str, Fail], names: Sequence[str]) -> None:
-    """Raise a ConfigError if `fail` names an unknown program."""
-    for name in fail:
-        if name not in names:
-            there = f"the programs are {', '.join(names)}" if names else "there is none"
-            raise ConfigError(f"fail= names the program {name!r}, which is not there; {there}")
-
-
 def _resolve_point(event: str) -> str:
     return POINTS.get(event, event)
 
@@ -160,29 +163,13 @@ def _find_synonyms(event: str) -> frozenset[str]:
     return frozenset((event, *names))
 
 
-def _sort_hooks(made: Iterable[tuple[str, Hook]]) -> list[Hook]:
+def _sort_hooks(hooks: Iterable[tuple[str, Hook]]) -> list[Hook]:
     """Return hooks in ring order, outermost first. After-hooks are outside, so that they also see refusals.
 
     Results pass from the inside out. After-hooks are reversed, so that programs run in their listed order.
     """
-    pairs = [*made]
+    pairs = [*hooks]
     reviews = [(event, hook) for event, hook in pairs if hook.position == "after"]
     first = [hook for event, hook in reviews if event not in _LAST]
     last = [hook for event, hook in reviews if event in _LAST]
     return [*reversed(last), *reversed(first), *(hook for _, hook in pairs if hook.position != "after")]
-
-
-def _list_rows(found: HookProgram, ring: int) -> list[HookRow]:
-    common: dict[str, Any] = {"name": found.name, "source": found.source, "trust": found.trust, "ring": ring}
-    if not found.points:
-        return [HookRow(**common, problem=found.problem)]
-    return [
-        HookRow(
-            **common,
-            point=_resolve_point(event),
-            event=event,
-            fail=describe_failure(event, found.fail),
-            problem=found.problem,
-        )
-        for event in found.points
-    ]

@@ -41,17 +41,12 @@ class Fallback(Capability):
                 try:
                     return await next(attempt)
                 except ModelError as failed:
-                    error = _check_recoverable(failed)
+                    if failed.status in REQUEST_ERRORS:
+                        raise
+                    error = failed
                     if number < len(self.models):
                         call.run.record("fallback", model=attempt.model.name, error=str(error))
             assert error is not None
             raise error
         finally:
             error = None  # break the cycle error → traceback → frame → error
-
-
-def _check_recoverable(error: ModelError) -> ModelError:
-    """Return the error if another model may succeed; raise it otherwise."""
-    if error.status in REQUEST_ERRORS:
-        raise error
-    return error

@@ -89,17 +89,15 @@ class _RunUsage:
         new = run.charges[self.priced :]
         self.priced += len(new)
         for charge in new:
-            if (price := charge.price) is None:
-                self._warn_unpriced(run, charge.model)
-            else:
+            if (price := charge.price) is not None:
                 self.dollars += price
+            elif (model := charge.model) not in self.unpriced:
+                self.unpriced.add(model)
+                logger.warning(
+                    "the price of %s is not known; it does not count towards the run's cost", model or "a part"
+                )
+                run.record("unknown_price", model=model)
         return self.dollars
-
-    def _warn_unpriced(self, run: Run, model: str) -> None:
-        if model not in self.unpriced:
-            self.unpriced.add(model)
-            logger.warning("the price of %s is not known; it does not count towards the run's cost", model or "a part")
-            run.record("unknown_price", model=model)
 
     def count_call(self, run: Run) -> int:
         """Count this tool use and return the total; a resumed run continues its count."""

@@ -36,31 +36,40 @@ class Memory(Capability):
     """
 
     def __init__(self, paths: str | Sequence[str] = ("AGENTS.md",), backend: Backend | None = None) -> None:
-        self.paths, self.backend = _check_paths(paths), backend
+        given: Any = paths  # a configuration file may contain anything
+        names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Sequence) else ()
+        if not names or not all(isinstance(name, str) and name.strip() and "\0" not in name for name in names):
+            raise ConfigError(f"Memory(paths={paths!r}): name one file or several, such as AGENTS.md")
         if backend is not None and (isinstance(backend, type) or not callable(getattr(backend, "read", None))):
             raise ConfigError(f"Memory(backend={backend!r}): give a backend, such as Local('./workspace'), or None")
+        self.paths, self.backend = names, backend
 
     @before(ModelCall)
     async def recall(self, call: ModelCall) -> None:
         if call.purpose:
             return
-        known = call.run.scratch.setdefault(self, _MemoryState())
-        texts = await asyncio.gather(*(self._read_text(call.run, path, known) for path in self.paths))
-        content = SEPARATOR.join(_fit_texts([text for text in texts if text]))
-        if content != known.content:
-            known.block = await run_in_thread(lambda: fence_text("agent_memory", content), "memory")
-            known.content = content
+        state = call.run.scratch.setdefault(self, _MemoryState())
+        texts = await asyncio.gather(*(self._read_text(call.run, path, state) for path in self.paths))
+        fitted, room = [], MEMORY_BYTES
+        for text in filter(None, texts):
+            more = f"\n\n... (truncated {len(text) - room} characters) ..." if len(text) > room else ""
+            fitted.append(text[:room] + more)
+            room = max(room - len(text), 0)
+        content = SEPARATOR.join(fitted)
+        if content != state.content:
+            state.block = await run_in_thread(lambda: fence_text("agent_memory", content), "memory")
+            state.content = content
         if content:
-            call.system = "\n\n".join(filter(None, (call.system, known.block, GUIDELINES)))
+            call.system = "\n\n".join(filter(None, (call.system, state.block, GUIDELINES)))
 
-    async def _read_text(self, run: Run, path: str, known: _MemoryState) -> str:
+    async def _read_text(self, run: Run, path: str, state: _MemoryState) -> str:
         try:
             data, size = await read_bytes(*self._locate_file(run, path), MEMORY_FILE_BYTES)
             if b"\0" in data:
                 raise BackendError(f"{path} is not a text", "not_text")
         except BackendError as error:
-            if error.code != "not_found" and path not in known.skipped:
-                known.skipped.add(path)
+            if error.code != "not_found" and path not in state.skipped:
+                state.skipped.add(path)
                 run.record("memory_skipped", path=path, reason=str(error))
             return ""
         text = data.decode(errors="replace").removeprefix("\ufeff").rstrip("\ufffd" if size > len(data) else "").strip()
@@ -80,21 +89,3 @@ class _MemoryState:
     content: str = ""
     block: str = ""
     skipped: set[str] = field(default_factory=set)
-
-
-def _check_paths(paths: Any) -> tuple[str, ...]:
-    names = (paths,) if isinstance(paths, str) else tuple(paths) if isinstance(paths, Sequence) else ()
-    if not names or not all(isinstance(name, str) and name.strip() and "\0" not in name for name in names):
-        raise ConfigError(f"Memory(paths={paths!r}): name one file or several, such as AGENTS.md")
-    return names
-
-
-def _fit_texts(texts: Sequence[str]) -> list[str]:
-    """Return the texts, truncated to `MEMORY_BYTES` in total."""
-    fitted, room = [], MEMORY_BYTES
-    for text in texts:
-        fitted.append(
-            text if len(text) <= room else f"{text[:room]}\n\n... (truncated {len(text) - room} characters) ..."
-        )
-        room = max(room - len(text), 0)
-    return fitted

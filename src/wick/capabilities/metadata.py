@@ -35,44 +35,38 @@ class Metadata(Capability):
     @tool(read_only=True)
     async def metadata_read(self, run: Run, key: str) -> Any:
         """Read a value that was written under a key."""
-        kept = _load_values(run)
-        if key not in kept:
-            raise ToolError(f"there is no key {key[:METADATA_KEY_CHARS]!r}; the keys are {', '.join(kept) or '(none)'}")
-        return {"key": key, "value": kept[key]}
+        values = _load_values(run)
+        if key not in values:
+            raise ToolError(
+                f"there is no key {key[:METADATA_KEY_CHARS]!r}; the keys are {', '.join(values) or '(none)'}"
+            )
+        return {"key": key, "value": values[key]}
 
     @tool(idempotent=True)
     async def metadata_write(self, run: Run, key: str, value: Annotated[Any, "any JSON value"]) -> Any:
         """Write a value under a key, to be read later in this conversation; null removes the key."""
-        kept = _load_values(run)
+        values = _load_values(run)
         if not key or len(key) > METADATA_KEY_CHARS or not key.isprintable():
             raise ToolError(f"a key is a text of 1 to {METADATA_KEY_CHARS} characters on one line")
         if value is None:
-            return {"key": key, "removed": self._remove_key(run, kept, key)}
+            if key in values:
+                run.thread.values["metadata"] = {name: item for name, item in values.items() if name != key}
+            return {"key": key, "removed": key in values}
         if (size := len(canonical_json(value))) > self.value_bytes:
             raise ToolError(f"the value has {size:,} bytes, and {self.value_bytes:,} are the most; write less")
-        if key not in kept and len(kept) >= self.keys:
-            raise ToolError(f"there are {len(kept)} keys, which is the most; remove one by writing null")
-        if len(canonical_json({**kept, key: value})) > self.total_bytes:
+        if key not in values and len(values) >= self.keys:
+            raise ToolError(f"there are {len(values)} keys, which is the most; remove one by writing null")
+        if len(canonical_json({**values, key: value})) > self.total_bytes:
             raise ToolError(f"all values together may have {self.total_bytes:,} bytes; remove one by writing null")
-        run.thread.values["metadata"] = {**kept, key: value}
+        run.thread.values["metadata"] = {**values, key: value}
         return {"key": key, "written": True}
 
     @tool(read_only=True)
     async def metadata_list(self, run: Run) -> Any:
         """List the keys that were written, each with the beginning of its value."""
-        return {key: _preview_value(value) for key, value in _load_values(run).items()}
-
-    def _remove_key(self, run: Run, kept: dict[str, Any], key: str) -> bool:
-        if key not in kept:
-            return False
-        run.thread.values["metadata"] = {name: value for name, value in kept.items() if name != key}
-        return True
+        texts = {key: canonical_json(value).decode() for key, value in _load_values(run).items()}
+        return {key: text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…" for key, text in texts.items()}
 
 
 def _load_values(run: Run) -> dict[str, Any]:
     return dict(thaw(run.thread.values.get("metadata", {})))
-
-
-def _preview_value(value: Any) -> str:
-    text = canonical_json(value).decode()
-    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"

@@ -75,23 +75,30 @@ class Permissions(Capability):
         if mode not in get_args(Mode):
             raise ConfigError(f"there is no permission mode {mode!r}; the modes are {', '.join(get_args(Mode))}")
         self.mode, self.backend = mode, backend
+        names = [policy] if isinstance(policy, str) else _check_list("policy", policy)
+        for name in names:
+            if name not in POLICIES:
+                raise ConfigError(f"there is no policy {name!r}; there is {', '.join(POLICIES)}")
+        denied = [spec for name in names for spec in POLICIES[name]]
         self.rules = (
-            *_parse_rules("deny", [*_load_policies(policy), *_check_list("deny", deny)]),
+            *_parse_rules("deny", [*denied, *_check_list("deny", deny)]),
             *_parse_rules("ask", _check_list("ask", ask)),
             *_parse_rules("allow", _check_list("allow", allow)),
         )
-        self._file_rules = tuple(made for made in self.rules if made.specifier and not made.is_host)
+        self._file_rules = tuple(rule for rule in self.rules if rule.specifier and not rule.is_host)
         self.grants = frozenset(_parse_grant(grant) for grant in _check_list("grants", grants or ()))
         self._are_stored = grants is not None  # in a store outside of the thread, where they can be revoked
 
     def hooks(self) -> list[Hook]:
         """Return the guard, and one hook per tool that is not built in: an agent without the tool refuses the rule."""
-        names = {made.tool: made for made in reversed(self.rules) if not made.allows_missing_tool}
-        return [*super().hooks(), *(self._build_tool_check(made) for made in names.values())]
-
-    def _build_tool_check(self, made: Rule) -> Hook:
-        name = f"{self.name}.{made.text}"
-        return Hook(_pass_use, ToolUse, "guard", name, made.tool, timeout=GUARD_SECONDS, owner=self)
+        names = {rule.tool: rule for rule in reversed(self.rules) if not rule.allows_missing_tool}
+        return [
+            *super().hooks(),
+            *(
+                Hook(_pass_use, ToolUse, "guard", f"{self.name}.{rule.text}", tool, timeout=GUARD_SECONDS, owner=self)
+                for tool, rule in names.items()
+            ),
+        ]
 
     @guard(ToolUse)
     async def check(self, use: ToolUse) -> Ask | Block | None:
@@ -148,30 +155,29 @@ class Permissions(Capability):
         return verdict
 
     def _apply_rules(self, subject: RuleSubject, read_only: bool, granted: bool) -> PermissionVerdict:
-        found = [(made, match_rule(made, subject)) for made in self.rules if made.type != "allow"]
-        for made, answer in found:
-            if made.type == "deny" and answer == "yes":
+        matches = [(rule, match_rule(rule, subject)) for rule in self.rules if rule.type != "allow"]
+        for rule, answer in matches:
+            if rule.type == "deny" and answer == "yes":
                 return PermissionVerdict(
-                    "deny", "deny", made.text, made.message or f"the permission rule {made.text} denies this"
+                    "deny", "deny", rule.text, rule.message or f"the permission rule {rule.text} denies this"
                 )
         if self.mode == "plan" and not read_only:
             return PermissionVerdict("deny", "mode", "", PLAN)
-        for made, answer in found:
+        for rule, answer in matches:
             if answer != "no":
-                return PermissionVerdict("ask", made.type, made.text, _format_question(subject, made))
+                return PermissionVerdict("ask", rule.type, rule.text, _format_question(subject, rule))
         if granted:
             return PermissionVerdict("allow", "grant")
         if rules := find_allowing_rules(self.rules, subject):
-            return PermissionVerdict("allow", "allow", ", ".join(made.text for made in rules))
-        allowed = self.mode in ("bypassPermissions", "plan") or (self.mode == "acceptEdits" and _is_edit(subject))
-        if allowed:
+            return PermissionVerdict("allow", "allow", ", ".join(rule.text for rule in rules))
+        is_edit = subject.kind == "read" or (subject.kind == "write" and subject.path is not None)
+        if self.mode in ("bypassPermissions", "plan") or (self.mode == "acceptEdits" and is_edit):
             return PermissionVerdict("allow", "mode")
-        return PermissionVerdict("ask", "mode", "", _format_question(subject, unread=self._explain_unparsed(subject)))
-
-    def _explain_unparsed(self, subject: RuleSubject) -> str:
-        """Return why a command could not be parsed for the allow rules that name its tool, or ""."""
-        might = any(made.type == "allow" and made.specifier and made.names_tool(subject) for made in self.rules)
-        return subject.script.opaque[0] if might and subject.command is not None and subject.script.opaque else ""
+        # Tell the user why a command could not be parsed for the allow rules that name its tool.
+        might = any(rule.type == "allow" and rule.specifier and rule.names_tool(subject) for rule in self.rules)
+        opaque = subject.script.opaque if might and subject.command is not None else ()
+        unread = opaque[0] if opaque else ""
+        return PermissionVerdict("ask", "mode", "", _format_question(subject, unread=unread))
 
     def _load_session_grants(self, run: Run) -> frozenset[tuple[str, bytes]]:
         """Return the grants in the root run's thread. Each entry is read once per run."""
@@ -185,11 +191,11 @@ class Permissions(Capability):
         """Return True if rules match a path by its names, which is valid only if no part of it is a link."""
         if subject.command is not None or subject.path is None or subject.path in subject.linked:
             return False
-        return any(made.names_tool(subject) for made in self._file_rules)
+        return any(rule.names_tool(subject) for rule in self._file_rules)
 
     async def _find_linked_paths(self, subject: RuleSubject) -> frozenset[str]:
         """Return the paths of a tool use that pass through a link, so that their target is unknown."""
-        if self.backend is None or not any(made.specifier for made in self.rules):
+        if self.backend is None or not any(rule.specifier for rule in self.rules):
             return frozenset()
         return frozenset([path for path in subject.paths() if await _leads_over_link(self.backend, path)])
 
@@ -202,10 +208,10 @@ async def _leads_over_link(backend: Backend, path: str) -> bool:
     parts = [part for part in inside.split("/") if part not in ("", ".")]
     for end in range(1, len(parts) + 1):
         try:
-            found = await backend.stat("/".join(parts[:end]))
+            entry = await backend.stat("/".join(parts[:end]))
         except BackendError as error:
             return error.code != "not_found"
-        if found["type"] == "link":
+        if entry["type"] == "link":
             return True
     return False
 
@@ -224,14 +230,6 @@ def _parse_rules(type: RuleType, given: Iterable[RuleSpec]) -> list[Rule]:
     return [parse_rule(type, item) for item in given]
 
 
-def _load_policies(policy: str | Sequence[str]) -> list[RuleSpec]:
-    names = [policy] if isinstance(policy, str) else _check_list("policy", policy)
-    for name in names:
-        if name not in POLICIES:
-            raise ConfigError(f"there is no policy {name!r}; there is {', '.join(POLICIES)}")
-    return [item for name in names for item in POLICIES[name]]
-
-
 def _parse_grant(grant: Any) -> tuple[str, bytes]:
     """Return the tool and the canonical arguments that a grant covers."""
     fits = isinstance(grant, Mapping) and grant.get("operation", "tool_use") == "tool_use"
@@ -240,41 +238,34 @@ def _parse_grant(grant: Any) -> tuple[str, bytes]:
     return grant["tool"], canonical_json(grant["args"])
 
 
-def _collect_grants(thread: Thread, entries: Iterable[Any], kept: bool) -> frozenset[tuple[str, bytes]]:
+def _collect_grants(thread: Thread, entries: Iterable[Any], are_stored: bool) -> frozenset[tuple[str, bytes]]:
     """Return the grants for more than one use in a thread's answers.
 
     A grant is valid in the thread where it was given; a fork asks again. If grants are stored elsewhere, an `always`
     grant in the log counts only for its own run: it may have been revoked since.
     """
-    found: dict[str, set[tuple[str, bytes]]] = {"session": set(), "always": set()}
+    grants: dict[str, set[tuple[str, bytes]]] = {"session": set(), "always": set()}
     for entry in entries:
-        if kept and entry.kind == "run_start":
-            found["always"].clear()
+        if are_stored and entry.kind == "run_start":
+            grants["always"].clear()
         answer = entry.data if entry.kind == "answered" and entry.data.get("thread") == thread.id else {}
         proposed = answer.get("rule", {})
-        if answer.get("allowed") and answer.get("scope") in found and proposed.get("operation") == "tool_use":
+        if answer.get("allowed") and answer.get("scope") in grants and proposed.get("operation") == "tool_use":
             use = (proposed["tool"], canonical_json(answer.get("args", proposed["args"])))  # as the user changed them
-            found[answer["scope"]].add(use)
-    return frozenset(found["session"] | found["always"])
+            grants[answer["scope"]].add(use)
+    return frozenset(grants["session"] | grants["always"])
 
 
-def _is_edit(subject: RuleSubject) -> bool:
-    return subject.kind == "read" or (subject.kind == "write" and subject.path is not None)
-
-
-def _format_question(subject: RuleSubject, made: Rule | None = None, unread: str = "") -> str:
-    if made is not None and made.type == "ask" and made.message:
-        return made.message
-    words = f"May {subject.name} be used: {_format_subject(subject)}"
-    if made is not None and made.type == "deny":
-        return f"{words} (it may be what the rule {made.text} denies)"
-    return f"{words} ({unread}, so no rule can allow it)" if unread else words
-
-
-def _format_subject(subject: RuleSubject) -> str:
-    """Return the whole command, path or URL of a tool use; other arguments are cut, with a count."""
+def _format_question(subject: RuleSubject, rule: Rule | None = None, unread: str = "") -> str:
+    if rule is not None and rule.type == "ask" and rule.message:
+        return rule.message
+    # The whole command, path or URL is shown; other arguments are cut, with a count.
     target = subject.command or subject.path or subject.url
-    return make_visible(target) if target else cut_visible(canonical_json(subject.args).decode(), QUESTION_CHARS)
+    shown = make_visible(target) if target else cut_visible(canonical_json(subject.args).decode(), QUESTION_CHARS)
+    words = f"May {subject.name} be used: {shown}"
+    if rule is not None and rule.type == "deny":
+        return f"{words} (it may be what the rule {rule.text} denies)"
+    return f"{words} ({unread}, so no rule can allow it)" if unread else words
 
 
 _thread_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()

@@ -41,8 +41,8 @@ class Recorder(Capability):
     @staticmethod
     def traces(thread: Thread) -> list[dict[str, Any]]:
         """Return the traces of a thread as JSON data, the latest run first."""
-        kept = thread.values.get(VALUE, {})
-        return [thaw(trace) for trace in reversed(kept.values())]
+        is_recorded = thread.values.get(VALUE, {})
+        return [thaw(trace) for trace in reversed(is_recorded.values())]
 
     @wrap(Run, priority=inf, on_error="log")
     async def begin(self, run: Run, next: Next[Result]) -> Result:
@@ -69,9 +69,8 @@ class Recorder(Capability):
         recording = self._find_recording(op.run)
         if recording is None:
             return
-        span = op.notes.get(self._note) or recording.open_span(
-            op
-        )  # a call that fails before its `before` hooks has no span yet
+        # A call that fails before its `before` hooks has no span yet.
+        span = op.notes.get(self._note) or recording.open_span(op)
         op.notes[self._note] = span
         recording.close_span(span, op, self.name)
         if isinstance(op, Run) and self in op.scratch:
@@ -83,8 +82,8 @@ class Recorder(Capability):
 
     def _find_recording(self, run: Run) -> _Recording | None:
         """Return the recording of the outermost run that has this recorder, or None."""
-        found: _Recording | None = run.scratch.get(self)
-        return found if found is not None or run.parent is None else self._find_recording(run.parent)
+        recording: _Recording | None = run.scratch.get(self)
+        return recording if recording is not None or run.parent is None else self._find_recording(run.parent)
 
     def _store_trace(self, run: Run, recording: _Recording) -> None:
         values = run.thread.values
@@ -153,11 +152,11 @@ class _Recording:
     def open_span(self, op: Operation[Any]) -> _Span:
         above = _current_spans.get().get(self.recorder)
         name, attributes = describe_start(op)
-        kept = self.count < self.max_spans and (above is None or (above.is_recorded and above.depth < DEPTH))
-        span = _Span(name, attributes, above, kept, 1 if above is None else above.depth + 1)
-        self.count += kept
-        self.left_out += not kept
-        if kept:
+        is_recorded = self.count < self.max_spans and (above is None or (above.is_recorded and above.depth < DEPTH))
+        span = _Span(name, attributes, above, is_recorded, 1 if above is None else above.depth + 1)
+        self.count += is_recorded
+        self.left_out += not is_recorded
+        if is_recorded:
             (self.roots if above is None else above.children).append(span)
         self._set_current(span)
         return span
@@ -171,21 +170,21 @@ class _Recording:
         self._set_current(span.finish())
         if not span.is_recorded:
             return
-        span.error = _format_error(op)
+        if op.error is not None:
+            span.error = f"{type(op.error).__name__}: {op.error}"[:PREVIEW_CHARS]
+        elif isinstance(op, ToolUse) and op.result is not None:
+            span.error = op.result.error[:PREVIEW_CHARS]
         short = dict(span.attributes)
         span.attributes |= describe_attempts(op) | (describe_result(op, op.result) if op.result is not None else {})
         span.why = [row.to_json() for row in op.why if not row.hook.startswith(f"{own}.")][:WHYS]
-        span.events = [{"name": name, "attributes": data} for name, data in _list_events(op)]
-        self._fit_size(span, short)
-
-    def _fit_size(self, span: _Span, short: dict[str, Any]) -> None:
-        """Shorten the span if it exceeds the bytes that are left."""
+        events = [*list_record_events(op)][:EVENTS] if isinstance(op, Run) else []
+        span.events = [{"name": name, "attributes": data} for name, data in events]
         size = len(canonical_json(span.to_row()))
         if size > self.bytes_left:
             span.attributes, span.why, span.events = short, [], []
             self.left_out += 1
-            return
-        self.bytes_left -= size
+        else:
+            self.bytes_left -= size
 
     def end_open_spans(self, how: str) -> None:
         """Finish all open spans with this error."""
@@ -193,13 +192,3 @@ class _Recording:
             span.finish()
             span.error = how
         self._set_current(None)
-
-
-def _format_error(op: Operation[Any]) -> str:
-    if op.error is not None:
-        return f"{type(op.error).__name__}: {op.error}"[:PREVIEW_CHARS]
-    return op.result.error[:PREVIEW_CHARS] if isinstance(op, ToolUse) and op.result is not None else ""
-
-
-def _list_events(op: Operation[Any]) -> list[tuple[str, dict[str, Any]]]:
-    return [*list_record_events(op)][:EVENTS] if isinstance(op, Run) else []

@@ -43,19 +43,14 @@ class Retry(Capability):
             try:
                 return await next(call)
             except ModelError as error:
-                wait = self._choose_wait(attempt, error)
-                if not error.retryable or wait is None or (call.state.shown and not self.visible):
+                backoff = min(self.longest, self.base * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.0)
+                wait = backoff if error.retry_after is None else error.retry_after
+                is_too_long = error.retry_after is not None and not wait <= self.patience
+                if not error.retryable or is_too_long or (call.state.shown and not self.visible):
                     raise
-                why = str(
-                    error
-                )  # a string: a log record with the error would keep error → traceback → frame → run alive
+                # A string: a log record with the error would keep error → traceback → frame → run alive.
+                why = str(error)
                 logger.warning("retrying %s in %.1f s: %s", call.model.name, wait, why)
                 call.run.record("retry", attempt=attempt, seconds=round(wait, 3), error=why)
             await asyncio.sleep(wait)
         return await next(call)
-
-    def _choose_wait(self, attempt: int, error: ModelError) -> float | None:
-        """Return the seconds to wait; None if the server's `Retry-After` exceeds `patience`."""
-        if error.retry_after is not None:
-            return error.retry_after if error.retry_after <= self.patience else None
-        return min(self.longest, self.base * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.0)

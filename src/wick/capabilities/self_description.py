@@ -38,30 +38,29 @@ class SelfDescription(Capability):
         if call.purpose or not self.system:
             return
         if self not in call.run.scratch:
-            call.run.scratch[self] = self._format_section(call.run)
+            limits = [f"{value} {name}" for name, value in _find_limits(_list_hooks(call.run)).items()]
+            bounded = f"One answer may take {', '.join(limits)}." if limits else ""
+            more = "Call describe_self for more about yourself." if self.tool else ""
+            parts = (f"You are the agent {call.run.agent!r}.", self.text, bounded, more)
+            call.run.scratch[self] = " ".join(filter(None, parts))
         call.system = "\n\n".join(filter(None, (call.system, call.run.scratch[self])))
 
     @tool(read_only=True)
     async def describe_self(self, run: Run) -> Any:
         """What you are: your name, model, tools, the hooks around you, and your limits."""
         hooks = list(_list_hooks(run))
+        owners = {id(hook.owner): hook.owner for hook in hooks if isinstance(hook.owner, Capability)}
         return {
             "agent": run.agent,
             "description": self.text,
             "model": run.model.name,
             "tools": {tool.name: to_one_line(tool.description, LINE_CHARS) for tool in run.tools.values()},
             "capabilities": {
-                owner.name: to_one_line(getdoc(type(owner)) or "", LINE_CHARS) for owner in _list_owners(hooks)
+                owner.name: to_one_line(getdoc(type(owner)) or "", LINE_CHARS) for owner in owners.values()
             },
             "hooks": [f"{hook.name} at {hook.point}" for hook in hooks],
             "limits": _find_limits(hooks),
         }
-
-    def _format_section(self, run: Run) -> str:
-        limits = [f"{value} {name}" for name, value in _find_limits(_list_hooks(run)).items()]
-        bounded = f"One answer may take {', '.join(limits)}." if limits else ""
-        more = "Call describe_self for more about yourself." if self.tool else ""
-        return " ".join(filter(None, (f"You are the agent {run.agent!r}.", self.text, bounded, more)))
 
 
 def _list_hooks(run: Run) -> Iterator[Hook]:
@@ -72,14 +71,9 @@ def _list_hooks(run: Run) -> Iterator[Hook]:
     yield from seen.values()
 
 
-def _list_owners(hooks: list[Hook]) -> list[Capability]:
-    owners = {id(hook.owner): hook.owner for hook in hooks if isinstance(hook.owner, Capability)}
-    return [*owners.values()]
-
-
 def _find_limits(hooks: Any) -> dict[str, str]:
     """Return the limits of the capability named `limits`."""
     owner = next((hook.owner for hook in hooks if getattr(hook.owner, "name", "") == "limits"), None)
     names = ("steps", "tokens", "seconds", "tool_calls", "cost")
-    found = {name.replace("_", " "): getattr(owner, name, None) for name in names}
-    return {("dollars" if name == "cost" else name): f"{value}" for name, value in found.items() if value is not None}
+    limits = {name.replace("_", " "): getattr(owner, name, None) for name in names}
+    return {("dollars" if name == "cost" else name): f"{value}" for name, value in limits.items() if value is not None}

@@ -46,7 +46,11 @@ class Sessions(Capability):
             raise ConfigError('Sessions takes busy="wait" or "refuse", and unknown="tell_model" or "ask_user"')
         if patience < 0 or lease <= 0:
             raise ConfigError("patience and lease are seconds: patience at least 0, lease more than that")
-        self.store = _open_store(store)
+        if isinstance(store, str | Path):
+            from wick.stores.sqlite import Sqlite
+
+            store = Sqlite(Path(store) / "threads.db")
+        self.store: Store = store
         self.busy, self.unknown, self.patience, self.lease = busy, unknown, patience, lease
 
     @asynccontextmanager
@@ -106,14 +110,14 @@ class Sessions(Capability):
 
     async def lapsed(self, *, owner: str = LOCAL) -> list[str]:
         """Return the ids of threads with an expired question. A new run continues such a thread without the answer."""
-        found, cursor = list[str](), None
+        ids, cursor = list[str](), None
         while cursor != "":
             page = await self.store.list(owner, asking=True, cursor=cursor or "")
             for head in page.threads:
                 if any(_has_lapsed(question) for question in await self.questions(head.id, owner=owner)):
-                    found.append(head.id)
+                    ids.append(head.id)
             cursor = page.next
-        return found
+        return ids
 
     async def answer(
         self,
@@ -142,34 +146,18 @@ class Sessions(Capability):
             raise StoreError(
                 f"the question {question} has lapsed; run the thread to continue without an answer", "conflict"
             )
-        await self.store.answer(owner, id, question, _build_answer(asked, choice, words, args, by))
+        answer: dict[str, Any] = {"id": asked["id"], "hash": asked["hash"], "allowed": choice != "deny"}
+        answer["reason"] = "" if answer["allowed"] else words or f"the user said no to: {asked['question']}"
+        if choice in _SCOPES:  # propose a rule that allows this tool with these arguments
+            rule = {key: asked[key] for key in ("operation", "tool", "args") if key in asked}
+            answer |= {"scope": _SCOPES[choice], "rule": rule}
+        answer |= ({"args": dict(args)} if args is not None else {}) | ({"by": by} if by else {})
+        await self.store.answer(owner, id, question, answer)
 
     async def close(self) -> None:
         """Close the store's files and connections; they are reopened on demand."""
         await self.store.close()
 
 
-def _build_answer(
-    asked: FrozenDict, choice: Choice, words: str, args: Mapping[str, Any] | None, by: str
-) -> dict[str, Any]:
-    answer: dict[str, Any] = {"id": asked["id"], "hash": asked["hash"], "allowed": choice != "deny"}
-    answer["reason"] = "" if answer["allowed"] else words or f"the user said no to: {asked['question']}"
-    scope = {"scope": _SCOPES[choice], "rule": _propose_rule(asked)} if choice in _SCOPES else {}
-    return answer | scope | ({"args": dict(args)} if args is not None else {}) | ({"by": by} if by else {})
-
-
 def _has_lapsed(asked: FrozenDict) -> bool:
     return time() >= float(asked.get("expires", inf))
-
-
-def _propose_rule(asked: FrozenDict) -> dict[str, Any]:
-    """Return the permission rule that an answer proposes: this tool with these arguments."""
-    return {key: asked[key] for key in ("operation", "tool", "args") if key in asked}
-
-
-def _open_store(store: Store | str | Path) -> Store:
-    if not isinstance(store, str | Path):
-        return store
-    from wick.stores.sqlite import Sqlite
-
-    return Sqlite(Path(store) / "threads.db")

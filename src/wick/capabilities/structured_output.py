@@ -71,7 +71,10 @@ class StructuredOutput(Capability):
 
     def _build_form(self, name: str, schema: Schema) -> _AnswerForm:
         async def take(use: ToolUse, **fields: Any) -> str:
-            return self._accept_call(use.run, form, thaw(use.args))
+            state: _AnswerState = use.run.scratch.setdefault(self, _AnswerState())
+            self._store_answers(use.run, state, {form.name: form.parse(thaw(use.args))})
+            missing = [other.tool.name for other in self.forms if other.name not in state.given]
+            return ACCEPTED if self._is_complete(state) else f"{ACCEPTED} Still wanted: {', '.join(missing)}."
 
         form = _build_form(name, f"answer_{name}" if self.several else TOOL, schema, take)
         return form
@@ -83,7 +86,7 @@ class StructuredOutput(Capability):
         if not run.resumed:
             return
         output = run.thread.messages[run.thread.output_from :]
-        taken = {message.name for message in output if message.role == "tool" and _is_accepted(message)}
+        taken = {message.name for message in output if message.role == "tool" and message.text.startswith(ACCEPTED)}
         for form in self.forms:
             if form.tool.name in taken and form.name in run.thread.values.get("outputs", {}):
                 state.recall(form, run.thread.values["outputs"][form.name])
@@ -95,25 +98,20 @@ class StructuredOutput(Capability):
         if call.purpose or state is None:
             return
         others = [tool for tool in call.tools if tool.name not in self.by_tool]
-        state.native = self._is_native(call, state, bool(others))
+        can_be_native = not (self.several or state.refused or self.native is False)
+        state.native = can_be_native and (self.native is True or holds_schema(call.model, tools=bool(others)))
         if state.native:
             call.tools, call.settings["response_format"] = others, thaw(self.forms[0].schema)
         else:
             call.tools = [*others, *self.tools()]
             call.settings.pop("response_format", None)
-            call.system = "\n\n".join(filter(None, (call.system, self._instructions())))
-
-    def _is_native(self, call: ModelCall, state: _AnswerState, tools: bool) -> bool:
-        if self.several or state.refused or self.native is False:
-            return False
-        return self.native is True or holds_schema(call.model, tools=tools)
-
-    def _instructions(self) -> str:
-        names = [form.tool.name for form in self.forms]
-        if not self.several:
-            return f"When you have the answer, give it by calling {names[0]}: a text in its place does not count."
-        how = "each of these" if self.need == "all" else "the one of these that fits"
-        return f"When you have the answer, give it by calling {how}: {', '.join(names)}. A text does not count."
+            how = "each of these" if self.need == "all" else "the one of these that fits"
+            hint = (
+                f"When you have the answer, give it by calling {how}: {', '.join(self.by_tool)}. A text does not count."
+                if self.several
+                else f"When you have the answer, give it by calling {TOOL}: a text in its place does not count."
+            )
+            call.system = "\n\n".join(filter(None, (call.system, hint)))
 
     @wrap(ModelCall, priority=INNERMOST)
     async def ask(self, call: ModelCall, next: Next[Message]) -> Message:
@@ -124,7 +122,8 @@ class StructuredOutput(Capability):
         if self._is_complete(state):
             if not state.is_reported and call.run.thread.messages[-1].role == "tool":
                 state.is_reported = True
-                return Message("assistant", self._format_text(state))
+                answer = state.stored if self.several else state.stored[KEY]
+                return Message("assistant", json.dumps(answer, ensure_ascii=False))
             state.reset()  # new user input needs a new answer
         try:
             return await next(call)
@@ -152,20 +151,21 @@ class StructuredOutput(Capability):
         over = isinstance(step.result, Stop) and step.result.kind in FINISHED and run.stopping is None
         if not over or state is None or self._is_complete(state):
             return None
+        last = run.output[-1] if len(run.output) else None
         try:
-            await self._accept_text(run, state, _find_last_text(run))
+            await self._accept_text(run, state, last.text if last is not None and last.role == "assistant" else "")
         except InvalidArgs as error:
             state.failures += 1
             if state.failures > self.retries:
                 return self._stop_after_failures(str(error))
-            return Continue(f"Your answer was not taken: {error}. {self._format_hint(state)}")
+            missing = [form.tool.name for form in self.forms if form.name not in state.given]
+            hint = (
+                "Answer again, with JSON that fits the schema and with nothing else."
+                if state.native
+                else f"Call {', '.join(missing)}."
+            )
+            return Continue(f"Your answer was not taken: {error}. {hint}")
         return None
-
-    def _format_hint(self, state: _AnswerState) -> str:
-        if state.native:
-            return "Answer again, with JSON that fits the schema and with nothing else."
-        missing = [form.tool.name for form in self.forms if form.name not in state.given]
-        return f"Call {', '.join(missing)}."
 
     def _stop_after_failures(self, problem: str) -> Stop:
         times = f"{self.retries} {'retry' if self.retries == 1 else 'retries'}"
@@ -193,16 +193,15 @@ class StructuredOutput(Capability):
     def _is_complete(self, state: _AnswerState) -> bool:
         return len(state.given) >= (len(self.forms) if self.need == "all" else 1)
 
-    def _accept_call(self, run: Run, form: _AnswerForm, args: dict[str, Any]) -> str:
-        """Accept an answer from a tool call; return the text for the model."""
-        state: _AnswerState = run.scratch.setdefault(self, _AnswerState())
-        self._store_answers(run, state, {form.name: form.parse(args)})
-        missing = [other.tool.name for other in self.forms if other.name not in state.given]
-        return ACCEPTED if self._is_complete(state) else f"{ACCEPTED} Still wanted: {', '.join(missing)}."
-
     async def _accept_text(self, run: Run, state: _AnswerState, text: str) -> None:
         """Accept an answer given as text; raise InvalidArgs if it is not valid."""
-        data = _parse_object(text)
+        body = text.strip()
+        if fenced := _FENCED.fullmatch(body):
+            body = fenced[1]
+        try:
+            data = _require_object(from_json(body, allow_inf_nan=False))
+        except ValueError as error:
+            raise InvalidArgs(f"it is not JSON ({error})") from None
         if not self.several:
             await self.forms[0].tool.prepare(data)
             return self._store_answers(run, state, {KEY: self.forms[0].parse(data)})
@@ -225,10 +224,6 @@ class StructuredOutput(Capability):
         state.given |= {name: value for name, (value, _) in read.items()}
         state.stored |= stored
 
-    def _format_text(self, state: _AnswerState) -> str:
-        """Return the answers as JSON text, for the final assistant message."""
-        return json.dumps(state.stored if self.several else state.stored[KEY], ensure_ascii=False)
-
 
 @dataclass(slots=True)
 class _AnswerState:
@@ -244,31 +239,11 @@ class _AnswerState:
     def reset(self) -> None:
         self.given, self.stored, self.is_reported = {}, {}, False
 
-    def recall(self, form: _AnswerForm, kept: Any) -> None:
+    def recall(self, form: _AnswerForm, stored: Any) -> None:
         try:
-            self.given[form.name], self.stored[form.name] = form.parse(thaw(kept))
+            self.given[form.name], self.stored[form.name] = form.parse(thaw(stored))
         except InvalidArgs:
             return  # the stored JSON does not round-trip through the schema; the model answers again
-
-
-def _is_accepted(message: Message) -> bool:
-    return message.text.startswith(ACCEPTED)
-
-
-def _find_last_text(run: Run) -> str:
-    """Return the text of the last message if the model wrote it, else ""."""
-    last = run.output[-1] if len(run.output) else None
-    return last.text if last is not None and last.role == "assistant" else ""
-
-
-def _parse_object(text: str) -> dict[str, Any]:
-    body = text.strip()
-    if fenced := _FENCED.fullmatch(body):
-        body = fenced[1]
-    try:
-        return _require_object(from_json(body, allow_inf_nan=False))
-    except ValueError as error:
-        raise InvalidArgs(f"it is not JSON ({error})") from None
 
 
 def _require_object(data: Any) -> dict[str, Any]:
@@ -336,9 +311,9 @@ def _build_form(name: str, tool_name: str, given: Schema, take: Callable[..., An
     about = f"Give your final answer{'' if name == KEY else f': {name}'}."
     if isinstance(given, Mapping):
         schema = _resolve_object_schema(name, given)
-        made = tool(take, name=tool_name, description=about, parameters=schema, read_only=True, kind=ANSWER)
-        described = made.schema["parameters"]  # raises for an invalid schema
-        return _AnswerForm(name, made, described, None)
+        untyped = tool(take, name=tool_name, description=about, parameters=schema, read_only=True, kind=ANSWER)
+        described = untyped.schema["parameters"]  # raises for an invalid schema
+        return _AnswerForm(name, untyped, described, None)
     try:
         schema = _resolve_object_schema(name, given.model_json_schema())
     except (PydanticUserError, TypeError, ValueError) as error:

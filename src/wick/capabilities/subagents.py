@@ -31,7 +31,6 @@ from wick.events import TaskEnd, TaskStart, TaskUpdate
 from wick.hooks import Hook, Next, after, before, wrap
 from wick.messages import Message
 from wick.operations import ModelCall, Result, Run, Step, ToolUse
-from wick.threads import Thread
 from wick.tools import Tool, tool
 
 INNERMOST = -100.0  # tasks resume after other hooks have prepared the run
@@ -71,7 +70,15 @@ class Subagents(Capability):
         self.depth, self.models, self.at_once, self.at_end = depth, dict(models or {}), at_once, at_end
         self.background = background
         for subagent in self.agents.values():
-            _check_hooks(subagent)
+            for part in subagent.hooks:
+                if not isinstance(part, Hook | Capability):
+                    raise ConfigError(
+                        f"the subagent {subagent.name!r} has {part!r} among its hooks, which is not a hook"
+                    )
+                if isinstance(part, Capability) and type(part).session is not Capability.session:
+                    raise ConfigError(
+                        f"the subagent {subagent.name!r} needs no {part.name}: its threads are kept with its parent's"
+                    )
 
     def hooks(self) -> list[Hook]:
         return super().hooks() if self.background else []
@@ -126,26 +133,28 @@ class Subagents(Capability):
     @tool
     async def update_task(self, task: TaskId, message: Annotated[str, "what it should know or do"], run: Run) -> str:
         """Send a message to a task in the background; it reads it at its next step."""
-        found = self._find_task(run, task)
-        if found.status != "running" or not message.strip():
+        background_task = self._find_task(run, task)
+        if background_task.status != "running" or not message.strip():
             raise ToolError(
-                f"{task} is {found.status}; it gets no messages"
+                f"{task} is {background_task.status}; it gets no messages"
                 if message.strip()
                 else "the message is empty; write one"
             )
-        found.job.send(message)
-        run.emit(TaskUpdate(name=found.job.agent, task_id=task, status=found.status, message=message))
+        background_task.job.send(message)
+        run.emit(
+            TaskUpdate(name=background_task.job.agent, task_id=task, status=background_task.status, message=message)
+        )
         return f"{task} reads it at its next step"
 
     @tool(idempotent=True)
     async def cancel_task(self, task: TaskId, run: Run) -> dict[str, Any]:
         """End a task in the background."""
-        found = self._find_task(run, task)
-        if found.async_task is not None and not found.async_task.done():
-            await cancel_and_wait((found.async_task,))
-        if found.is_open:  # it had not begun, or waited for an answer
-            self._finish_task(run, found, "cancelled", "", "")
-        return self._report_task(run, found)
+        background_task = self._find_task(run, task)
+        if background_task.async_task is not None and not background_task.async_task.done():
+            await cancel_and_wait((background_task.async_task,))
+        if background_task.is_open:  # it had not started, or waited for an answer
+            self._finish_task(run, background_task, "cancelled", "", "")
+        return self._report_task(run, background_task)
 
     @tool(read_only=True)
     async def await_tasks(
@@ -161,9 +170,9 @@ class Subagents(Capability):
                 f"seconds= goes from 0 to {constants.TASK_WAIT_SECONDS:g}; wait again if that is not enough"
             )
         wanted = tasks if tasks is not None else [task.id for task in self._get_tasks(run).values() if not task.shown]
-        found = [self._find_task(run, id) for id in wanted]
-        await self._wait_tasks(run, found, wait_for, seconds)
-        return [self._report_task(run, task) for task in found]
+        awaited = [self._find_task(run, id) for id in wanted]
+        await self._wait_tasks(run, awaited, wait_for, seconds)
+        return [self._report_task(run, task) for task in awaited]
 
     @before(ModelCall)
     def show_tasks(self, call: ModelCall) -> None:
@@ -177,7 +186,8 @@ class Subagents(Capability):
     async def wait_for_tasks(self, step: Step) -> Continue | None:
         """Wait for open tasks before the run ends, so that the model reads their answers."""
         tasks = [task for task in self._get_tasks(step.run).values() if task.is_open]
-        if not tasks or self.at_end == "cancel" or not _has_finished(step):
+        is_final = isinstance(step.result, Stop) and step.result.kind in ("completed", "finish reason")
+        if not tasks or self.at_end == "cancel" or not is_final or step.run.stopping:
             return None
         answers = await self._collect_answers(step.run, tasks)
         return Continue(answers) if answers else None
@@ -191,10 +201,20 @@ class Subagents(Capability):
             return await next(run)
         except Paused:  # as with concurrent tools, the other tasks finish or pause too
             over = ("running",)
-            await self._settle_tasks(run, [*self._get_tasks(run).values()])
+            tasks = [*self._get_tasks(run).values()]
+            self._relaunch_waiting(run, tasks)
+            works = [task.async_task for task in tasks if task.async_task is not None and not task.async_task.done()]
+            if works:
+                await asyncio.wait(works)
             raise
         finally:
-            await self._cancel_tasks(run, over)
+            tasks = [*self._get_tasks(run).values()]
+            await cancel_and_wait(
+                [task.async_task for task in tasks if task.async_task is not None and not task.async_task.done()]
+            )
+            for task in tasks:
+                if task.status in over:
+                    self._finish_task(run, task, "cancelled", "", "the run ended")
 
     # -- the work of one agent ----------------------------------------------------------------------------------------
 
@@ -212,15 +232,12 @@ class Subagents(Capability):
         subagent = self.agents[job.agent]
         deepest = run.depth + 1 >= self.depth
         spare = [item.name for item in super().tools()] if deepest else []
-        return await run_child(
-            run, job, lambda: build_child(run, subagent, self._resolve_model(run, subagent), spare=spare)
-        )
-
-    def _resolve_model(self, run: Run, subagent: Subagent) -> Any:
-        if subagent.model is None or subagent.model in ("", "inherit"):
-            return run.model
-        named = isinstance(subagent.model, str) and subagent.model in self.models
-        return self.models[subagent.model] if named else subagent.model
+        model = subagent.model
+        if model is None or model in ("", "inherit"):
+            model = run.model
+        elif isinstance(model, str):
+            model = self.models.get(model, model)
+        return await run_child(run, job, lambda: build_child(run, subagent, model, spare=spare))
 
     # -- the tasks of one run -----------------------------------------------------------------------------------------
 
@@ -251,9 +268,8 @@ class Subagents(Capability):
         self._get_tasks(run)[task.id] = task
         run.thread.values.put(KEY, task.id, task.to_record(run))
         task.async_task = asyncio.create_task(self._run_task(run, task, new), name=task.title)
-        task.async_task.add_done_callback(
-            lambda work: work.cancelled() or work.exception()
-        )  # mark the exception as retrieved
+        # Mark the exception as retrieved.
+        task.async_task.add_done_callback(lambda work: work.cancelled() or work.exception())
 
     async def _run_task(self, run: Run, task: BackgroundTask, new: bool) -> None:
         try:
@@ -318,22 +334,6 @@ class Subagents(Capability):
             if task.status == "waiting" and task.started_at_step != run.root.thread.steps:
                 self._launch_task(run, task)
 
-    async def _settle_tasks(self, run: Run, tasks: Sequence[BackgroundTask]) -> None:
-        """Wait until every task has finished or asks a question."""
-        self._relaunch_waiting(run, tasks)
-        works = [task.async_task for task in tasks if task.async_task is not None and not task.async_task.done()]
-        if works:
-            await asyncio.wait(works)
-
-    async def _cancel_tasks(self, run: Run, over: Sequence[str]) -> None:
-        tasks = [*self._get_tasks(run).values()]
-        await cancel_and_wait(
-            [task.async_task for task in tasks if task.async_task is not None and not task.async_task.done()]
-        )
-        for task in tasks:
-            if task.status in over:
-                self._finish_task(run, task, "cancelled", "", "the run ended")
-
     async def _resume_tasks(self, run: Run) -> None:
         """Resume the tasks of an interrupted run; mark tasks of runs that were not resumed as lost."""
         for id, record in [*run.thread.values.get(KEY, {}).items()]:
@@ -346,8 +346,10 @@ class Subagents(Capability):
             else:
                 run.thread.values.put(KEY, id, {**thaw(record), "status": "lost", "reason": "the run was interrupted"})
         tasks = [task for task in self._get_tasks(run).values() if task.is_open]
-        done = bool(tasks) and not run.input and _has_finished_reply(run.thread)  # such a run would end immediately
-        if done and (answers := await self._collect_answers(run, tasks)):
+        messages = run.thread.messages
+        is_answered = bool(messages) and messages[-1].role == "assistant" and not run.thread.pending
+        would_end = bool(tasks) and not run.input and is_answered
+        if would_end and (answers := await self._collect_answers(run, tasks)):
             run.send(Message("user", answers, name=self.wait_for_tasks.name))
 
     async def _collect_answers(self, run: Run, tasks: Sequence[BackgroundTask]) -> str:
@@ -360,11 +362,6 @@ class Subagents(Capability):
             f"{task.title} has ended:\n{_format_answer(task.title, task.status, task.status_reason, task.answer)}"
             for task in ended
         )
-
-
-def _has_finished_reply(thread: Thread) -> bool:
-    """Return True if the thread ends with a final reply of the model."""
-    return bool(thread.messages) and thread.messages[-1].role == "assistant" and not thread.pending
 
 
 # -- text for the model -----------------------------------------------------------------------------------------------
@@ -382,12 +379,6 @@ def _summarize_record(record: Mapping[str, Any]) -> dict[str, Any]:
     return line | ({"reason": record["reason"]} if record["reason"] not in ("", "completed") else {})
 
 
-def _has_finished(step: Step) -> bool:
-    return (
-        isinstance(step.result, Stop) and step.result.kind in ("completed", "finish reason") and not step.run.stopping
-    )
-
-
 def _describe_agents(item: Tool, agents: Mapping[str, Subagent]) -> Tool:
     """Return a tool that starts an agent, with the agent names in its schema and description."""
     plain: Any = item.fn.__func__  # type: ignore[attr-defined]
@@ -396,13 +387,3 @@ def _describe_agents(item: Tool, agents: Mapping[str, Subagent]) -> Tool:
     lines = [f"- {agent.name}: {' '.join(agent.description.split())}" for agent in agents.values()]
     description = "\n".join([item.description, "", "The agents:", *lines])
     return replace(item, fn=MethodType(named, item.fn.__self__), description=description)  # type: ignore[attr-defined]
-
-
-def _check_hooks(subagent: Subagent) -> None:
-    for part in subagent.hooks:
-        if not isinstance(part, Hook | Capability):
-            raise ConfigError(f"the subagent {subagent.name!r} has {part!r} among its hooks, which is not a hook")
-        if isinstance(part, Capability) and type(part).session is not Capability.session:
-            raise ConfigError(
-                f"the subagent {subagent.name!r} needs no {part.name}: its threads are kept with its parent's"
-            )

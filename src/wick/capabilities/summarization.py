@@ -98,10 +98,22 @@ class Summarization(Capability):
             return
         size = self._measure_request(call.run)
         if size.overhead is None:
-            size.overhead = _estimate_overhead(call)
-        if self._is_due(call.run, size):
+            schemas = sum(len(canonical_json(tool.schema)) for tool in call.tools)
+            size.overhead = (len(call.system) + schemas) // CHARS_PER_TOKEN
+        is_due = size.total > self.threshold
+        if is_due and self.buffer is not None:
+            self._fill_buffer(call.run, size)
+            is_due = size.buffer_tokens >= self.buffer
+        if is_due and size.total >= size.retry_at:
             await self._compact(call.run, size, size.buffered if self.buffer else None, trigger="auto")
-        _insert_summary(call, size)
+        if not size.replaced:
+            return
+        # Insert the summary for the messages it replaces, unless other hooks changed the history.
+        first, last = call.run.thread.messages[0], call.run.thread.messages[size.replaced - 1]
+        start = next((index for index, message in enumerate(call.messages) if message is first), len(call.messages))
+        end = start + size.replaced
+        if end <= len(call.messages) and call.messages[end - 1] is last:
+            call.messages[start:end] = size.prefix
 
     @after(ModelCall, priority=OUTERMOST)
     def compare(self, call: ModelCall) -> None:
@@ -147,24 +159,17 @@ class Summarization(Capability):
         size.update(run.thread)
         return size
 
-    def _is_due(self, run: Run, size: _RequestSize) -> bool:
-        if size.total <= self.threshold:
-            return False
-        if self.buffer is not None:
-            self._fill_buffer(run, size)
-            if size.buffer_tokens < self.buffer:
-                return False
-        return size.total >= size.retry_at
-
     def _fill_buffer(self, run: Run, size: _RequestSize) -> None:
         """Move the oldest messages into the buffer until the rest is below the threshold or must stay."""
         messages, end = run.thread.messages, self._find_cut(run.thread, size)
-        was = size.buffered = max(size.buffered, size.replaced)
+        previous = size.buffered = max(size.buffered, size.replaced)
         while size.buffered < end and size.total - size.buffer_tokens > self.threshold:
-            group = _skip_results(messages, size.buffered)
-            size.buffer_tokens += sum(message.tokens for message in messages[size.buffered : group])
-            size.buffered = group
-        if size.buffered > was:
+            end_of_group = size.buffered + 1  # after a message and the results of its calls
+            while end_of_group < len(messages) and messages[end_of_group].role == "tool":
+                end_of_group += 1
+            size.buffer_tokens += sum(message.tokens for message in messages[size.buffered : end_of_group])
+            size.buffered = end_of_group
+        if size.buffered > previous:
             run.record("buffered", messages=size.buffered - size.replaced, tokens=size.buffer_tokens)
 
     def _find_cut(self, thread: Thread, size: _RequestSize) -> int:
@@ -213,11 +218,10 @@ class Summarization(Capability):
         return reason
 
     async def _summarize(self, run: Run, whole: list[Message], words: str) -> str:
-        old = await run_in_thread(
-            lambda: [_trim_writes(message) for message in whole], "summing up"
-        )  # there may be thousands
+        # In a worker thread: there may be thousands of messages.
+        old = await run_in_thread(lambda: [_trim_writes(message) for message in whole], "summing up")
         if self.summarizer is not None:
-            return _extract_text(await _call_summarizer(self.summarizer, Messages(old)))
+            return await _call_summarizer(self.summarizer, Messages(old))
         more = f"\nWhat matters most, the user says: {words}" if words else ""
         transcript = await run_in_thread(lambda: self._format_transcript(old), "summing up")
         question = QUESTION.format(conversation=transcript, words=SUMMARY_WORDS, more=more)
@@ -268,49 +272,19 @@ class _RequestSize:
         return self.prefix[-1:]
 
     def update(self, thread: Thread) -> None:
-        """Add the new messages of the thread."""
+        """Add the new messages of the thread; count from the start after a compaction."""
         if self.entry is not thread.compacted:
-            self._reset(thread)
+            self.entry = thread.compacted
+            self.replaced, self.prefix = 0, ()
+            if thread.compacted is not None:
+                self.replaced = thread.compacted["replaces"]
+                system = [message for message in thread.messages[: self.replaced] if message.role == "system"]
+                self.prefix = (*system, Message.from_json(thaw(thread.compacted["summary"])))
+            self.counted, self.tokens = self.replaced, sum(message.tokens for message in self.prefix)
+            self.gap = self.retry_at = self.failures = self.buffer_tokens = 0
+            self.buffered = self.replaced
         self.tokens += sum(message.tokens for message in thread.messages[self.counted :])
         self.counted = len(thread.messages)
-
-    def _reset(self, thread: Thread) -> None:
-        self.entry = thread.compacted
-        self.replaced, self.prefix = 0, ()
-        if thread.compacted is not None:
-            self.replaced = thread.compacted["replaces"]
-            system = [message for message in thread.messages[: self.replaced] if message.role == "system"]
-            self.prefix = (*system, Message.from_json(thaw(thread.compacted["summary"])))
-        self.counted, self.tokens = self.replaced, sum(message.tokens for message in self.prefix)
-        self.gap = self.retry_at = self.failures = self.buffer_tokens = 0
-        self.buffered = self.replaced
-
-
-# -- the request ----------------------------------------------------------------------------------------------------
-
-
-def _estimate_overhead(call: ModelCall) -> int:
-    schemas = sum(len(canonical_json(tool.schema)) for tool in call.tools)
-    return (len(call.system) + schemas) // CHARS_PER_TOKEN
-
-
-def _insert_summary(call: ModelCall, size: _RequestSize) -> None:
-    """Insert the summary for the messages it replaces, unless other hooks changed the history."""
-    if not size.replaced:
-        return
-    first, last = call.run.thread.messages[0], call.run.thread.messages[size.replaced - 1]
-    start = next((index for index, message in enumerate(call.messages) if message is first), len(call.messages))
-    end = start + size.replaced
-    if end <= len(call.messages) and call.messages[end - 1] is last:
-        call.messages[start:end] = size.prefix
-
-
-def _skip_results(messages: Messages, at: int) -> int:
-    """Return the index after this message and the results of its calls."""
-    at += 1
-    while at < len(messages) and messages[at].role == "tool":
-        at += 1
-    return at
 
 
 # -- the summary ----------------------------------------------------------------------------------------------------
@@ -318,27 +292,24 @@ def _skip_results(messages: Messages, at: int) -> int:
 
 def _build_summary(name: str, text: str, messages: Messages, cut: int) -> Message:
     """Return the summary message for the messages before `cut`, with the last user message if it is one of them."""
-    told = f"Summary of the conversation so far, in place of its first {cut} messages:\n\n{text}"
+    content = f"Summary of the conversation so far, in place of its first {cut} messages:\n\n{text}"
     own = [message for message in messages if message.role == "user" and not message.name][-1:]
     if not own or any(message is own[0] for message in messages[cut:]):
-        return Message("user", told, name=name)
-    told += f"\n\nThe last message of the user, word for word:\n\n{own[0].text}"
+        return Message("user", content, name=name)
+    content += f"\n\nThe last message of the user, word for word:\n\n{own[0].text}"
     if isinstance(own[0].content, str):
-        return Message("user", told, name=name)
+        return Message("user", content, name=name)
     media = [part for part in own[0].content if not isinstance(part, TextPart)]
-    return Message("user", (TextPart(told), *media), name=name)
+    return Message("user", (TextPart(content), *media), name=name)
 
 
-async def _call_summarizer(summarizer: Summarizer, old: Messages) -> Summary:
-    """Return the result of a custom summarizer; a sync function runs in a worker thread."""
+async def _call_summarizer(summarizer: Summarizer, old: Messages) -> str:
+    """Return the text of a custom summarizer's result; a sync function runs in a worker thread."""
     if iscoroutinefunction(summarizer) or iscoroutinefunction(type(summarizer).__call__):
         result: Any = summarizer(old)
     else:
         result = await run_in_thread(lambda: summarizer(old), "summarizer")
-    return await result if isawaitable(result) else result  # type: ignore[no-any-return]
-
-
-def _extract_text(summary: Summary) -> str:
+    summary: Summary = await result if isawaitable(result) else result
     if isinstance(summary, str):
         return summary.strip()
     if isinstance(summary, Message):

@@ -28,11 +28,10 @@ def _coerce_text(value: Any) -> Any:
     return str(value) if type(value) is int else value.strip() if isinstance(value, str) else value
 
 
-def _parse_status(value: Any) -> Any:
-    return known_status(value) if isinstance(value, str) else value
-
-
-Status = Annotated[Literal["pending", "in_progress", "done"], BeforeValidator(_parse_status)]
+Status = Annotated[
+    Literal["pending", "in_progress", "done"],
+    BeforeValidator(lambda value: known_status(value) if isinstance(value, str) else value),
+]
 Id = Annotated[
     str,
     Field(min_length=1, max_length=TODO_ID_CHARS, description="a short name, such as 1"),
@@ -55,12 +54,13 @@ def _normalize_list(value: Any) -> Any:
     """Return the list in our form; also accept other tools' form, with `content` for the title and no ids."""
     if not isinstance(value, list):
         return value
-    return [_normalize_todo(number, one) if isinstance(one, dict) else one for number, one in enumerate(value, 1)]
-
-
-def _normalize_todo(number: int, one: dict[str, Any]) -> dict[str, Any]:
-    named = {"title": one["content"], **one} if "content" in one else one
-    return {"id": number, **named} if "title" in one or "content" in one else named
+    todos = []
+    for number, todo in enumerate(value, 1):
+        if isinstance(todo, dict) and "content" in todo:
+            todos.append({"id": number, "title": todo["content"], **todo})
+        else:
+            todos.append({"id": number, **todo} if isinstance(todo, dict) and "title" in todo else todo)
+    return todos
 
 
 class Todos(Capability):
@@ -99,22 +99,26 @@ class Todos(Capability):
     async def update_todo(self, id: Id, run: Run, status: Status | None = None, title: Title | None = None) -> str:
         """Change the status or the title of one todo, and leave the others as they are."""
         todos = thaw(run.thread.values.get(KEY, []))
-        found = next((todo for todo in todos if todo["id"] == id), None)
-        if found is None:
+        changed = next((todo for todo in todos if todo["id"] == id), None)
+        if changed is None:
             known = ", ".join(todo["id"] for todo in todos) or "none; write_todos makes some"
             raise ToolError(f"there is no todo {id!r}; the ids are {known}")
         if status is None and title is None:
             raise ToolError("give a new status, a new title or both")
-        found |= {key: value for key, value in (("status", status), ("title", title)) if value is not None}
+        changed |= {key: value for key, value in (("status", status), ("title", title)) if value is not None}
         run.thread.values[KEY] = todos
         return _format_counts(run)
 
     @before(ToolUse, match=WRITES)
     def refuse_conflicts(self, use: ToolUse) -> Block | None:
         """Block conflicting writes of one step: its calls run concurrently, so the last write would win."""
-        others = [write for write in _list_writes(use) if write[0] != use.call.id]
+        messages = use.run.thread.messages
+        reply = next((message for message in reversed(messages) if message.role == "assistant"), None)
+        calls = [call for call in (reply.tool_calls if reply else ()) if call.id != use.call.id]
+        named = [(call, use.run.tools.get(call.name)) for call in calls]
+        others = [_find_subject(tool.origin, call.args) for call, tool in named if tool and tool.origin in WRITES]
         mine = _find_subject(use.tool.origin if use.tool else use.call.name, use.args)
-        if not any(mine is None or other is None or mine == other for _, other in others):
+        if not any(mine is None or other is None or mine == other for other in others):
             return None
         return Block("the list was to be changed twice in one step; nothing was changed: do it in one call")
 
@@ -123,7 +127,12 @@ class Todos(Capability):
         """Append the open list at the end of the request, where it does not invalidate the prompt cache."""
         todos = call.run.thread.values.get(KEY, ())
         if not call.purpose and _list_open(todos):
-            call.messages.append(Message("user", _format_reminder(todos), name=self.name))
+            text = (
+                f"{fence_text('todos', _format_todos(todos))}\n"
+                "This is your own list, shown by the system; the user has not said it. Keep it current with "
+                "update_todo or write_todos while you work."
+            )
+            call.messages.append(Message("user", text, name=self.name))
 
     @after(Step)
     def nudge(self, step: Step) -> Continue | None:
@@ -134,44 +143,25 @@ class Todos(Capability):
         nudged = sum(message.name == f"{self.name}.nudge" for message in output if message.role == "user")
         if not left or nudged >= self.nudges or not output.tool_messages():
             return None
-        return Continue(_format_nudge(left))
+        return Continue(
+            f"You stopped before all of your todos were done. Open are:\n{fence_text('todos', _format_todos(left))}\n"
+            "Go on with them. If they are done, or no longer wanted, say so with write_todos; if you need something "
+            "from the user first, ask for it. Then give your whole answer."
+        )
 
 
 def _list_open(todos: Sequence[Any]) -> list[Any]:
     return [todo for todo in todos if todo["status"] != "done"]
 
 
-def _list_writes(use: ToolUse) -> list[tuple[str, str | None]]:
-    """Return the calls of this step that change the list, each with its todo id, or None for the whole list."""
-    messages = use.run.thread.messages
-    reply = next((message for message in reversed(messages) if message.role == "assistant"), None)
-    named = [(call, use.run.tools.get(call.name)) for call in (reply.tool_calls if reply else ())]
-    return [(call.id, _find_subject(tool.origin, call.args)) for call, tool in named if tool and tool.origin in WRITES]
-
-
 def _find_subject(origin: str, args: Any) -> str | None:
+    """Return the id of the todo that a call changes, or None for the whole list."""
     return str(args.get("id", "")).strip() if origin == "update_todo" else None
 
 
 def _format_todos(todos: Sequence[Any]) -> str:
     lines = (f"{todo['id']}. [{todo['status']}] {todo['title']}" for todo in todos)
     return "\n".join(to_one_line(line, TODO_ID_CHARS + TODO_TITLE_CHARS + 20) for line in lines)
-
-
-def _format_reminder(todos: Sequence[Any]) -> str:
-    return (
-        f"{fence_text('todos', _format_todos(todos))}\n"
-        "This is your own list, shown by the system; the user has not said it. Keep it current with update_todo or "
-        "write_todos while you work."
-    )
-
-
-def _format_nudge(left: Sequence[Any]) -> str:
-    return (
-        f"You stopped before all of your todos were done. Open are:\n{fence_text('todos', _format_todos(left))}\n"
-        "Go on with them. If they are done, or no longer wanted, say so with write_todos; if you need something from "
-        "the user first, ask for it. Then give your whole answer."
-    )
 
 
 def _format_counts(run: Run) -> str:

@@ -51,7 +51,12 @@ class ToolSearch(Capability):
         for name, value, least in (("threshold", threshold, 0), ("results", results, 1)):
             if type(value) is not int or value < least:
                 raise ConfigError(f"ToolSearch({name}={value!r}): give a whole number of at least {least}")
-        self.threshold, self.results, self.always = threshold, results, _check_names(always)
+        if isinstance(always, str) or not isinstance(always, Iterable):
+            raise ConfigError(f"ToolSearch(always=…) takes a list of names, also of one: always=[{always!r}]")
+        names: list[Any] = [*always]
+        if wrong := [name for name in names if not isinstance(name, str)]:
+            raise ConfigError(f"ToolSearch(always=…) takes a list of names, and {wrong[0]!r} is not one")
+        self.threshold, self.results, self.always = threshold, results, frozenset(map(resolve_tool_name, names))
 
     @before(ModelCall, priority=INNER)
     def hide(self, call: ModelCall) -> None:
@@ -62,12 +67,10 @@ class ToolSearch(Capability):
         if not hidden:
             call.tools = [tool for tool in call.tools if tool is not run.tools.get(NAME)]
             return
-        found = dict.fromkeys([*run.thread.values.get(SHOWN, ()), call.settings.get("tool_choice")])
-        kept = [tool for tool in call.tools if hidden.get(tool.name) is not tool]
-        call.tools = [
-            *kept,
-            *(hidden[name] for name in found if name in hidden),
-        ]  # append new tools, so that the prompt prefix stays cached
+        shown = dict.fromkeys([*run.thread.values.get(SHOWN, ()), call.settings.get("tool_choice")])
+        visible = [tool for tool in call.tools if hidden.get(tool.name) is not tool]
+        # Append new tools, so that the prompt prefix stays cached.
+        call.tools = [*visible, *(hidden[name] for name in shown if name in hidden)]
         hint = SYSTEM.format(count=len(hidden))
         call.system = f"{call.system}\n\n{hint}" if call.system else hint
 
@@ -80,53 +83,40 @@ class ToolSearch(Capability):
     @tool(name=NAME, read_only=True)
     async def find(self, run: Run, action: Literal["list", "help", "search"], name: str = "", query: str = "") -> str:
         """Find tools that are not shown: list their names, get help on one by its name, or search by a query."""
-        tools = [found for found in run.tools.values() if found.name != NAME]
+        tools = [item for item in run.tools.values() if item.name != NAME]
         if action == "list":
-            return _format_list(tools)
+            lines = [f"{item.name}: {to_one_line(item.description, LINE_CHARS)}" for item in tools[:TOOLS_LISTED]]
+            more = len(tools) - TOOLS_LISTED
+            return "\n".join([*lines, f"… and {more} more; search for what you need"] if more > 0 else lines)
         ranked = [_find_tool(tools, name or query)] if action == "help" else _rank_tools(tools, query or name)
         chosen = ranked[: self.results]
         hideable = self._list_hideable(run)
-        _mark_shown(run, [found for found in chosen if found in hideable])
-        return "\n\n".join(map(_format_help, chosen)) or "No tool fits; try other words, or list all of them."
+        _mark_shown(run, [item for item in chosen if item in hideable])
+        texts = [
+            f"{item.name}: {item.description.strip()}\narguments: {json.dumps(item.parameters, ensure_ascii=False)}"
+            for item in chosen
+        ]
+        return "\n\n".join(texts) or "No tool fits; try other words, or list all of them."
 
     def _list_hideable(self, run: Run) -> list[Tool]:
         """Return the tools that are hidden until found; [] up to `threshold` tools."""
-        tools = [found for found in run.tools.values() if found.name != NAME]
+        tools = [item for item in run.tools.values() if item.name != NAME]
         if len(tools) <= self.threshold:
             return []
-        return [found for found in tools if self.always.isdisjoint(found.names)]
-
-
-def _check_names(always: Any) -> frozenset[str]:
-    if isinstance(always, str) or not isinstance(always, Iterable):
-        raise ConfigError(f"ToolSearch(always=…) takes a list of names, also of one: always=[{always!r}]")
-    names = [*always]
-    if wrong := [name for name in names if not isinstance(name, str)]:
-        raise ConfigError(f"ToolSearch(always=…) takes a list of names, and {wrong[0]!r} is not one")
-    return frozenset(map(resolve_tool_name, names))
+        return [item for item in tools if self.always.isdisjoint(item.names)]
 
 
 def _mark_shown(run: Run, tools: Iterable[Tool]) -> None:
     shown = run.thread.values.get(SHOWN, ())
-    new = [found.name for found in tools if found.name not in shown]
+    new = [item.name for item in tools if item.name not in shown]
     if new:
         run.thread.values[SHOWN] = [*shown, *new]
 
 
-def _format_list(tools: Sequence[Tool]) -> str:
-    lines = [f"{found.name}: {to_one_line(found.description, LINE_CHARS)}" for found in tools[:TOOLS_LISTED]]
-    more = len(tools) - TOOLS_LISTED
-    return "\n".join([*lines, f"… and {more} more; search for what you need"] if more > 0 else lines)
-
-
-def _format_help(found: Tool) -> str:
-    return f"{found.name}: {found.description.strip()}\narguments: {json.dumps(found.parameters, ensure_ascii=False)}"
-
-
 def _find_tool(tools: Sequence[Tool], name: str) -> Tool:
-    match = [found for found in tools if found.name == name] or [found for found in tools if name in found.names]
+    match = [item for item in tools if item.name == name] or [item for item in tools if name in item.names]
     if not match:
-        close = ", ".join(found.name for found in _rank_tools(tools, name)[:3])
+        close = ", ".join(item.name for item in _rank_tools(tools, name)[:3])
         hint = f"; did you mean {close}?" if close else '; see them all with action "list"'
         raise ToolError(f"there is no tool named {name[:QUERY_CHARS]!r}{hint}")
     return match[0]
@@ -138,26 +128,29 @@ def _find_tool(tools: Sequence[Tool], name: str) -> Tool:
 def _rank_tools(tools: Iterable[Tool], query: str) -> list[Tool]:
     """Return the tools that match a word of the query, the best first, ties by name."""
     wanted = _split_words(query[:QUERY_CHARS])
-    scores = [(_score_tool(found, wanted), found) for found in tools]
-    return [found for score, found in sorted(scores, key=lambda row: (-row[0], row[1].name)) if score]
+    scores = [(_score_tool(item, wanted), item) for item in tools]
+    return [item for score, item in sorted(scores, key=lambda row: (-row[0], row[1].name)) if score]
 
 
-def _score_tool(found: Tool, wanted: set[str]) -> int:
+def _score_tool(item: Tool, wanted: set[str]) -> int:
     """Return the score of a tool: matches in its name count most, a partial word counts half."""
-    arguments = found.parameters.get("properties", {})
-    texts = ((8, " ".join(found.names)), (2, " ".join(arguments)), (2, found.description))
+    arguments = item.parameters.get("properties", {})
+    texts = ((8, " ".join(item.names)), (2, " ".join(arguments)), (2, item.description))
     return sum(weight * _count_hits(wanted, _split_words(text)) for weight, text in texts) // 2
 
 
 def _count_hits(wanted: set[str], there: set[str]) -> int:
-    """Return the number of matches: 2 for each word, 1 for each partial word."""
-    return sum(2 if word in there else any(_has_same_start(word, other) for other in there) for word in wanted)
-
-
-def _has_same_start(one: str, other: str) -> bool:
-    """Return True if one word is a prefix of the other, as with file and files."""
-    short, long = sorted((one, other), key=len)
-    return len(short) >= PART_CHARS and long.startswith(short)
+    """Return the number of matches: 2 for each word, 1 for each prefix, as with file and files."""
+    hits = 0
+    for word in wanted:
+        if word in there:
+            hits += 2
+        elif any(
+            min(len(word), len(other)) >= PART_CHARS and (word.startswith(other) or other.startswith(word))
+            for other in there
+        ):
+            hits += 1
+    return hits
 
 
 def _split_words(text: str) -> set[str]:

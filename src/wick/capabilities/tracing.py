@@ -72,7 +72,9 @@ class Tracing(Capability):
             attributes = describe_result(use, result)
             span.set_attributes(attributes)
             if "error" in attributes:
-                _set_error(span, attributes["error"])
+                from opentelemetry.trace import Status, StatusCode
+
+                span.set_status(Status(StatusCode.ERROR, attributes["error"]))
             _add_hook_events(span, use)
             return result
 
@@ -89,9 +91,3 @@ def _add_hook_events(span: Any, op: Operation[Any]) -> None:
     for why in op.why:
         if why.verdict != "pass" or why.changed:
             span.add_event("hook", {key: to_attribute(value) for key, value in why.to_json().items()})
-
-
-def _set_error(span: Any, error: str) -> None:
-    from opentelemetry.trace import Status, StatusCode
-
-    span.set_status(Status(StatusCode.ERROR, error))

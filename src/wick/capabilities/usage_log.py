@@ -40,43 +40,29 @@ class UsageLog(Capability):
         try:
             result = await next(run)
         except BaseException as error:
-            self._write_record(run, _classify_error(error), start)
+            is_paused, is_failed = isinstance(error, Paused), isinstance(error, Exception)
+            self._write_record(run, "interrupted" if is_paused else "failed" if is_failed else "cancelled", start)
             raise
-        await run_in_thread(
-            lambda: self._write_record(run, result.outcome, start), "logging the usage"
-        )  # looking up prices blocks
+        # Looking up prices blocks.
+        await run_in_thread(lambda: self._write_record(run, result.outcome, start), "logging the usage")
         return result
 
     def _write_record(self, run: Run, outcome: str, start: float) -> None:
         try:
-            fields = _collect_fields(run, outcome, monotonic() - start)
-            words = " ".join(f"{name}={_format_value(value)}" for name, value in fields.items())
+            seconds, usage, price = monotonic() - start, run.usage, run.price
+            fields: dict[str, Any] = {
+                "session_id": run.thread.id,
+                "run_id": run.id,
+                "agent": run.agent,
+                "user": run.user,
+                "outcome": outcome,
+                **usage.to_json(),
+                "price": None if price is None else f"{price:f}",
+                "seconds": round(seconds, 3),
+            }
+            texts = {name: str(value) for name, value in fields.items()}
+            plain = {name for name, text in texts.items() if text and text.isprintable() and " " not in text}
+            words = " ".join(f"{name}={text if name in plain else json.dumps(text)}" for name, text in texts.items())
             self.logger.log(self.level, "generation complete: %s", words, extra=fields)
         except Exception as error:
             _logger.debug("the usage of run %s could not be logged: %s", run.id, error)
-
-
-def _format_value(value: object) -> str:
-    """Return a value as one word; quote it if it has spaces or unprintable characters."""
-    text = str(value)
-    return text if text.isprintable() and " " not in text and text else json.dumps(text)
-
-
-def _classify_error(error: BaseException) -> str:
-    if isinstance(error, Paused):
-        return "interrupted"
-    return "failed" if isinstance(error, Exception) else "cancelled"
-
-
-def _collect_fields(run: Run, outcome: str, seconds: float) -> dict[str, Any]:
-    usage, price = run.usage, run.price
-    return {
-        "session_id": run.thread.id,
-        "run_id": run.id,
-        "agent": run.agent,
-        "user": run.user,
-        "outcome": outcome,
-        **usage.to_json(),
-        "price": None if price is None else f"{price:f}",
-        "seconds": round(seconds, 3),
-    }

@@ -24,9 +24,8 @@ from wick.tools import Tool, tool
 
 KEYS = ("name", "description", "prompt", "tools", "without", "model", "hooks")
 _OTHER_KEYS = {"system": "prompt", "system_prompt": "prompt", "disallowedTools": "without"}
-_KEY = re.compile(
-    r"([A-Za-z][\w-]*):(?:[ \t]+(\*|[^\s&*!|>{\[].*))?"
-)  # a key with a plain text value, without YAML syntax
+# A key with a plain text value, without YAML syntax.
+_KEY = re.compile(r"([A-Za-z][\w-]*):(?:[ \t]+(\*|[^\s&*!|>{\[].*))?")
 
 Definition = Any  # a Subagent, a dict, or the path of a Markdown file or of a folder of them
 
@@ -59,10 +58,15 @@ class Subagent:
         if not isinstance(self.prompt, str):
             raise ConfigError(f"the prompt of the subagent {self.name!r} is a text, not {self.prompt!r}")
         given = None if self.tools is None else _parse_list(self.name, "tools", self.tools)
-        names, own = _split_tools(self.name, given or ())
+        names, own = list[str](), list[Tool]()
+        for item in given or ():
+            if isinstance(item, str):
+                names += _parse_tool_names(self.name, [item])
+            else:
+                own.append(item if isinstance(item, Tool) else tool(item))
         put = object.__setattr__
         put(self, "wanted", None if given is None or "*" in names else frozenset(names))
-        put(self, "own", own)
+        put(self, "own", tuple(own))
         put(self, "without", _parse_tool_names(self.name, _parse_list(self.name, "without", self.without)))
         put(self, "hooks", tuple(_parse_list(self.name, "hooks", self.hooks)))
 
@@ -75,44 +79,40 @@ class Subagent:
 def load_definitions(given: Iterable[Definition] | Mapping[str, Any] | str | Path) -> dict[str, Subagent]:
     """Return the subagents of a list, a map or a folder by name; raise a ConfigError for a duplicate name."""
     if isinstance(given, Mapping):
-        given = [{"name": name, **_require_mapping(name, data)} for name, data in given.items()]
+        for name, data in given.items():
+            if not isinstance(data, Mapping):
+                raise ConfigError(
+                    f"the subagent {name!r} is defined by a dict with description and prompt, not {data!r}"
+                )
+        given = [{"name": name, **data} for name, data in given.items()]
     elif isinstance(given, str | Path | Subagent):
         given = [given]
-    found: dict[str, Subagent] = {}
+    subagents: dict[str, Subagent] = {}
     for subagent in [subagent for definition in given for subagent in _read_definition(definition)]:
-        if subagent.name in found:
+        if subagent.name in subagents:
             raise ConfigError(f"two subagents are named {subagent.name!r}; give one of them another name")
-        found[subagent.name] = subagent
-    if not found:
+        subagents[subagent.name] = subagent
+    if not subagents:
         raise ConfigError("there is no subagent; give at least one definition, or a folder with a Markdown file in it")
-    return found
+    return subagents
 
 
 def _read_definition(definition: Definition) -> list[Subagent]:
     if isinstance(definition, Subagent):
         return [definition]
     if isinstance(definition, Mapping):
-        return [_from_dict(definition)]
+        known: dict[Any, Any] = {_OTHER_KEYS.get(key, key): value for key, value in definition.items()}
+        for key in known:
+            if key not in KEYS:
+                close = get_close_matches(str(key), KEYS, n=1)
+                hint = f"; did you mean {close[0]}?" if close else f"; the keys are {', '.join(KEYS)}"
+                name = definition.get("name", "")
+                raise ConfigError(f"the subagent {name!r} has the key {key!r}, which means nothing{hint}")
+        return [_build_subagent(known)]
     if isinstance(definition, str | Path):
         path = Path(definition).expanduser()
         return [_from_file(file) for file in sorted(path.glob("*.md"))] if path.is_dir() else [_from_file(path)]
     raise ConfigError(f"a subagent is a Subagent, a dict or the path of a Markdown file, not {definition!r}")
-
-
-def _require_mapping(name: str, data: Any) -> Mapping[str, Any]:
-    if not isinstance(data, Mapping):
-        raise ConfigError(f"the subagent {name!r} is defined by a dict with description and prompt, not {data!r}")
-    return data
-
-
-def _from_dict(data: Mapping[str, Any]) -> Subagent:
-    known = {_OTHER_KEYS.get(key, key): value for key, value in data.items()}
-    for key in known:
-        if key not in KEYS:
-            close = get_close_matches(str(key), KEYS, n=1)
-            hint = f"; did you mean {close[0]}?" if close else f"; the keys are {', '.join(KEYS)}"
-            raise ConfigError(f"the subagent {data.get('name', '')!r} has the key {key!r}, which means nothing{hint}")
-    return _build_subagent(known)
 
 
 def _from_file(path: Path) -> Subagent:
@@ -122,7 +122,13 @@ def _from_file(path: Path) -> Subagent:
             data = file.read(SUBAGENT_BYTES + 1)
         if len(data) > SUBAGENT_BYTES:
             raise ConfigError(f"it is longer than {SUBAGENT_BYTES:,} bytes")
-        keys, prompt = _split_front_matter(data.decode())
+        text = data.decode()
+        try:
+            keys, prompt = split(text)
+        except ConfigError:
+            if (plain := _parse_plain_keys(text)) is None:
+                raise
+            keys, prompt = plain
         known = {_OTHER_KEYS.get(key, key): value for key, value in keys.items()}
         options = {key: known[key] for key in KEYS if key in known and key != "hooks"}
         return _build_subagent({"name": path.stem, **options, "prompt": prompt.strip()})
@@ -130,22 +136,13 @@ def _from_file(path: Path) -> Subagent:
         raise ConfigError(f"the subagent in {path} cannot be read: {error}") from None
 
 
-def _split_front_matter(text: str) -> tuple[dict[str, Any], str]:
-    try:
-        return split(text)
-    except ConfigError:
-        if (plain := _parse_plain_keys(text)) is None:
-            raise
-        return plain
-
-
 def _parse_plain_keys(text: str) -> tuple[dict[str, Any], str] | None:
     """Parse front matter line by line: unquoted descriptions with a colon are common and not valid YAML."""
     head, dashes, prompt = text.removeprefix("\ufeff").replace("\r\n", "\n").removeprefix("---\n").partition("\n---")
-    found = [_KEY.fullmatch(line.rstrip()) for line in head.splitlines() if line.strip()]
-    if not dashes or not found or not all(found):
+    keys = [_KEY.fullmatch(line.rstrip()) for line in head.splitlines() if line.strip()]
+    if not dashes or not keys or not all(keys):
         return None
-    return {key[1]: (key[2] or "").strip().strip("\"'") for key in found if key}, prompt
+    return {key[1]: (key[2] or "").strip().strip("\"'") for key in keys if key}, prompt
 
 
 def _build_subagent(known: Mapping[str, Any]) -> Subagent:
@@ -162,16 +159,6 @@ def _parse_list(name: str, key: str, given: Any) -> list[Any]:
     if not isinstance(given, Iterable) or isinstance(given, Mapping | bytes):
         raise ConfigError(f"the {key} of the subagent {name!r} are a list, not {given!r}")
     return [*given]
-
-
-def _split_tools(name: str, given: Iterable[Any]) -> tuple[list[str], tuple[Tool, ...]]:
-    names, own = list[str](), list[Tool]()
-    for item in given:
-        if isinstance(item, str):
-            names += _parse_tool_names(name, [item])
-        else:
-            own.append(item if isinstance(item, Tool) else tool(item))
-    return names, tuple(own)
 
 
 def _parse_tool_names(name: str, given: Iterable[Any]) -> tuple[str, ...]:

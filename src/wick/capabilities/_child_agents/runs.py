@@ -110,15 +110,18 @@ class BackgroundTask:
 async def run_child(run: Run, job: ChildJob, make: Callable[[], Any]) -> Result:
     """Run a child agent below a run; an interrupted child resumes its thread."""
     async with _open_thread(run, job) as thread:
-        if (earlier := _find_earlier_result(thread)) is not None:
-            return earlier
-        begun = bool(thread.messages) and (thread.open_run is not None or _find_last_run_end(thread) is None)
-        words = "" if begun else "\n\n".join((job.prompt, *job.pending_messages))
+        last_end = next((entry.data for entry in reversed(thread.entries) if entry.kind == "run_end"), None)
+        if thread.open_run is None and last_end is not None and last_end["outcome"] in ("completed", "stopped"):
+            # The child finished before a crash of its parent.
+            text = next((message.text for message in reversed(thread.messages) if message.role == "assistant"), "")
+            return Result(text, last_end["reason"], last_end["outcome"], messages=thread.messages, thread=thread)
+        has_started = bool(thread.messages) and (thread.open_run is not None or last_end is None)
+        input = "" if has_started else "\n\n".join((job.prompt, *job.pending_messages))
         try:
-            stream = make().stream(words, thread=thread, parent=run, without=run.progress.waived_guards)
+            stream = make().stream(input, thread=thread, parent=run, without=run.progress.waived_guards)
         except ConfigError as error:
             raise ToolError(f"{job.agent} cannot be started: {error}") from None
-        for message in job.pending_messages if begun else ():
+        for message in job.pending_messages if has_started else ():
             stream.run.send(message)
         result = await _follow_child(run, job, stream)
         if result.outcome == "interrupted" and thread.writer is None:
@@ -130,8 +133,7 @@ async def _follow_child(run: Run, job: ChildJob, stream: Any) -> Result:
     """Follow a child to its end, and emit its start and end as events of the parent run."""
     job.run = child = stream.run
     ids = (child.id, job.agent, run.id, job.call, child.thread.id)
-    begins = SubagentStart(*ids, job.prompt, child.resumed, job.description)
-    _emit_event(run, begins)
+    _emit_event(run, SubagentStart(*ids, job.prompt, child.resumed, job.description))
     result = Result(outcome="cancelled", reason="user requested")
     try:
         async with closing_stream(aiter(stream)) as events:
@@ -165,8 +167,10 @@ def build_child(run: Run, subagent: Subagent, model: Any, *, spare: Container[st
     """
     taken = {part.name for part in subagent.hooks}
     names = {item.name for item in (*subagent.own, *list_capability_tools(subagent))}
-    given = [item for item in run.tools.values() if _is_handed_down(item, subagent, taken)]
+    given = [item for item in run.tools.values() if subagent.can_use(item) and item.kind != OWN_ANSWER]
     given = [item for item in given if item.name not in names and item.name not in spare]
+    # The child's own capability of a name replaces the inherited one.
+    given = [item for item in given if (owner := _find_owner(item)) is None or owner.name not in taken]
     owners = {id(owner): owner for item in given if (owner := _find_owner(item)) is not None}
     hooks = [hook for owner in owners.values() for hook in owner.hooks()]
     return run.make(
@@ -176,12 +180,6 @@ def build_child(run: Run, subagent: Subagent, model: Any, *, spare: Container[st
         tools=[*given, *subagent.own],
         hooks=[*(hook for hook in hooks if hook.position != "guard" and not hook.inherit), *subagent.hooks],
     )
-
-
-def _is_handed_down(item: Tool, subagent: Subagent, taken: Container[str]) -> bool:
-    """Return True if a child inherits a tool; not if the child has its own capability of that name."""
-    owner = _find_owner(item)
-    return subagent.can_use(item) and item.kind != OWN_ANSWER and (owner is None or owner.name not in taken)
 
 
 def _find_owner(item: Tool) -> Capability | None:
@@ -225,16 +223,3 @@ def find_paused_thread(above: Thread, id: str) -> Thread | None:
         if entry.kind == "event" and entry.data["name"] == SNAPSHOT and entry.data["data"]["id"] == id:
             return Thread.from_json(thaw(entry.data["data"]))
     return None
-
-
-def _find_earlier_result(thread: Thread) -> Result | None:
-    """Return the result of a job that had finished before a crash of its parent, or None."""
-    last = _find_last_run_end(thread)
-    if thread.open_run is not None or last is None or last["outcome"] not in ("completed", "stopped"):
-        return None
-    text = next((message.text for message in reversed(thread.messages) if message.role == "assistant"), "")
-    return Result(text, last["reason"], last["outcome"], messages=thread.messages, thread=thread)
-
-
-def _find_last_run_end(thread: Thread) -> Any:
-    return next((entry.data for entry in reversed(thread.entries) if entry.kind == "run_end"), None)

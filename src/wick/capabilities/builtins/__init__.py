@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime as dt
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -206,12 +206,19 @@ class _HttpRequests:
         method = method.upper() or self.methods[0]
         if method not in self.methods:
             raise ToolError(f"the method {method[:20]!r} is not one of {', '.join(self.methods)}")
+        parts = urlsplit(_check_url(url))
+        host = (parts.hostname or "").lower()
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        checked = _check_headers(headers or {})
+        data = body.encode("utf-8", "replace")
+        if len(data) > constants.HTTP_BODY_BYTES:
+            raise ToolError(f"the body has more than {constants.HTTP_BODY_BYTES:,} bytes; send less")
         fetched = await fetch(
-            _check_url(url),
+            url,
             method=method,
-            headers={"User-Agent": "wick", **_check_headers(headers or {})},
-            body=_encode_body(body),
-            private=_is_private_allowed(url, self.private),
+            headers={"User-Agent": "wick", **checked},
+            body=data,
+            private=host in self.private or f"{host}:{port}" in self.private,
             seconds=self.timeout,
             most_bytes=self.max_bytes,
         )
@@ -234,14 +241,6 @@ def _check_url(url: str) -> str:
     return url
 
 
-def _is_private_allowed(url: str, hosts: Collection[str]) -> bool:
-    """Return True if the operator allows this host at a private address."""
-    parts = urlsplit(url)
-    host = (parts.hostname or "").lower()
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    return host in hosts or f"{host}:{port}" in hosts
-
-
 def _check_headers(headers: Mapping[str, str]) -> dict[str, str]:
     if (
         len(headers) > constants.HTTP_HEADERS
@@ -254,13 +253,6 @@ def _check_headers(headers: Mapping[str, str]) -> dict[str, str]:
         if name.lower() in _CONNECTION_HEADERS:
             raise ToolError(f"the header {name} is set by the connection itself; leave it out")
     return dict(headers)
-
-
-def _encode_body(body: str) -> bytes:
-    data = body.encode("utf-8", "replace")
-    if len(data) > constants.HTTP_BODY_BYTES:
-        raise ToolError(f"the body has more than {constants.HTTP_BODY_BYTES:,} bytes; send less")
-    return data
 
 
 def _format_response(fetched: HttpResponse) -> dict[str, Any]:
@@ -298,7 +290,13 @@ def WebSearch(search: Search | str | None = None, *, timeout: float = constants.
     is a mapping with `title`, `url` and `snippet`, or a text.
     """
     _check_positive("timeout", timeout)
-    find = _resolve_search(search)
+    if isinstance(search, str):
+        search = _load_named_search(search)
+    elif search is None:
+        search = _load_installed_search()
+    if not callable(search):
+        raise ConfigError(f"search is a function that takes a query, or the name of one, not {search!r}")
+    find: Search = search
 
     async def web_search(query: str, limit: Annotated[int, "the most results"] = 5) -> str | dict[str, Any]:
         """Search the web, and get titles, addresses and excerpts of pages."""
@@ -306,19 +304,14 @@ def WebSearch(search: Search | str | None = None, *, timeout: float = constants.
             raise ToolError(f"a query is a text of at most {constants.SEARCH_CHARS:,} characters that is not empty")
         if not 1 <= limit <= constants.SEARCH_RESULTS:
             raise ToolError(f"limit is a number from 1 to {constants.SEARCH_RESULTS}, not {limit}")
-        return _format_results(await _run_search(find, query), limit)
+        answer = await _run_search(find, query)
+        if isinstance(answer, str):
+            return answer
+        if not isinstance(answer, list | tuple) or not all(isinstance(one, str | Mapping) for one in answer):
+            raise ToolError(f"the search answered with a {type(answer).__name__}, not with a text or a list of results")
+        return {"results": [_format_result(one) for one in answer[:limit]]}
 
     return tool(web_search, kind="network", read_only=True, timeout=timeout)
-
-
-def _resolve_search(search: Search | str | None) -> Search:
-    if isinstance(search, str):
-        search = _load_named_search(search)
-    elif search is None:
-        search = _load_installed_search()
-    if not callable(search):
-        raise ConfigError(f"search is a function that takes a query, or the name of one, not {search!r}")
-    return search
 
 
 def has_search() -> bool:
@@ -361,14 +354,6 @@ async def _run_search(find: Search, query: str) -> Any:
         raise
     except Exception as error:
         raise ToolError(f"the search failed: {type(error).__name__}: {error}") from error
-
-
-def _format_results(answer: Any, limit: int) -> str | dict[str, Any]:
-    if isinstance(answer, str):
-        return answer
-    if not isinstance(answer, list | tuple) or not all(isinstance(one, str | Mapping) for one in answer):
-        raise ToolError(f"the search answered with a {type(answer).__name__}, not with a text or a list of results")
-    return {"results": [_format_result(one) for one in answer[:limit]]}
 
 
 def _format_result(one: str | Mapping[str, Any]) -> dict[str, str]:

@@ -191,22 +191,14 @@ def _logarithm(value: Number, base: Number = math.e) -> Number:
 
 def _periodic(function: Callable[[float], float]) -> Callable[[Number], Number]:
     def evaluate_angle(value: Number) -> Number:
-        found = function(float(value))
-        return Fraction(0) if abs(found) < NOISE else found
+        result = function(float(value))
+        return Fraction(0) if abs(result) < NOISE else result
 
     return evaluate_angle
 
 
-def _tangent(value: Number) -> Number:
-    return _divide(_periodic(math.sin)(value), _periodic(math.cos)(value))
-
-
 def _divide(one: Number, other: Number) -> Number:
     return one / other
-
-
-def _mean(*values: Number) -> Number:
-    return _divide(sum(values, Fraction(0)), Fraction(len(values)))
 
 
 CONSTANTS: Mapping[str, Number] = {"pi": math.pi, "tau": math.tau, "e": math.e}
@@ -230,7 +222,7 @@ FUNCTIONS: Mapping[str, tuple[Callable[..., Number], int, int]] = {  # with the 
     "min": (min, 1, MANY),
     "max": (max, 1, MANY),
     "sum": (lambda *values: sum(values, Fraction(0)), 1, MANY),
-    "mean": (_mean, 1, MANY),
+    "mean": (lambda *values: _divide(sum(values, Fraction(0)), Fraction(len(values))), 1, MANY),
     "gcd": (_integer_function("gcd", math.gcd), 1, MANY),
     "lcm": (_integer_function("lcm", math.lcm), 1, MANY),
     "factorial": (_integer_function("factorial", math.factorial, MOST_OF_FACTORIAL), 1, 1),
@@ -242,7 +234,7 @@ FUNCTIONS: Mapping[str, tuple[Callable[..., Number], int, int]] = {  # with the 
     "log10": (lambda value: _logarithm(value, 10), 1, 1),
     "sin": (_periodic(math.sin), 1, 1),
     "cos": (_periodic(math.cos), 1, 1),
-    "tan": (_tangent, 1, 1),
+    "tan": (lambda value: _divide(_periodic(math.sin)(value), _periodic(math.cos)(value)), 1, 1),
     "asin": (lambda value: math.asin(value), 1, 1),
     "acos": (lambda value: math.acos(value), 1, 1),
     "atan": (lambda value: math.atan(value), 1, 1),
@@ -262,20 +254,17 @@ def format_number(value: Number) -> str:
         return str(value.numerator)
     places = _decimal_places(value.denominator)
     if places is None or places > EXACT_PLACES:
-        return f"{value.numerator}/{value.denominator} (about {_format_float(_divide_as_float(value))})"
+        try:
+            nearest = float(value)
+        except OverflowError:
+            _refuse_size()
+        return f"{value.numerator}/{value.denominator} (about {_format_float(nearest)})"
     digits = str(abs(value.numerator) * 10**places // value.denominator).rjust(places + 1, "0")
     return f"{'-' if value < 0 else ''}{digits[:-places]}.{digits[-places:]}"
 
 
 def _format_float(value: float) -> str:
     return f"{value:.0f}" if value == int(value) and abs(value) < 1e15 else f"{value:.15g}"
-
-
-def _divide_as_float(value: Fraction) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        _refuse_size()
 
 
 def _decimal_places(denominator: int) -> int | None:

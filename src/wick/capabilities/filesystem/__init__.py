@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from codecs import getincrementaldecoder
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
@@ -29,7 +29,7 @@ from wick.operations import Run, ToolUse
 from wick.protocols import Backend
 from wick.stores.large_results import load_large_text, store_large_text, truncate_text
 from wick.tools import Tool, tool
-from wick.workspace.results import CommandResult, FileLines
+from wick.workspace.results import FileLines
 from wick.workspace.text import read_lines
 
 _NEEDED = ("ls", "lines", "read", "write", "edit", "glob", "grep", "stat", "execute")
@@ -63,7 +63,9 @@ class Filesystem(Capability):
     ) -> None:
         if isinstance(backend, type) or not all(callable(getattr(backend, name, None)) for name in _NEEDED):
             raise ConfigError(f"Filesystem needs a backend, such as Local('./workspace'), not {backend!r}")
-        _check_flags(execute=execute, read_only=read_only, track=track)
+        for name, flag in {"execute": execute, "read_only": read_only, "track": track}.items():
+            if type(flag) is not bool:
+                raise ConfigError(f"Filesystem({name}={flag!r}): it is true or false")
         _check_number("longest", longest, 0)
         if result_chars is not None:
             _check_number("result_chars", result_chars, constants.CUT_HEAD_CHARS + constants.CUT_TAIL_CHARS - 1)
@@ -107,13 +109,16 @@ class Filesystem(Capability):
     ) -> ToolResult:
         """Read a text file, or some lines of it."""
         with _as_tool_errors():
-            found = await self._read_lines(run, path, offset=offset, limit=limit, **_build_link_options(use, path))
-        if not found["lines"] and offset:
+            page = await self._read_lines(run, path, offset=offset, limit=limit, **_build_link_options(use, path))
+        if not page["lines"] and offset:
             raise ToolError(f"{path} has no more than {offset} lines; read it from a smaller offset")
-        text, about = (
-            _format_page(found, limit),
-            {name: found[name] for name in ("path", "offset", "lines", "truncated")},
-        )
+        text, is_long = page["content"], len(page["content"]) > READ_CHARS
+        if is_long:
+            text = text[: text.rfind("\n", 0, READ_CHARS) + 1 or READ_CHARS]
+        if is_long or (page["truncated"] and limit is None):
+            next_offset = page["offset"] + text.count("\n")
+            text += f"\n... (the file continues; read it from offset {next_offset}) ..."
+        about = {name: page[name] for name in ("path", "offset", "lines", "truncated")}
         return ToolResult(_replace_surrogates(text), data=about)
 
     @tool(kind="write", idempotent=True)
@@ -158,10 +163,10 @@ class Filesystem(Capability):
     ) -> ToolResult:
         """Find files by their names."""
         with _as_tool_errors():
-            found = await self._get_workspace(run).backend.glob(
+            matches = await self._get_workspace(run).backend.glob(
                 pattern, path, everything=everything, **_build_link_options(use, path)
             )
-        return _build_json_result(found)
+        return _build_json_result(matches)
 
     @tool(kind="read", read_only=True)
     async def grep(
@@ -177,7 +182,7 @@ class Filesystem(Capability):
         """Search in files for lines that match a pattern."""
         backend = self._get_workspace(run).backend
         with _as_tool_errors():
-            found = await backend.grep(
+            matches = await backend.grep(
                 pattern,
                 path,
                 glob=glob,
@@ -185,7 +190,7 @@ class Filesystem(Capability):
                 everything=everything,
                 **_build_link_options(use, path),
             )
-        return _build_json_result(found)
+        return _build_json_result(matches)
 
     def _get_workspace(self, run: Run) -> TrackedWorkspace:
         """Return the workspace of this run, created on first use."""
@@ -221,12 +226,17 @@ class Filesystem(Capability):
         if timeout is not None and not 0 < timeout <= self._longest:
             raise ToolError(f"timeout is a number of seconds above 0, at most {self._longest:g}")
         live = _LiveOutput(use)
+        # `confirm` does not guard the use of a tool that was taken without its capability.
+        is_guarded = self._is_ours(use) and any(hook.owner is self for hook in use.run.guards(ToolUse))
         with _as_tool_errors():
             executed = await self._get_workspace(run).backend.execute(
-                command, workdir=workdir, timeout=timeout, on_output=live.write, approved=self._is_guarded(use)
+                command, workdir=workdir, timeout=timeout, on_output=live.write, approved=is_guarded
             )
         live.finish()
-        return _build_json_result(_format_execution(executed))
+        fields = {name: executed[name] for name in ("stdout", "stderr", "exit_code")}
+        return _build_json_result(
+            fields | {name: executed[name] for name in ("error", "truncated", "moved") if executed[name]}
+        )
 
     @guard(ToolUse, match="execute")
     async def confirm(self, use: ToolUse) -> Ask | None:
@@ -238,10 +248,6 @@ class Filesystem(Capability):
     def _is_ours(self, use: ToolUse) -> bool:
         return use.tool is not None and getattr(use.tool.fn, "__self__", None) is self
 
-    def _is_guarded(self, use: ToolUse) -> bool:
-        """Return True if `confirm` guards this use; not if the tool was used without its capability."""
-        return self._is_ours(use) and any(hook.owner is self for hook in use.run.guards(ToolUse))
-
     # -- results that are too large -----------------------------------------------------------------------------------
 
     @after(ToolUse)
@@ -251,7 +257,10 @@ class Filesystem(Capability):
         result, text = use.result, _replace_surrogates(use.result.text)
         if len(text) <= self._result_chars:
             return
-        whole = _join_streams(result.data) if self._is_ours(use) and result.data and not result.error else text
+        whole = text
+        if self._is_ours(use) and result.data and not result.error:  # the output of a command
+            stdout, stderr = result.data["stdout"], result.data["stderr"]
+            whole = stdout + (f"\n--- stderr ---\n{stderr}" if stderr else "")
         short = f"{truncate_text(text)}\n\n({await self._store_result(use, whole)})"
         if result.error:
             result.error = short
@@ -275,12 +284,6 @@ class Filesystem(Capability):
         if await store_large_text(use.run.thread, use.run.id, path, text):
             return f"the whole result is kept as {path}; read it with read_file, offset and limit"
         return "the rest could not be kept; ask for less"
-
-
-def _check_flags(**flags: Any) -> None:
-    for name, flag in flags.items():
-        if not isinstance(flag, bool):
-            raise ConfigError(f"Filesystem({name}={flag!r}): it is true or false")
 
 
 def _check_number(name: str, number: Any, least: float) -> None:
@@ -316,27 +319,6 @@ def _replace_surrogates(text: str) -> str:
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-def _format_page(found: FileLines, limit: int | None) -> str:
-    """Return the lines of a file, with the next offset if there are more lines."""
-    text = found["content"]
-    if len(text) > READ_CHARS:
-        text = text[: text.rfind("\n", 0, READ_CHARS) + 1 or READ_CHARS]
-    elif not found["truncated"] or limit is not None:
-        return text
-    return f"{text}\n... (the file continues; read it from offset {found['offset'] + text.count(chr(10))}) ..."
-
-
-def _format_execution(executed: CommandResult) -> dict[str, Any]:
-    """Return the result of a command for the model, without empty fields."""
-    fields = {name: executed[name] for name in ("stdout", "stderr", "exit_code")}
-    return fields | {name: executed[name] for name in ("error", "truncated", "moved") if executed[name]}
-
-
-def _join_streams(data: Mapping[str, str]) -> str:
-    """Return stdout followed by stderr."""
-    return data["stdout"] + (f"\n--- stderr ---\n{data['stderr']}" if data["stderr"] else "")
 
 
 class _LiveOutput:

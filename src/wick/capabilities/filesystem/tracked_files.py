@@ -13,6 +13,7 @@ import asyncio
 import posixpath
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,17 +68,15 @@ class TrackedWorkspace:
 
     async def track_edited(self, path: str, size: int, **options: Any) -> None:
         """Read a file and store it in the thread; `options` are passed to the backend's `read`."""
-        if self.is_tracking and not self.in_thread:
-            self.track(
-                path, size, await self._read_content(path, options) if size <= constants.STATE_FILE_BYTES else None
-            )
-
-    async def _read_content(self, path: str, options: Mapping[str, Any]) -> Any:
-        try:
-            read = await self.backend.read(path, **options)
-        except BackendError:  # deleted since; the edit itself succeeded
-            return None
-        return read["content"] if read["encoding"] == "utf-8" else {"content": read["content"], "encoding": "base64"}
+        if not self.is_tracking or self.in_thread:
+            return
+        content = None
+        if size <= constants.STATE_FILE_BYTES:
+            with suppress(BackendError):  # deleted since; the edit itself succeeded
+                read = await self.backend.read(path, **options)
+                is_text = read["encoding"] == "utf-8"
+                content = read["content"] if is_text else {"content": read["content"], "encoding": "base64"}
+        self.track(path, size, content)
 
 
 def _count_logged_bytes(entry: Entry) -> int:

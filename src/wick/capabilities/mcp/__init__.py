@@ -81,7 +81,9 @@ class MCP(Capability):
         """Return the hashes of the current tool definitions, in the form of `pins`."""
         links = [await self._connections.connect(server) for server in self.servers]
         return {
-            link.server.name: {made.name: _hash_definition(made) for made in await link.tools(fresh=True)}
+            link.server.name: {
+                definition.name: _hash_definition(definition) for definition in await link.tools(fresh=True)
+            }
             for link in links
         }
 
@@ -99,7 +101,11 @@ class MCP(Capability):
         known = await self.pins.load_hashes(use.run, remote.server.name)
         if known.get(remote.tool) == remote.hash:
             return None
-        if _record_asked_hash(use, remote.hash) != remote.hash:  # the definition changed while the run was paused
+        values = use.run.root.thread.values
+        asked = dict(values.get(ASKED, {}))
+        if use.key not in asked:
+            values[ASKED] = dict([*asked.items(), (use.key, remote.hash)][-ASKED_KEPT:])
+        elif asked[use.key] != remote.hash:  # the definition changed while the run was paused
             return Block(
                 f"{remote.server.name} has changed {remote.label} again since the user was asked; try once more"
             )
@@ -118,61 +124,43 @@ class MCP(Capability):
             return None
 
     async def _list_remote_tools(self, run: Run, link: McpConnection) -> list[_RemoteTool]:
-        """Return the tools of a server that this agent may use."""
+        """Return the tools of a server that this agent may use, and tools for its resources and prompts."""
         server, definitions = link.server, await link.tools()
-        await self.pins.pin_new_server(run, server.name, {made.name: _hash_definition(made) for made in definitions})
+        hashes = {definition.name: _hash_definition(definition) for definition in definitions}
+        await self.pins.pin_new_server(run, server.name, hashes)
         known = await self.pins.load_hashes(run, server.name)
         tools = [
-            _RemoteTool(server, self._connections, self.pins, made.name, made, hash, known.get(made.name) == hash)
-            for made in definitions
-            if server.tools is None or made.name in server.tools
-            for hash in [_hash_definition(made)]
+            _RemoteTool(server, self._connections, self.pins, name, definition, hash, known.get(name) == hash)
+            for definition, (name, hash) in zip(definitions, hashes.items(), strict=True)
+            if server.tools is None or name in server.tools
         ]
-        return [*tools, *self._list_extra_tools(server, link)]
-
-    def _list_extra_tools(self, server: McpServer, link: McpConnection) -> list[_RemoteTool]:
-        """Return tools for the resources and prompts of a server."""
-        there = (("resources", link.abilities.resources), ("prompts", link.abilities.prompts))
-        return [
+        has = {"resources": link.abilities.resources, "prompts": link.abilities.prompts}
+        extras = [name for ability, names in _EXTRA_NAMES.items() if has[ability] for name in names]
+        return tools + [
             _RemoteTool(server, self._connections, self.pins, name)
-            for ability, has in there
-            for name in (_EXTRA_NAMES[ability] if has else ())
+            for name in extras
             if server.tools is None or name in server.tools
         ]
 
     async def _add_tool(self, run: Run, remote: _RemoteTool) -> None:
-        name = _choose_name(f"mcp__{remote.server.name}__{_ODD.sub('_', remote.tool)}", remote.tool, run.tools)
+        name = f"mcp__{remote.server.name}__{_ODD.sub('_', remote.tool)}"
+        if len(name) > NAME_CHARS or name in run.tools:
+            name = f"{name[: NAME_CHARS - 9]}_{digest(remote.tool.encode())[-8:]}"
         try:
-            made = remote.build_tool(name, self.max_output)
+            built = remote.build_tool(name, self.max_output)
             if remote.is_large:  # reading such a schema would block the event loop
-                await run_in_thread(lambda: made.schema, "a definition")
-            if len(canonical_json(made.schema)) > constants.MCP_DEFINITION_BYTES:
+                await run_in_thread(lambda: built.schema, "a definition")
+            if len(canonical_json(built.schema)) > constants.MCP_DEFINITION_BYTES:
                 raise ConfigError(f"its definition has more than {constants.MCP_DEFINITION_BYTES:,} bytes")
         except ConfigError as error:  # raised for a schema that cannot be converted
             run.record("mcp_tool_refused", server=remote.server.name, tool=remote.label, error=str(error))
             return
-        run.tools[name] = made
+        run.tools[name] = built
 
 
 def _find_remote(use: ToolUse) -> _RemoteTool | None:
     owner = getattr(use.tool and use.tool.fn, "__self__", None)
     return owner if isinstance(owner, _RemoteTool) else None
-
-
-def _record_asked_hash(use: ToolUse, hash: str) -> str:
-    """Return the hash that the user was asked about for this use; store this one if it is the first."""
-    values = use.run.root.thread.values
-    asked = dict(values.get(ASKED, {}))
-    if use.key not in asked:
-        values[ASKED] = dict([*asked.items(), (use.key, hash)][-ASKED_KEPT:])
-    return str(values[ASKED][use.key])
-
-
-def _choose_name(name: str, origin: str, taken: Iterable[str]) -> str:
-    """Return a unique name that every provider accepts."""
-    if len(name) <= NAME_CHARS and name not in taken:
-        return name
-    return f"{name[: NAME_CHARS - 9]}_{digest(origin.encode())[-8:]}"
 
 
 def _hash_definition(definition: Any) -> str:
@@ -214,25 +202,26 @@ class _RemoteTool:
         options: dict[str, Any] = {"name": name, "kind": "mcp", "max_output": max_output, "aliases": (), "renames": {}}
         options["timeout"] = self.server.seconds
         if self.definition is None:
-            made = tool(partial(_EXTRA_TOOLS[self.tool], self), description=_EXTRA_DESCRIPTIONS[self.tool], **options)
-            return replace(made, origin=self.tool, read_only=self.server.trust, idempotent=self.server.trust)
+            built = tool(partial(_EXTRA_TOOLS[self.tool], self), description=_EXTRA_DESCRIPTIONS[self.tool], **options)
+            return replace(built, origin=self.tool, read_only=self.server.trust, idempotent=self.server.trust)
         hints = self.definition.annotations if self.server.trust else None
         about, schema = self.description[: constants.MCP_DESCRIPTION_CHARS], self.definition.input_schema
         if not self.is_approved:  # unapproved text does not reach the model
             about, schema = PENDING_DESCRIPTION, _strip_schema(schema)
-        made = tool(self.call, description=about or name, parameters=schema, **options)
+        built = tool(self.call, description=about or name, parameters=schema, **options)
         read_only = bool(hints and hints.read_only_hint)
         idempotent = read_only or bool(hints and hints.idempotent_hint)
-        return replace(made, origin=self.tool, read_only=read_only, idempotent=idempotent)
+        return replace(built, origin=self.tool, read_only=read_only, idempotent=idempotent)
 
     async def call(self, /, _tool_use: ToolUse, **args: Any) -> ToolResult:
         link = await self.connections.connect(self.server)
-        if self.hash not in {_hash_definition(made) for made in await link.tools() if made.name == self.tool}:
+        if self.hash not in {
+            _hash_definition(definition) for definition in await link.tools() if definition.name == self.tool
+        }:
             raise ToolError(f"{self.server.name} has changed {self.label} meanwhile; it can be used in the next run")
         if self.hash != (await self.pins.load_hashes(_tool_use.run, self.server.name)).get(self.tool):
-            await self.pins.pin_tool(
-                _tool_use.run, self.server.name, self.tool, self.hash
-            )  # the gate has asked the user
+            # The gate has asked the user.
+            await self.pins.pin_tool(_tool_use.run, self.server.name, self.tool, self.hash)
 
         async def show(progress: float, total: float | None, message: str | None) -> None:
             if message:
@@ -242,7 +231,12 @@ class _RemoteTool:
         answer = await link.request(
             lambda client: client.call_tool(self.tool, args, progress_callback=show), changes=changes
         )
-        return _build_result(self.label, answer)
+        shown = _convert_blocks(answer.content)
+        if answer.is_error:
+            raise ToolError(shown.output or f"{self.label} failed without a message from its server")
+        data = answer.structured_content
+        output = shown.output or ("" if data is None else json.dumps(data, ensure_ascii=False))
+        return ToolResult(output, data=data, parts=shown.parts)
 
     async def request(self, question: Callable[[Any], Awaitable[Any]]) -> Any:
         return await self.connections.request(self.server, lambda link: link.request(question, changes=False))
@@ -261,8 +255,8 @@ def _strip_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def _list_resources(remote: _RemoteTool) -> Any:
-    found = await remote.connections.request(remote.server, McpConnection.resources)
-    return [_pick_fields(row, "uri", "name", "description", "mime_type", "size") for row in found]
+    resources = await remote.connections.request(remote.server, McpConnection.resources)
+    return [_pick_fields(row, "uri", "name", "description", "mime_type", "size") for row in resources]
 
 
 async def _read_resource(remote: _RemoteTool, uri: str) -> ToolResult:
@@ -303,15 +297,6 @@ _EXTRA_DESCRIPTIONS = {
 
 
 # -- answers ----------------------------------------------------------------------------------------------------------
-
-
-def _build_result(name: str, answer: Any) -> ToolResult:
-    shown = _convert_blocks(answer.content)
-    if answer.is_error:
-        raise ToolError(shown.output or f"{name} failed without a message from its server")
-    data = answer.structured_content
-    output = shown.output or ("" if data is None else json.dumps(data, ensure_ascii=False))
-    return ToolResult(output, data=data, parts=shown.parts)
 
 
 def _convert_blocks(blocks: Iterable[Any]) -> ToolResult:

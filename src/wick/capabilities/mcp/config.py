@@ -81,10 +81,6 @@ def _is_url(value: Any) -> bool:
         return False
 
 
-def _is_seconds(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
-
-
 _CHECKS: dict[str, Callable[[Any], bool]] = {
     "command": _is_text,
     "args": _are_texts,
@@ -94,7 +90,7 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
     "headers": _is_text_map,
     "tools": _are_texts,
     "trust": lambda value: isinstance(value, bool),
-    "seconds": _is_seconds,
+    "seconds": lambda value: isinstance(value, int | float) and not isinstance(value, bool) and value > 0,
 }
 _EXPECTED = {
     "command": "the name or the path of a program",

@@ -62,8 +62,8 @@ class McpConnection:
     async def tools(self, *, fresh: bool = False) -> list[Any]:
         """Return the tool definitions; fetch them again after a change notification or with `fresh`."""
         if self._known_tools is None or fresh:
-            found = await self._list_pages("list_tools", "tools", constants.MCP_TOOLS) if self.abilities.tools else []
-            self._known_tools = [*{made.name: made for made in reversed(found)}.values()][::-1]  # first of each name
+            listed = await self._list_pages("list_tools", "tools", constants.MCP_TOOLS) if self.abilities.tools else []
+            self._known_tools = [*{tool.name: tool for tool in reversed(listed)}.values()][::-1]  # first of each name
         return self._known_tools
 
     async def resources(self) -> list[Any]:
@@ -74,20 +74,20 @@ class McpConnection:
 
     async def _list_pages(self, verb: str, field: str, most: int) -> list[Any]:
         """Return a paginated list, up to `most` items."""
-        found: list[Any] = []
+        items: list[Any] = []
         cursor: str | None = None
         try:
             async with asyncio.timeout(self.server.seconds):
                 for _ in range(MAX_PAGES):
                     page = await self.request(partial(_fetch_page, verb, cursor), changes=False)
-                    found += getattr(page, field)
-                    if not page.next_cursor or page.next_cursor == cursor or len(found) >= most:
+                    items += getattr(page, field)
+                    if not page.next_cursor or page.next_cursor == cursor or len(items) >= most:
                         break
                     cursor = page.next_cursor
         except TimeoutError:
             name, seconds = self.server.name, self.server.seconds
             raise ToolError(f"the MCP server {name} did not list its {field} within {seconds:g} s") from None
-        return found[:most]
+        return items[:most]
 
     async def request(self, question: Callable[[Any], Awaitable[T]], *, changes: bool = True) -> T:
         """Return the server's answer. After a disconnect, raise Uncertain for a request that `changes` state."""

@@ -21,7 +21,6 @@ from wick.hook_programs.agreements import has_agreed, record_agreement, screen_m
 from wick.hooks import after, before, guard
 from wick.messages import Message, TextPart, user
 from wick.operations import ModelCall, Operation, Run, Step, ToolUse
-from wick.threads import Thread
 from wick.tools import Tool
 
 DIRS = (".wick/recipes",)
@@ -60,25 +59,29 @@ class Recipes(Capability):
             raise ConfigError(f"run {run.id} was begun with the recipe {stored!r}; take it up without recipe=")
         name = stored if run.resumed else run.recipe
         if name:
-            await self._start_recipe(run, name)
+            recipe = await run_in_thread(lambda: find_recipe(name, self.dirs), "recipe")
+            for event, watcher in recipe.hooks.items():
+                self._check_handler(recipe, event, watcher)
+            run.scratch[self], run.scratch[kodelet.RECIPE] = recipe, name
+            if run.input or not run.resumed:  # a resumed run has the text already, unless it never started
+                run.input = _fill_input(recipe, run.input)
         if name != stored and not run.thread.busy:
             run.thread.values[KEY] = name
-
-    async def _start_recipe(self, run: Run, name: str) -> None:
-        recipe = await run_in_thread(lambda: find_recipe(name, self.dirs), "recipe")
-        for event, watcher in recipe.hooks.items():
-            self._check_handler(recipe, event, watcher)
-        run.scratch[self], run.scratch[kodelet.RECIPE] = recipe, name
-        if run.input or not run.resumed:  # a resumed run has the text already, unless it never started
-            run.input = _fill_input(recipe, run.input)
 
     # -- compaction --
 
     @before(ModelCall, priority=FIRST)
     def shorten(self, call: ModelCall) -> None:
-        """Replace compacted messages of the request by their summary."""
-        if not call.purpose and call.run.thread.compacted is not None:
-            call.messages = _insert_summary(call.run.thread, call.messages)
+        """Replace compacted messages of the request by their summary, unless other hooks changed them."""
+        thread = call.run.thread
+        if call.purpose or thread.compacted is None:
+            return
+        count = thread.compacted["replaces"]
+        compacted = call.messages[:count]
+        if [id(message) for message in compacted] != [id(message) for message in thread.messages[:count]]:
+            return
+        system = [message for message in compacted if message.role == "system"]
+        call.messages = [*system, Message.from_json(thaw(thread.compacted["summary"])), *call.messages[count:]]
 
     # -- the tools --
 
@@ -107,7 +110,9 @@ class Recipes(Capability):
     async def user_message_send(self, run: Run) -> Block | None:
         if self._find_hook(run, "user_message_send") is None:
             return None
-        screen_messages(run, self, self.name, lambda message: self._screen_message(run, message))
+        screen_messages(  # for messages that arrive during the run
+            run, self, self.name, lambda message: self._decide(run.fork(input=[message]), "user_message_send")
+        )
         verdict = await self._decide(run, "user_message_send")
         if verdict is None:
             record_agreement(run, self)
@@ -151,10 +156,6 @@ class Recipes(Capability):
         verdict = await self._call_handler(step, "agent_stop")
         return verdict if isinstance(verdict, Continue) else None
 
-    async def _screen_message(self, run: Run, message: Message) -> Block | None:
-        """Call the handler for a user message that arrives during the run."""
-        return await self._decide(run.fork(input=[message]), "user_message_send")
-
     # -- handlers --
 
     async def _decide(self, op: Operation[Any], event: str) -> Block | None:
@@ -170,7 +171,9 @@ class Recipes(Capability):
         watcher, language = self._find_hook(op, event), kodelet.KodeletEvent(event)
         if watcher is None or not language.matches(op):
             return None
-        answer = self._get_function(watcher.handler, event)(language.build_payload(op, str(Path.cwd())), op.run)
+        function = _find_function(self.handlers[watcher.handler], event)
+        assert function is not None  # `_check_handler` has refused such a recipe
+        answer = function(language.build_payload(op, str(Path.cwd())), op.run)
         answer = await answer if isawaitable(answer) else answer
         if answer is not None and not isinstance(answer, Mapping):
             raise HookError(f"the handler {watcher.handler} answers a dict or nothing, not {answer!r}")
@@ -199,11 +202,6 @@ class Recipes(Capability):
             raise ConfigError(f"the recipe {recipe.name!r} names the handler {name!r}, which is not there; {hint}")
         if _find_function(self.handlers[name], event) is None:
             raise ConfigError(f"the recipe {recipe.name!r} names {name!r} for {event}, which it is not for")
-
-    def _get_function(self, name: str, event: str) -> Callable[..., Any]:
-        found = _find_function(self.handlers[name], event)
-        assert found is not None  # `_check_handler` has refused such a recipe
-        return found
 
 
 class SwapContext:
@@ -253,14 +251,3 @@ def _fill_input(recipe: Recipe, input: Sequence[Message]) -> list[Message]:
     text = recipe.render(last.text)
     media = () if isinstance(last.content, str) else tuple(p for p in last.content if not isinstance(p, TextPart))
     return [*input[:-1], replace(last, content=(TextPart(text), *media) if media else text)]
-
-
-def _insert_summary(thread: Thread, messages: list[Message]) -> list[Message]:
-    """Return the messages with the compacted ones replaced by their summary, unless other hooks changed them."""
-    if thread.compacted is None:
-        return messages
-    count = thread.compacted["replaces"]
-    if [id(message) for message in messages[:count]] != [id(message) for message in thread.messages[:count]]:
-        return messages
-    system = [message for message in messages[:count] if message.role == "system"]
-    return [*system, Message.from_json(thaw(thread.compacted["summary"])), *messages[count:]]

@@ -60,20 +60,15 @@ class Recipe:
 
     def render(self, input: str) -> str:
         """Return the text with the input filled in; without a placeholder, the input is appended."""
-        values, rest = self._split_arguments(input)
-        values[INPUT] = rest
+        values, at = dict(self.arguments), 0
+        while (argument := _ARGUMENT.match(input, at)) and argument[1] in self.arguments:
+            quoted = argument[2][:1] in ("'", '"')
+            values[argument[1]] = argument[2][1:-1] if quoted else argument[2]
+            at = argument.end()
+        rest = values[INPUT] = input[at:].strip()
         filled = _PLACEHOLDER.sub(lambda place: values.get(place[1], place[0]), self.body)
         has_place = any(place[1] == INPUT for place in _PLACEHOLDER.finditer(self.body))
         return filled if has_place or not rest else f"{filled}\n\n{rest}"
-
-    def _split_arguments(self, input: str) -> tuple[dict[str, str], str]:
-        """Return the arguments at the start of an input, and the rest of it."""
-        values, at = dict(self.arguments), 0
-        while (found := _ARGUMENT.match(input, at)) and found[1] in self.arguments:
-            quoted = found[2][:1] in ("'", '"')
-            values[found[1]] = found[2][1:-1] if quoted else found[2]
-            at = found.end()
-        return values, input[at:].strip()
 
 
 def find_recipe(name: str, dirs: Iterable[Path]) -> Recipe:
@@ -140,24 +135,28 @@ def _parse_arguments(meta: Mapping[str, Any]) -> dict[str, str]:
         raise ConfigError("its arguments are a map of names to default values")
     if INPUT in given:
         raise ConfigError(f"an argument cannot be named {INPUT!r}: that is the place for the whole input")
-    return {name: _format_default(name, value) for name, value in given.items()}
-
-
-def _format_default(name: str, value: Any) -> str:
-    if isinstance(value, dict):  # {description: …, default: …}
-        value = value.get("default")
-    if isinstance(value, bool):
-        return str(value).lower()
-    if value is None or isinstance(value, str | int | float):
-        return "" if value is None else str(value)
-    raise ConfigError(f"the default of the argument {name!r} is a text, not {value!r}")
+    arguments = {}
+    for name, value in given.items():
+        default = value.get("default") if isinstance(value, dict) else value  # or {description: …, default: …}
+        if default is not None and not isinstance(default, str | int | float):
+            raise ConfigError(f"the default of the argument {name!r} is a text, not {default!r}")
+        text = "" if default is None else str(default)
+        arguments[name] = text.lower() if isinstance(default, bool) else text
+    return arguments
 
 
 def _parse_hooks(meta: Mapping[str, Any]) -> dict[str, RecipeHook]:
     given = meta.get("hooks") or {}
     if not isinstance(given, dict):
         raise ConfigError("its hooks are a map of events, such as `turn_end: {handler: swap_context}`")
-    return {_check_event(event): _parse_hook(event, options) for event, options in given.items()}
+    hooks = {}
+    for event, options in given.items():
+        if event not in EVENTS:
+            close = get_close_matches(event, EVENTS, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"the events are {', '.join(EVENTS)}"
+            raise ConfigError(f"its hooks name an unknown event {event!r}; {hint}")
+        hooks[event] = _parse_hook(event, options)
+    return hooks
 
 
 def _parse_allowed_tools(meta: Mapping[str, Any]) -> tuple[str, ...] | None:
@@ -173,14 +172,6 @@ def _parse_allowed_tools(meta: Mapping[str, Any]) -> tuple[str, ...] | None:
     if limited := next((name for name in names if "(" in name), None):
         raise ConfigError(f"its allowed_tools name tools alone, not {limited!r}; write permission rules for the rest")
     return tuple(map(resolve_tool_name, names))
-
-
-def _check_event(name: str) -> str:
-    if name in EVENTS:
-        return name
-    close = get_close_matches(name, EVENTS, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"the events are {', '.join(EVENTS)}"
-    raise ConfigError(f"its hooks name an unknown event {name!r}; {hint}")
 
 
 def _parse_hook(event: str, given: Any) -> RecipeHook:

@@ -72,8 +72,8 @@ class Skills(Capability):
 
     @before(Run)
     async def find(self, run: Run) -> None:
-        found = run.scratch[self] = await self.discover(run.thread)
-        for problem in found.problems:
+        catalogue = run.scratch[self] = await self.discover(run.thread)
+        for problem in catalogue.problems:
             run.record("skill_skipped", path=problem.path, reason=problem.reason)
 
     @before(ModelCall)
@@ -90,15 +90,21 @@ class Skills(Capability):
         """Read the full instructions of a skill, or another file that belongs to it."""
         skill = self._get_catalogue(run).find(name)
         if skill is None:
-            raise ToolError(_format_unknown_skill(name, self._get_catalogue(run).enabled))
+            name, names = name[:100], [skill.name for skill in self._get_catalogue(run).enabled]
+            close = get_close_matches(name, names, n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise ToolError(f"there is no skill named {name!r}; the skills are {', '.join(names) or 'none'}{hint}")
         try:
             await self._copy_skill(skill, run.thread)
             text, more = await read_skill_file(skill, file or FILE)
-            others = "" if file else _format_file_list(await list_skill_files(skill))
+            names = [] if file else await list_skill_files(skill)
         except BackendError as error:
             raise ToolError(f"the skill {skill.name} cannot be read: {error}") from None
+        if others := [to_one_line(other, 200) for other in names if other != FILE]:
+            shown = ", ".join(others[:50]) + (f" and {len(others) - 50} more" if len(others) > 50 else "")
+            more += f"\n\nOther files of this skill: {shown}"
         folder = posixpath.dirname(skill.path)
-        return fence_text("skill", text, name=skill.name, file=f"{folder}/{file or FILE}") + more + others
+        return fence_text("skill", text, name=skill.name, file=f"{folder}/{file or FILE}") + more
 
     @wrap(ToolUse, match="read_file")
     async def bring(self, use: ToolUse, next: Next[ToolResult]) -> ToolResult:
@@ -115,8 +121,8 @@ class Skills(Capability):
         return await next(use)
 
     def _get_catalogue(self, run: Run) -> Catalogue:
-        found: Catalogue = run.scratch.get(self, Catalogue())
-        return found
+        catalogue: Catalogue = run.scratch.get(self, Catalogue())
+        return catalogue
 
     def _find_read_skill(self, use: ToolUse) -> Skill | None:
         path = use.args.get("path")
@@ -143,15 +149,15 @@ class Skills(Capability):
         skills: dict[str, Skill] = {}
         problems: list[SkillProblem] = []
         for folder in self._list_folders(thread):
-            for found in await folder.list_skills():
-                if isinstance(found, SkillProblem):
-                    problems.append(found)
-                elif (first := skills.get(found.key)) is not None:
-                    problems.append(SkillProblem(found.path, f"there is a skill {first.name} already, in {first.path}"))
+            for entry in await folder.list_skills():
+                if isinstance(entry, SkillProblem):
+                    problems.append(entry)
+                elif (first := skills.get(entry.key)) is not None:
+                    problems.append(SkillProblem(entry.path, f"there is a skill {first.name} already, in {first.path}"))
                 elif len(skills) < SKILLS:
-                    skills[found.key] = found
+                    skills[entry.key] = entry
                 else:
-                    problems.append(SkillProblem(found.path, f"there are {SKILLS} skills already"))
+                    problems.append(SkillProblem(entry.path, f"there are {SKILLS} skills already"))
         named = {**(self.only or {}), **self.without}
         problems += [SkillProblem("", f"there is no skill named {named[key]!r}") for key in named if key not in skills]
         switched: Mapping[str, bool] = thread.values.get(KEY, {}) if thread is not None else {}
@@ -186,19 +192,6 @@ class Skills(Capability):
         await folder.write_skill(target, contents, replace=replace)
         skill = await folder.read_skill(posixpath.join(target, FILE))
         return self._apply_switch(skill, thread.values.get(KEY, {}) if thread is not None else {})
-
-
-def _format_file_list(names: Sequence[str]) -> str:
-    others = [to_one_line(name, 200) for name in names if name != FILE]
-    shown = ", ".join(others[:50]) + (f" and {len(others) - 50} more" if len(others) > 50 else "")
-    return f"\n\nOther files of this skill: {shown}" if others else ""
-
-
-def _format_unknown_skill(name: str, skills: Sequence[Skill]) -> str:
-    name, names = name[:100], [skill.name for skill in skills]
-    close = get_close_matches(name, names, n=1)
-    hint = f"; did you mean {close[0]}?" if close else ""
-    return f"there is no skill named {name!r}; the skills are {', '.join(names) or 'none'}{hint}"
 
 
 # -- options --------------------------------------------------------------------------------------------------------

@@ -89,20 +89,20 @@ class SkillFolder:
 
     async def list_skills(self) -> list[Skill | SkillProblem]:
         try:
-            found = await self.files.glob(f"**/{FILE}", self.path, everything=True)
+            listing = await self.files.glob(f"**/{FILE}", self.path, everything=True)
         except BackendError as error:
             return [self._build_problem(self.path, error)]
-        files, looked = _drop_nested(sorted(found["files"])), list[Skill | SkillProblem]()
+        files, results = _drop_nested(sorted(listing["files"])), list[Skill | SkillProblem]()
         for file in files[:SKILLS]:
             try:
-                looked.append(await self.read_skill(file))
+                results.append(await self.read_skill(file))
             except (BackendError, ConfigError) as error:
-                looked.append(self._build_problem(file, error))
+                results.append(self._build_problem(file, error))
         if len(files) > SKILLS:
-            looked.append(
+            results.append(
                 self._build_problem(self.path, f"of the {len(files):,} skills there, {SKILLS} were looked at")
             )
-        return looked
+        return results
 
     def _build_problem(self, path: str, reason: object) -> SkillProblem:
         """Return a problem with printable one-line texts, as the log requires."""
@@ -114,11 +114,9 @@ class SkillFolder:
         path = f"{COPIES}/{slugify(name)}/{FILE}" if self.borrowed else self._display_path(file)
         if to_one_line(path, len(path)) != path:
             raise ConfigError("its path has signs in it that cannot be shown on a line")
-        return Skill(name, description, path, meta, self.files, self._find_folder(file), self.borrowed)
-
-    def _find_folder(self, file: str) -> str:
-        """Return the folder of a file, relative to the workspace like the results of `glob`."""
-        return posixpath.dirname(posixpath.normpath(file.removeprefix(f"{self.files.workdir}/"))) or "."
+        relative = posixpath.normpath(file.removeprefix(f"{self.files.workdir}/"))  # like the results of `glob`
+        folder = posixpath.dirname(relative) or "."
+        return Skill(name, description, path, meta, self.files, folder, self.borrowed)
 
     def _display_path(self, file: str) -> str:
         """Return a path in the form the operator uses: absolute, or relative to the workspace."""
@@ -127,29 +125,26 @@ class SkillFolder:
 
     async def write_skill(self, target: str, contents: Mapping[str, bytes], *, replace: bool) -> None:
         """Write all files of a skill atomically: upload to a temporary folder, then rename it."""
-        there = await self._has_files(target)
-        if there and not replace:
+        try:
+            exists = bool((await self.files.glob("**", target, everything=True))["files"])
+        except BackendError as error:
+            if error.code != "not_found":
+                raise
+            exists = False
+        if exists and not replace:
             raise ConfigError(
                 f"there is a skill in {self._display_path(target)} already; pass replace=True to replace it"
             )
-        meanwhile = posixpath.join(self.path, f".upload-{uuid4().hex}")
+        temporary = posixpath.join(self.path, f".upload-{uuid4().hex}")
         try:
             for name, data in contents.items():
-                await self.files.write(f"{meanwhile}/{name}", data)
-            if there:
+                await self.files.write(f"{temporary}/{name}", data)
+            if exists:
                 await self.files.delete(target, recursive=True)
-            await self.files.move(meanwhile, target)
+            await self.files.move(temporary, target)
         except BaseException:
             with suppress(BackendError):
-                await self.files.delete(meanwhile, recursive=True)
-            raise
-
-    async def _has_files(self, folder: str) -> bool:
-        try:
-            return bool((await self.files.glob("**", folder, everything=True))["files"])
-        except BackendError as error:
-            if error.code == "not_found":
-                return False
+                await self.files.delete(temporary, recursive=True)
             raise
 
 
@@ -195,10 +190,10 @@ def _is_within(folder: str, folders: set[str]) -> bool:
 
 async def list_skill_files(skill: Skill) -> list[str]:
     """Return the files of a skill, relative to its folder, without `__pycache__`."""
-    found = await skill.files.glob("**", skill.folder, everything=True)
-    if found["truncated"] or len(found["files"]) > ARCHIVE_ENTRIES:
+    listing = await skill.files.glob("**", skill.folder, everything=True)
+    if listing["truncated"] or len(listing["files"]) > ARCHIVE_ENTRIES:
         raise BackendError(f"it has more than {ARCHIVE_ENTRIES:,} files", "too_large")
-    names = (file.removeprefix(f"{skill.folder}/") for file in found["files"])
+    names = (file.removeprefix(f"{skill.folder}/") for file in listing["files"])
     return [name for name in names if "__pycache__" not in name.split("/")]
 
 
@@ -212,20 +207,18 @@ async def read_skill_file(skill: Skill, name: str) -> tuple[str, str]:
 
 
 def unpack_skill(data: bytes) -> tuple[str, dict[str, bytes]]:
-    """Return the name of an uploaded skill, and its files relative to its folder."""
-    files = _select_skill_files(unpack(data)) if data.startswith(b"PK") else {FILE: data}
+    """Return the name of an uploaded skill, and its files relative to the folder of its SKILL.md."""
+    uploaded = unpack(data) if data.startswith(b"PK") else {FILE: data}
+    candidates = sorted(
+        (name for name in uploaded if posixpath.basename(name) == FILE), key=lambda name: name.count("/")
+    )
+    if not candidates:
+        raise ConfigError(f"the archive has no {FILE} in it")
+    if len(candidates) > 1 and candidates[0].count("/") == candidates[1].count("/"):
+        raise ConfigError("the archive has several skills in it; upload them one by one")
+    folder = candidates[0].removesuffix(FILE)
+    files = {name.removeprefix(folder): content for name, content in uploaded.items() if name.startswith(folder)}
     size = len(files[FILE])
     if size > SKILL_BYTES:
         raise ConfigError(f"the {FILE} has {size:,} bytes; the most is {SKILL_BYTES:,}")
     return parse_skill(files[FILE].decode(errors="replace"))[0], files
-
-
-def _select_skill_files(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the files in the folder of an archive's SKILL.md."""
-    found = sorted((name for name in files if posixpath.basename(name) == FILE), key=lambda name: name.count("/"))
-    if not found:
-        raise ConfigError(f"the archive has no {FILE} in it")
-    if len(found) > 1 and found[0].count("/") == found[1].count("/"):
-        raise ConfigError("the archive has several skills in it; upload them one by one")
-    folder = found[0].removesuffix(FILE)
-    return {name.removeprefix(folder): content for name, content in files.items() if name.startswith(folder)}
