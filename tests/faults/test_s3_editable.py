@@ -170,7 +170,7 @@ def on_path(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReq
 def test_the_source_of_an_editable_install_is_edited(project: Project) -> None:
     file = project.imported / "hello/__init__.py"
     name = file.relative_to(project.folder)
-    assert "imported" not in project.ask(f'in {name} replace "old" with "new"')
+    assert "imported" not in project.ask(f'replace "old" with "new" in {name}')
     assert "WORD = 'new'" in file.read_text()
     project.ask(f"run `echo WORD = 1 > {name}; touch {name.parent}/more.py`")
     assert file.read_text() == "WORD = 1\n" and (file.parent / "more.py").exists()
@@ -369,7 +369,7 @@ def test_wick_works_in_its_own_checkout_and_does_not_change_itself(tmp_path: Pat
     project = _checkout(tmp_path)
     with Tally("S3", "wick in a workspace") as tally:
         _change_wick(tally, project)
-    told = project.ask('in README.md replace "old" with "new"')
+    told = project.ask('replace "old" with "new" in README.md')
     assert told.count("wick is imported from") == 1
     assert (project.folder / "README.md").read_text() == "new\n"
     done = project.wick("run", "--model", "demo", "hello", folder=project.imported)

@@ -71,7 +71,7 @@ def test_words_and_titles_run_nothing(watched: Page, server: Served) -> None:
     asking(server, "bob")("PATCH", f"/threads/{thread_of(watched)}", {"title": BAIT[:400]})
     expect(watched.locator(".thread-row b").first).to_contain_text("<script>")
     watched.get_by_placeholder("Search").fill("caught")
-    expect(watched.get_by_role("list", name="Found")).to_contain_text("<script>")
+    expect(watched.get_by_role("list", name="Search results")).to_contain_text("<script>")
     watched.keyboard.press("Escape")
     watched.keyboard.press("Control+k")
     expect(watched.get_by_role("listbox", name="Commands")).to_contain_text("<script>")

@@ -259,7 +259,7 @@ def test_the_commands(here: Chats) -> None:
     screen = here.begin()
     for command in ("/todos", "/fork", "/compact", "/usage", "/title x"):
         screen.say(command)
-        screen.see("nothing", after=command)
+        screen.see("no todos" if command == "/todos" else "this thread has no messages", after=command)
     screen.say("/help")
     screen.see("/model [NAME]", "/greeting", "use the skill Greeting", after="/help\n")
     screen.say("/hooks")
