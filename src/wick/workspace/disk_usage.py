@@ -24,19 +24,20 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 def free_bytes(path: str) -> int:
     """Return the bytes on the disk of a path that are free for unprivileged users."""
-    found = os.statvfs(path)
-    return found.f_bavail * found.f_frsize
+    disk = os.statvfs(path)
+    return disk.f_bavail * disk.f_frsize
 
 
 def free_room(path: str) -> int:
     """Return free bytes plus free inodes, weighted. A change shows that a usage count is out of date."""
-    found = os.statvfs(path)
-    return found.f_bavail * found.f_frsize + found.f_favail * ENTRY
+    disk = os.statvfs(path)
+    return disk.f_bavail * disk.f_frsize + disk.f_favail * ENTRY
 
 
 def total_bytes(path: str) -> int:
-    found = os.statvfs(path)
-    return found.f_blocks * found.f_frsize
+    """Return the size of the disk of a path, in bytes."""
+    disk = os.statvfs(path)
+    return disk.f_blocks * disk.f_frsize
 
 
 class DiskUsage:

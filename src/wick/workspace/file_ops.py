@@ -72,8 +72,8 @@ def replace_file(folder: int, name: str, data: bytes, like: os.stat_result | Non
 
 def _copy_metadata(fd: int, folder: int, name: str, like: os.stat_result) -> None:
     """Copy owner, mode and attributes from the replaced file, as far as permitted."""
-    made = os.fstat(fd)
-    if (made.st_uid, made.st_gid) != (like.st_uid, like.st_gid):
+    new = os.fstat(fd)
+    if (new.st_uid, new.st_gid) != (like.st_uid, like.st_gid):
         with suppress(OSError):
             os.fchown(fd, -1, like.st_gid)
         with suppress(OSError):
@@ -104,11 +104,7 @@ def rename_exclusive(folder: int, name: str, new_folder: int, new_name: str, pat
         if renameat2(folder, os.fsencode(name), new_folder, os.fsencode(new_name), _NOREPLACE) == 0:
             return
         code = ctypes.get_errno()
-    if code not in (
-        errno.ENOSYS,
-        errno.EINVAL,
-        errno.EPERM,
-    ):  # the file system lacks the flag
+    if code not in (errno.ENOSYS, errno.EINVAL, errno.EPERM):  # else the file system lacks the flag
         raise _rename_error(code, path)
     if lstat(new_name, new_folder) is not None:
         raise _rename_error(errno.EEXIST, path)

@@ -80,10 +80,10 @@ def close_from(first: int) -> None:
         return
     for folder in ("/proc/self/fd", "/dev/fd"):
         try:
-            there = [int(name) for name in os.listdir(folder)]
+            descriptors = [int(name) for name in os.listdir(folder)]
         except OSError:
             continue
-        for descriptor in there:
+        for descriptor in descriptors:
             if descriptor >= first:
                 call_quietly(os.close, descriptor)
         return
@@ -284,7 +284,7 @@ def start_command(spec: Json, descriptors: list[int], perform: Perform) -> int:
         if not all(map(_is_below_home, spec["cgroup"])):
             return _fork_command(spec, descriptors, perform)
         try:
-            return _spawn_in_cgroups(spec, descriptors)
+            return _spawn_command(spec, descriptors)
         except NotImplementedError:  # posix_spawn without support for setsid
             return _fork_command(spec, descriptors, perform)
         finally:
@@ -293,14 +293,26 @@ def start_command(spec: Json, descriptors: list[int], perform: Perform) -> int:
         raise _explain_failure(spec, error) from None
 
 
-def _spawn_in_cgroups(spec: Json, descriptors: list[int]) -> int:
+def _spawn_command(spec: Json, descriptors: list[int]) -> int:
     """Spawn in control groups: this process joins them, spawns a child there, and returns to its own group."""
+    data = descriptors[FAILED + 1 :]
     entered: list[str] = []
     try:
         for path in spec["cgroup"]:
             _attempt_setup("the control group {!r} cannot be joined", _join_cgroup, path)
             entered.append(path)
-        return _spawn_command(spec, descriptors)
+        _attempt_setup("the folder {!r} cannot be entered", os.chdir, spec["workdir"])
+        for descriptor in data:
+            os.set_inheritable(descriptor, True)
+        return os.posix_spawn(
+            find_program(spec["argv"][0], spec["env"]),
+            _insert_descriptors(spec["argv"], data),
+            spec["env"],
+            file_actions=[(os.POSIX_SPAWN_DUP2, descriptors[number], number) for number in (0, 1, 2)],
+            setsid=True,
+            setsigmask=(),
+            setsigdef=_IGNORED,
+        )
     finally:
         for path in entered:
             _join_cgroup(_home_tasks_file(path))
@@ -325,21 +337,6 @@ def _is_below_home(path: str) -> bool:
         except OSError:
             return False
     return _homes[home]
-
-
-def _spawn_command(spec: Json, descriptors: list[int]) -> int:
-    _attempt_setup("the folder {!r} cannot be entered", os.chdir, spec["workdir"])
-    for descriptor in descriptors[FAILED + 1 :]:
-        os.set_inheritable(descriptor, True)
-    return os.posix_spawn(
-        find_program(spec["argv"][0], spec["env"]),
-        _insert_descriptors(spec["argv"], descriptors[FAILED + 1 :]),
-        spec["env"],
-        file_actions=[(os.POSIX_SPAWN_DUP2, descriptors[number], number) for number in (0, 1, 2)],
-        setsid=True,
-        setsigmask=(),
-        setsigdef=_IGNORED,
-    )
 
 
 def find_program(program: str, env: dict[str, str]) -> str:
@@ -548,8 +545,8 @@ def create_data_file(data: bytes) -> int:
 
 def clean_environment(env: Any = os.environ) -> dict[str, str]:
     """Return the default environment of commands: an allow-list without secrets."""
-    kept = {name: value for name, value in env.items() if name in PASSED_ON or name.startswith("LC_")}
-    return {"PATH": DEFAULT_PATH, **kept}
+    passed_on = {name: value for name, value in env.items() if name in PASSED_ON or name.startswith("LC_")}
+    return {"PATH": DEFAULT_PATH, **passed_on}
 
 
 def describe_exit(status: int) -> tuple[int, str]:

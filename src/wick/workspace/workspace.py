@@ -133,7 +133,12 @@ class Workspace:
             return read_lines(path, read_blocks(fd, 0, LINES_SCAN_BYTES + 1), found.st_size, offset, limit)
 
     def glob(self, pattern: str, path: str = ".", *, everything: bool = False, links: bool = True) -> GlobResult:
-        pattern, path = self._rebase_pattern(pattern, path)
+        if pattern.startswith("/"):
+            relative = self._tree.relative_path(pattern)
+            if relative is None:
+                message = f"{pattern} is outside of the workspace; give a pattern inside {self.root}"
+                raise BackendError(message, "escapes")
+            pattern, path = f"./{relative}", "."
         budget, files = WalkBudget(), []
         with self._resolve_path(path, links) as inside:
             start = "/".join(self._tree.resolve_names(inside, links=links))
@@ -255,8 +260,7 @@ class Workspace:
     def move(self, source: str, target: str) -> None:
         with self._resolve_for_change(target) as there, self._resolve_path(source) as here, self._tree.open_parent(
             here
-        ) as held:
-            folder, names, name = held
+        ) as (folder, names, name):
             if not name:
                 raise BackendError("the workspace itself cannot be moved", "invalid")
             found = self._check_removal(folder, (*names, name), source)
@@ -317,18 +321,16 @@ class Workspace:
 
     def _check_git_settings(self, folder: str, names: Sequence[str], path: str, *, above: bool = False) -> None:
         """Refuse to change a path that the git config of a folder names; with `above`, also its parent folders."""
+        try:
+            with self._tree.open_path(folder, FOLDER) as (fd, _):
+                has_git = lstat(GIT, fd) is not None
+        except OSError:
+            has_git = False
         here = [*map(fold_name, names)]
-        for trusted in find_trusted_paths(self._tree, folder) if self._has_git(folder) else ():
+        for trusted in find_trusted_paths(self._tree, folder) if has_git else ():
             there = [*map(fold_name, trusted.split("/"))]
             if here[: len(there)] == there or (above and there[: len(here)] == here):
                 raise BackendError(f"{path} is protected: the git config trusts {trusted}", "protected")
-
-    def _has_git(self, folder: str) -> bool:
-        try:
-            with self._tree.open_path(folder, FOLDER) as (fd, _):
-                return lstat(GIT, fd) is not None
-        except OSError:
-            return False
 
     def _is_git_directory(self, folder: str) -> bool:
         """Return True if git treats a folder as a git directory, regardless of its name."""
@@ -346,15 +348,6 @@ class Workspace:
         found = os.lstat(names[-1], dir_fd=folder)
         self._pinned.check_identity(self._tree, found, path)
         return found
-
-    def _rebase_pattern(self, pattern: str, path: str) -> tuple[str, str]:
-        """Convert an absolute pattern to one relative to the workspace; return it with the search folder."""
-        if not pattern.startswith("/"):
-            return pattern, path
-        inside = self._tree.relative_path(pattern)
-        if inside is None:
-            raise BackendError(f"{pattern} is outside of the workspace; give a pattern inside {self.root}", "escapes")
-        return f"./{inside}", "."
 
     # -- files --
 
@@ -429,7 +422,8 @@ class Workspace:
         if inside.endswith("/"):
             raise_os_error(errno.EISDIR)
         self._make_folders("/".join(_split_path(inside)[:-1]), path, links)
-        with self._tree.open_parent(self._linked(inside) if links else inside, links=links) as (folder, names, name):
+        target = self._follow_links(inside) if links else inside
+        with self._tree.open_parent(target, links=links) as (folder, names, name):
             self._check_change((*names, name), path)
             found = lstat(name, folder) if name else os.fstat(folder)
             if found is not None:
@@ -441,7 +435,7 @@ class Workspace:
                     raise_os_error(errno.EACCES)
             replace_file(folder, name, data, found)
 
-    def _linked(self, path: str) -> str:
+    def _follow_links(self, path: str) -> str:
         """Return the path that a write would change: the target of links, even if it does not exist."""
         for _ in range(MOST_LINKS):
             with self._tree.open_parent(path) as (folder, names, name):
