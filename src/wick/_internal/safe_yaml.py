@@ -196,18 +196,16 @@ class _Builder:
                 raise self._error_at(at, f"{problem}; leave out the leading 0, or quote it")
         convert = next((convert for form, convert in _FORMS if form.fullmatch(text)), None) if is_plain else None
         if convert is None:
-            return self._expand_variables(text, at)
+            if self.environment is None or "${" not in text:
+                return text
+            expanded = _REFERENCE.sub(partial(self._expand_variable, self.environment, at), text)
+            is_expanded = any(reference[0] != "$${" for reference in _REFERENCE.finditer(text))
+            return ExpandedText(expanded) if is_expanded else expanded
         try:
             value = convert(text)
         except ValueError as error:
             raise self._error_at(at, f"this number cannot be read: {error}") from None
         return text if isinstance(value, float) and not isfinite(value) else value
-
-    def _expand_variables(self, text: str, at: KeyPath) -> str:
-        if self.environment is None or "${" not in text:
-            return text
-        known = _REFERENCE.sub(partial(self._expand_variable, self.environment, at), text)
-        return ExpandedText(known) if any(found[0] != "$${" for found in _REFERENCE.finditer(text)) else known
 
     def _expand_variable(self, environment: Mapping[str, str], at: KeyPath, found: re.Match[str]) -> str:
         if found[0] == "$${":

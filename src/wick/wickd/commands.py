@@ -63,7 +63,7 @@ class CommandPool:
             self._waiting.remove(command)
             command.finish(0)
             return
-        supervisor = next(one for one, its in self._running.items() if its is command)
+        supervisor = next(one for one, running in self._running.items() if running is command)
         supervisor.end(command.number)
         patience = constants.COMMAND_GRACE_SECONDS + constants.END_SECONDS + 0.1
         command.timers.append(self._loop.call_later(patience, lambda: self._replace_supervisor(supervisor)))

@@ -267,9 +267,9 @@ class ClientConnection(LineConnection):
     def _handle_guard(self, id: str, request: DaemonRequest) -> None:
         """Watch a workspace before a command starts there; with `arm`, the command may write."""
 
-        def reply(guard: str, found: Json) -> None:
-            if "entries" in found:
-                self.reply(id, result={"guard": guard, **found})
+        def reply(guard: str, watched: Json) -> None:
+            if "entries" in watched:
+                self.reply(id, result={"guard": guard, **watched})
             else:
                 self.reply_error(id, "the workspace cannot be watched; see that it can be read", "failed")
 
@@ -278,7 +278,7 @@ class ClientConnection(LineConnection):
 
     def _handle_release(self, id: str, request: DaemonRequest) -> None:
         guard = request.get_text("guard")
-        self._watchers.release(guard, lambda found: self.reply(id, result={"moved": [], "stuck": [], **found}))
+        self._watchers.release(guard, lambda planted: self.reply(id, result={"moved": [], "stuck": [], **planted}))
 
     def _handle_unwatch(self, id: str, request: DaemonRequest) -> None:
         self._watchers.forget(request.get_text("root"))

@@ -86,19 +86,19 @@ class InotifyReader:
             data = os.read(self.fd, _READ_BYTES)
         except OSError:  # no events are pending
             return 0, []
-        found: list[Notice] = []
+        notices: list[Notice] = []
         at = 0
         while at < len(data):
             watch, mask, cookie, size = _EVENT.unpack_from(data, at)
             name = os.fsdecode(data[at + _EVENT.size : at + _EVENT.size + size].rstrip(b"\0"))
             at += _EVENT.size + size
             if mask & _OVERFLOW:
-                found.append((None, mask, 0, ""))
+                notices.append((None, mask, 0, ""))
             elif mask & _IGNORED:
                 self._folders.pop(watch, None)
             elif watch in self._folders:
-                found.append((self._folders[watch], mask, cookie, name))
-        return len(data), found
+                notices.append((self._folders[watch], mask, cookie, name))
+        return len(data), notices
 
     @property
     def pending_bytes(self) -> int:
@@ -196,10 +196,9 @@ class WorkspaceWatch:
             self._guards.discard(guard)
             self._index.restore_links()
             moved, stuck = self._since.pop(guard)
-            found = {"moved": self._index.moved[moved:], "stuck": self._index.stuck[stuck:]}
             if not self._guards:
                 self._index.armed = False
-            return found
+            return {"moved": self._index.moved[moved:], "stuck": self._index.stuck[stuck:]}
         return {}
 
     def linger(self) -> None:
@@ -384,8 +383,8 @@ class WatcherPool:
 
     def forget(self, root: str) -> None:
         """Dismiss the watchers of a workspace that no command runs in."""
-        for (its, *_), watcher in self._all.items():
-            if its == root and not watcher.guards:
+        for (workspace, *_), watcher in self._all.items():
+            if workspace == root and not watcher.guards:
                 watcher.dismiss()
 
     def _dismiss_idle(self) -> None:

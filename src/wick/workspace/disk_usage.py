@@ -71,9 +71,9 @@ class DiskUsage:
             try:
                 for name in map(os.fsencode, os.listdir(fd)):
                     with suppress(OSError):
-                        found = os.stat(name, dir_fd=fd, follow_symlinks=False)
-                        self._count_entry(found)
-                        if stat.S_ISDIR(found.st_mode):
+                        info = os.stat(name, dir_fd=fd, follow_symlinks=False)
+                        self._count_entry(info)
+                        if stat.S_ISDIR(info.st_mode):
                             todo.append(folder + b"/" + name)
                     yield
             except OSError:
@@ -81,12 +81,12 @@ class DiskUsage:
             finally:
                 os.close(fd)
 
-    def _count_entry(self, found: os.stat_result) -> None:
-        if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
-            if (found.st_dev, found.st_ino) in self._linked:
+    def _count_entry(self, info: os.stat_result) -> None:
+        if info.st_nlink > 1 and not stat.S_ISDIR(info.st_mode):
+            if (info.st_dev, info.st_ino) in self._linked:
                 return
-            self._linked.add((found.st_dev, found.st_ino))
-        self.bytes += max(found.st_blocks * BLOCK, ENTRY)
+            self._linked.add((info.st_dev, info.st_ino))
+        self.bytes += max(info.st_blocks * BLOCK, ENTRY)
 
 
 def _open_folder(path: bytes) -> int:
@@ -103,8 +103,8 @@ def _open_at(path: bytes, parent: int | None) -> int:
         try:
             return os.open(path, _FOLDER, dir_fd=parent)
         except PermissionError:
-            found = os.stat(path, dir_fd=parent, follow_symlinks=False)
-            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+            info = os.stat(path, dir_fd=parent, follow_symlinks=False)
+            if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid():
                 raise
             _make_listable(path, parent)
             return os.open(path, _FOLDER, dir_fd=parent)

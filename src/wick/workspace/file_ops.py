@@ -35,15 +35,18 @@ def read_blocks(fd: int, offset: int, most: int) -> Iterator[bytes]:
 
 
 def list_entry(name: str, folder: int) -> FolderEntry | None:
-    found = lstat(name, folder)
-    return {"name": name, "type": file_type(found.st_mode), "size": get_size(found)} if found else None
+    """Return the entry of a name in a folder, or None if it is gone."""
+    info = lstat(name, folder)
+    return {"name": name, "type": file_type(info.st_mode), "size": get_size(info)} if info else None
 
 
-def get_size(found: os.stat_result) -> int:
-    return found.st_size if file_type(found.st_mode) in ("file", "link") else 0
+def get_size(info: os.stat_result) -> int:
+    """Return the size of a file or link, and 0 for anything else."""
+    return info.st_size if file_type(info.st_mode) in ("file", "link") else 0
 
 
 def lstat(name: str, folder: int) -> os.stat_result | None:
+    """Return the stat of a name in a folder without following a link, or None if it does not exist."""
     try:
         return os.lstat(name, dir_fd=folder)
     except FileNotFoundError:
@@ -141,8 +144,8 @@ def delete_tree(folder: int, name: str) -> None:
 
 def _delete_files(step: FolderCursor) -> list[str]:
     """Delete the files of one batch of entries, and return its folders."""
-    with step.entries() as found:
-        batch = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in islice(found, BATCH)]
+    with step.entries() as entries:
+        batch = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in islice(entries, BATCH)]
     for name, folder in batch:
         if not folder:
             os.unlink(name, dir_fd=step.fd)

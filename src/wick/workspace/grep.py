@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 from typing import Any, Callable, Iterable, Iterator
 
 from wick.constants import (
@@ -193,6 +194,7 @@ _OUTSIDE = {
     "S": r"[^\t\n\f\r ]",
     "v": r"\x0B",
 }
+_COUNT = re.compile(r"\{[0-9]+(?:,[0-9]*)?\}")
 _WITHIN = {"d": "0-9", "w": "0-9A-Za-z_", "s": r"\t\n\f\r ", "v": r"\x0B"}
 
 
@@ -225,15 +227,10 @@ def _translate_pattern(pattern: str, edge: str, inner: str, end: str = "$") -> s
             taken += "]" if pattern[at + len(taken) :].startswith("]") else ""
             done.append(taken.replace("]", "\\]"))
         else:
-            literal = char == "{" and not _is_count(pattern, at)
+            literal = char == "{" and not _COUNT.match(pattern, at)
             done.append("\\{" if literal else end if char == "$" else char)
         at += len(taken)
     return "".join(done)
-
-
-def _is_count(pattern: str, at: int) -> bool:
-    low, _, high = pattern[at + 1 : (pattern.find("}", at) + 1 or at + 2) - 1].partition(",")
-    return low.isdigit() and low.isascii() and (not high or (high.isdigit() and high.isascii()))
 
 
 class _OutputParser:

@@ -143,7 +143,7 @@ def list_descendants(pid: int, group: int = 0) -> list[int]:
     table, found = _list_parents(), [pid]
     for above in found:
         found += [one for one, (parent, _) in table.items() if parent == above and one not in found]
-    return found[1:] + [one for one, (_, its) in table.items() if group and its == group and one not in found]
+    return found[1:] + [one for one, (_, other) in table.items() if group and other == group and one not in found]
 
 
 def _lists_children() -> bool:
@@ -190,24 +190,20 @@ class ProcessTree:
         for one in below:  # one signal each: a command may handle SIGTERM
             call_quietly(os.kill, one, number)
 
-    def _stop_all(self, until: float) -> None:
-        """Send SIGSTOP to all processes first: killing a fork bomb only makes room for its next fork."""
-        stopped: set[int] = set()
-        while time.monotonic() < until:
-            new = set(list_descendants(os.getpid(), self.child)) - stopped
-            for one in new:
-                call_quietly(os.kill, one, signal.SIGSTOP)
-            if not new:
-                return
-            stopped |= new
-
     def kill_all(self, seconds: float) -> bool:
         """Kill and reap until no process is left; return False on timeout."""
         until, pause = time.monotonic() + seconds, 0.0002
         if not _adopts:
             self.send_signal(signal.SIGKILL)  # without a subreaper, orphans are not children of this process
-        if self.child and self.reap():
-            self._stop_all(until)
+        # SIGSTOP first: killing a fork bomb only makes room for its next fork.
+        stopped: set[int] = set()
+        stopping = bool(self.child) and self.reap()
+        while stopping and time.monotonic() < until:
+            running = set(list_descendants(os.getpid(), self.child)) - stopped
+            for one in running:
+                call_quietly(os.kill, one, signal.SIGSTOP)
+            stopped |= running
+            stopping = bool(running)
         while self.reap():
             self.send_signal(signal.SIGKILL)
             if not self.reap():
