@@ -358,27 +358,23 @@ def _fork_command(spec: Json, descriptors: list[int], perform: Perform) -> int:
             signal.signal(number, signal.SIG_DFL)
         os.setsid()
         prctl(PDEATHSIG, signal.SIGKILL)
-        if os.getppid() == supervisor:  # else the supervisor died before prctl
-            code = _run_child(spec, descriptors, perform)
+        if os.getppid() != supervisor:  # the supervisor died before prctl
+            os._exit(code)
+        for standard in (0, 1, 2):
+            os.dup2(descriptors[standard], standard)
+        try:
+            if "call" in spec:
+                _write_all(1, perform(spec["call"]))
+                os._exit(0)
+            if spec["terminal"]:
+                fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+            _exec_command(spec, descriptors[FAILED + 1 :])
+        except (OSError, ValueError, CommandNotStarted) as error:
+            not_started = _explain_failure(spec, error)
+            not_started.write_to(descriptors[FAILED])
+            code = not_started.exit_code
     finally:
         os._exit(code)
-
-
-def _run_child(spec: Json, descriptors: list[int], perform: Perform) -> int:
-    """Execute the command in the forked child; return an exit code only if it cannot be started."""
-    for number in (0, 1, 2):
-        os.dup2(descriptors[number], number)
-    try:
-        if "call" in spec:
-            _write_all(1, perform(spec["call"]))
-            return 0
-        if spec["terminal"]:
-            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-        _exec_command(spec, descriptors[FAILED + 1 :])
-    except (OSError, ValueError, CommandNotStarted) as error:
-        not_started = _explain_failure(spec, error)
-        not_started.write_to(descriptors[FAILED])
-        return not_started.exit_code
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

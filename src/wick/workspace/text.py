@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import io
-from itertools import chain, islice
+from itertools import chain
 from typing import Iterable, Iterator
 
 from wick.constants import (
@@ -216,18 +216,15 @@ class _Edit:
         if not self._mixed:
             return self._text.replace(self._old, self._new, count)
         place, done, at = _OffsetMap(self._text), io.StringIO(), 0
-        for start, end in islice(self._find_spans(), count):
-            start, end = place.to_original(start), place.to_original(end)
+        plain_end = 0
+        for _ in range(min(count, self.count)):
+            plain_start = self._plain.find(self._old, plain_end)
+            plain_end = plain_start + len(self._old)
+            start, end = place.to_original(plain_start), place.to_original(plain_end)
             done.write(self._text[at:start])
             done.write(_to_crlf(self._new) if "\r\n" in self._text[start:end] else self._new)
             at = end
         return done.getvalue() + self._text[at:]
-
-    def _find_spans(self) -> Iterator[tuple[int, int]]:
-        at = self._plain.find(self._old)
-        while at >= 0:
-            yield at, at + len(self._old)
-            at = self._plain.find(self._old, at + len(self._old))
 
 
 def _to_crlf(text: str) -> str:
