@@ -84,20 +84,15 @@ def _convert_other(value: Any, depth: int) -> Any:
 def _convert_items(items: Any, depth: int) -> dict[str, Any]:
     form: dict[str, Any] = {}
     for name, item in items:
-        key = _convert_key(name)
+        key = to_json_form(name)
+        if not isinstance(key, str):
+            if key is not None and not isinstance(key, bool | int | float):
+                raise TypeError(f"a {type(name).__name__} cannot be the key of a JSON object")
+            key = canonical_json(key).decode()
         if key in form:
             raise TypeError(f"two keys are spelled {key!r}")
         form[key] = to_json_form(item, depth - 1)
     return form
-
-
-def _convert_key(name: Any) -> str:
-    form = to_json_form(name)
-    if isinstance(form, str):
-        return form
-    if form is None or isinstance(form, bool | int | float):
-        return canonical_json(form).decode()
-    raise TypeError(f"a {type(name).__name__} cannot be the key of a JSON object")
 
 
 def _convert_bytes(data: bytes) -> str | dict[str, str]:
@@ -163,22 +158,15 @@ def _is_made_of(node: Any, kinds: frozenset[str], refs: Mapping[str, Any], seen:
     if isinstance(kind, str):
         if kind not in kinds or node.get("post_init") or node.get("custom_init") or "serialization" in node:
             return False
-        if kind.endswith("-field") and _is_renamed(node):
+        alias = node.get("validation_alias")
+        if kind.endswith("-field") and alias is not None and alias != node.get("serialization_alias"):
             return False
         if kind == "definition-ref":
-            return _is_made_of_reference(node["schema_ref"], kinds, refs, seen)
+            name = node["schema_ref"]
+            if name in seen:
+                return True
+            seen.add(name)
+            return name in refs and _is_made_of(refs[name], kinds, refs, seen)
         if kind == "union":  # which member takes a value may depend on how it is spelled
             kinds = kinds & _SIMPLE
     return all(_is_made_of(item, kinds, refs, seen) for key, item in node.items() if key not in _NOT_SCHEMAS)
-
-
-def _is_renamed(field: Mapping[str, Any]) -> bool:
-    alias = field.get("validation_alias")
-    return alias is not None and alias != field.get("serialization_alias")
-
-
-def _is_made_of_reference(name: str, kinds: frozenset[str], refs: Mapping[str, Any], seen: set[str]) -> bool:
-    if name in seen:
-        return True
-    seen.add(name)
-    return name in refs and _is_made_of(refs[name], kinds, refs, seen)

@@ -28,8 +28,8 @@ def _build_encoder() -> Callable[[Any, int], Iterable[str]]:
     if make is None:
         plain = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False, check_circular=False)
         return lambda value, _: plain.iterencode(value)
-    made = make(None, _raise_not_json, json.encoder.encode_basestring_ascii, None, ":", ",", True, False, False)
-    return made  # type: ignore[no-any-return]
+    encoder = make(None, _raise_not_json, json.encoder.encode_basestring_ascii, None, ":", ",", True, False, False)
+    return encoder  # type: ignore[no-any-return]
 
 
 _encode_pieces = _build_encoder()
@@ -77,7 +77,10 @@ def freeze(value: Any, depth: int = JSON_DEPTH) -> Any:
     if isinstance(value, int):  # a subclass may override how its value appears
         return value if type(value) is int else int.__index__(value)
     if isinstance(value, float):
-        return _check_finite(value if type(value) is float else float.__float__(value))
+        number = value if type(value) is float else float.__float__(value)
+        if not isfinite(number):
+            raise ValueError(f"{number} is not JSON data")
+        return number
     if depth == JSON_DEPTH and isinstance(value, (FrozenDict, FrozenList)):
         return value
     if depth == 0:
@@ -111,12 +114,6 @@ def _check_utf8(text: str) -> str:
     return text
 
 
-def _check_finite(number: float) -> float:
-    if not isfinite(number):
-        raise ValueError(f"{number} is not JSON data")
-    return number
-
-
 def thaw(value: Any) -> Any:
     """Return a mutable deep copy of JSON data."""
     if isinstance(value, dict):
@@ -132,4 +129,5 @@ def canonical_json(value: Any) -> bytes:
 
 
 def digest(data: bytes) -> str:
+    """Return the SHA-256 of some bytes, in hexadecimal."""
     return sha256(data).hexdigest()

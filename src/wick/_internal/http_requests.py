@@ -43,7 +43,11 @@ async def post_json(
 
     Unless `private`, only public addresses are allowed. `most_bytes` limits the body before and after decompression.
     """
-    where, data = _format_origin(url), _encode_body(body)
+    where = _format_origin(url)
+    try:
+        data = canonical_json(body)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ToolError(f"the request cannot be sent, for its body is not JSON data: {_shorten(error)}") from None
     fixed = {"Content-Type": "application/json", "Accept": "application/json"}
     async with _send_request("POST", url, where, private, seconds, {**fixed, **(headers or {})}, data) as response:
         return await _read_json_reply(response, where, most_bytes)
@@ -133,14 +137,8 @@ def _format_origin(url: str) -> str:
     return f"{parts.scheme}://{parts.hostname}{port}"
 
 
-def _encode_body(body: Any) -> bytes:
-    try:
-        return canonical_json(body)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ToolError(f"the request cannot be sent, for its body is not JSON data: {_shorten(error)}") from None
-
-
 async def _read_json_reply(response: Any, where: str, most_bytes: int) -> Any:
+    """Return the JSON of a successful response; raise ToolError for any other, and for too many bytes."""
     status, coding = response.status, _content_encoding(response)
     if 300 <= status < 400:
         raise ToolError(f"{where} answered with a redirect ({status}), which is not followed; use the final address")
@@ -151,7 +149,12 @@ async def _read_json_reply(response: Any, where: str, most_bytes: int) -> Any:
     raw = raw if more else _decompress(raw, coding, most_bytes, where)
     if len(raw) > most_bytes:
         raise ToolError(f"{where} answered with more than {most_bytes:,} bytes; ask it for less")
-    return _parse_json(raw, where)
+    try:
+        value = from_json(raw, allow_inf_nan=False)
+        freeze(value)  # for its check of the depth
+    except ValueError as error:
+        raise ToolError(f"{where} did not answer with JSON: {_shorten(error)}") from None
+    return value
 
 
 async def _read_body(response: Any, most_bytes: int) -> tuple[bytearray, bool]:
@@ -180,15 +183,6 @@ def _decompress(raw: bytearray | bytes, coding: str, most_bytes: int, where: str
         return bytearray(zlib.decompressobj(wbits=32 + zlib.MAX_WBITS).decompress(raw, most_bytes + 1))
     except zlib.error:
         raise ToolError(f"{where} answered with broken compression; answer uncompressed") from None
-
-
-def _parse_json(raw: bytearray, where: str) -> Any:
-    try:
-        value = from_json(raw, allow_inf_nan=False)
-        freeze(value)  # for its check of the depth
-    except ValueError as error:
-        raise ToolError(f"{where} did not answer with JSON: {_shorten(error)}") from None
-    return value
 
 
 def _shorten(text: object) -> str:

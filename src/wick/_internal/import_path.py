@@ -1,6 +1,6 @@
 """Editable installs that the `wick` command removed from the import path at startup, and module search in them.
 
-    aside.entries                    folders excluded from imports, unless a config names a module there
+    excluded.entries                 folders excluded from imports, unless a config names a module there
     find_spec("mine", folder)        the spec of a top-level module, also in excluded folders
     load_module(lambda: import_module("mine.hooks"))      restore the entry that provides it, and import it
     startup_names()                  modules that Python could import from such a folder before its exclusion

@@ -62,6 +62,7 @@ _DATA = frozenset(("default", "examples", "enum", "const", "discriminator"))  # 
 _IN_PLACE = frozenset((*_REFERENCES, "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"))
 _UNEVALUATED = frozenset(("unevaluatedItems", "unevaluatedProperties"))
 _UNCHECKED = frozenset(("$defs", "definitions", "contentSchema"))  # not evaluated, only referred to
+_OLD_DRAFTS = ("http://json-schema.org/draft-04", "http://json-schema.org/draft-03")  # `exclusiveMinimum` is a switch
 
 
 def _is_count(value: Any) -> bool:
@@ -153,8 +154,9 @@ class _SchemaGraph:
 
     def _check_form(self, keyword: str, value: Any) -> None:
         known = _FORMS.get(keyword)
-        if keyword in ("exclusiveMinimum", "exclusiveMaximum") and _is_draft4_or_older(self.root):
-            known = _FORMS["uniqueItems"]
+        draft = str(self.root.get("$schema", ""))
+        if keyword in ("exclusiveMinimum", "exclusiveMaximum") and draft.startswith(_OLD_DRAFTS):
+            known = _FORMS["uniqueItems"]  # true or false
         if known is not None and not known[1](value):
             raise ConfigError(f"a tool's parameters are not a JSON Schema: {keyword[:60]!r} must be {known[0]}")
         self.values += 1 + (len(value) if isinstance(value, list | dict) else 0)
@@ -215,13 +217,6 @@ class _SchemaGraph:
             out = [sizes[end] * self.factor[node] for node in group for end in edges[node] if end not in members]
             sizes |= dict.fromkeys(group, min(len(group) + sum(out), most + 1))
         return sizes
-
-
-def _is_draft4_or_older(schema: Mapping[str, Any]) -> bool:
-    """Return True if a schema is of a draft in which `exclusiveMinimum` is a switch."""
-    return str(schema.get("$schema", "")).startswith(
-        ("http://json-schema.org/draft-04", "http://json-schema.org/draft-03")
-    )
 
 
 def _too_costly_error(what: str, most: int) -> ConfigError:
@@ -478,14 +473,13 @@ class SchemaChecker:
         """Return the first problems of a value; TooCostly once the steps are spent."""
         token = _steps.set([steps])
         try:
-            return [_to_problem(error) for error in islice(self._validator.iter_errors(data), most)]
+            errors = islice(self._validator.iter_errors(data), most)
+            return [
+                (".".join(map(str, one.absolute_path)), one.validator, one.validator_value, one.instance, one.schema)
+                for one in errors
+            ]
         finally:
             _steps.reset(token)
-
-
-def _to_problem(error: Any) -> Problem:
-    where = ".".join(map(str, error.absolute_path))
-    return where, error.validator, error.validator_value, error.instance, error.schema
 
 
 @dataclass(slots=True)
@@ -503,15 +497,15 @@ class _SchemaRewriter:
     def rewrite(self) -> dict[str, Any]:
         """Return the whole schema; schemas that are referred to are in its `$defs`."""
         root = self.shape.root
-        found: list[dict[str, Any]] = []
+        referred: list[dict[str, Any]] = []
         self.targets[id(root)] = "#"
         for node in self.shape.nodes.values():
             for word in _REFERENCES:
                 target = self.shape.resolve_reference(node[word]) if word in node else root
                 if isinstance(target, dict) and id(target) not in self.targets:
-                    self.targets[id(target)] = f"#/$defs/{len(found)}"
-                    found.append(target)
-        defs = {str(number): self._rewrite_node(node) for number, node in enumerate(found)}
+                    self.targets[id(target)] = f"#/$defs/{len(referred)}"
+                    referred.append(target)
+        defs = {str(number): self._rewrite_node(node) for number, node in enumerate(referred)}
         return {**self._rewrite_node(root), "$defs": {**defs, "True": True, "False": False}}
 
     def _format_pointer(self, target: Any) -> str:
@@ -527,17 +521,18 @@ class _SchemaRewriter:
         drop = {"$schema", "$id", *_UNCHECKED, *_ANCHORS}
         if "patternProperties" in node:
             drop |= {"patternProperties", "additionalProperties", "unevaluatedProperties"}
-        found: dict[str, Any] = {}
+        rewritten: dict[str, Any] = {}
         for keyword, value in node.items():
             if keyword in _REFERENCES:
-                found["$ref"] = self._format_pointer(self.shape.resolve_reference(value))
-            elif (keyword in _FORMS or keyword in _DATA) and keyword not in drop:
-                found[keyword] = self._rewrite_value(keyword, value)
-        return found
-
-    def _rewrite_value(self, keyword: str, value: Any) -> Any:
-        if keyword in _ONE or keyword in _LIST:
-            return [*map(self._rewrite_schema, value)] if isinstance(value, list) else self._rewrite_schema(value)
-        if keyword in _MAP or keyword == "dependencies":
-            return {name: self._rewrite_schema(schema) for name, schema in value.items()}
-        return value
+                rewritten["$ref"] = self._format_pointer(self.shape.resolve_reference(value))
+            elif keyword in drop or (keyword not in _FORMS and keyword not in _DATA):
+                continue
+            elif (keyword in _ONE or keyword in _LIST) and isinstance(value, list):
+                rewritten[keyword] = [*map(self._rewrite_schema, value)]
+            elif keyword in _ONE or keyword in _LIST:
+                rewritten[keyword] = self._rewrite_schema(value)
+            elif keyword in _MAP or keyword == "dependencies":
+                rewritten[keyword] = {name: self._rewrite_schema(schema) for name, schema in value.items()}
+            else:
+                rewritten[keyword] = value
+        return rewritten

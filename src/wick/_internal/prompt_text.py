@@ -23,8 +23,11 @@ _FILLERS = frozenset("\u115f\u1160\u3164\uffa0\u2800")  # letters and signs that
 
 def fence_text(tag: str, text: str, **attributes: str) -> str:
     """Wrap a text in an opening and a closing tag, and defuse such tags inside."""
-    given = "".join(f' {name}="{_escape_attribute(value)}"' for name, value in attributes.items())
-    return f"<{tag}{given}>\n{defuse_tags(tag, text)}\n</{tag}>"
+    head = tag
+    for name, value in attributes.items():
+        escaped = to_one_line(value, 500).replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+        head += f' {name}="{escaped}"'
+    return f"<{head}>\n{defuse_tags(tag, text)}\n</{tag}>"
 
 
 def defuse_tags(tag: str, text: str) -> str:
@@ -46,10 +49,6 @@ def to_one_line(text: str, most: int) -> str:
     seen = "".join(" " if unicodedata.category(character)[0] in "CZ" else character for character in text[: most * 4])
     line = " ".join(seen.split())
     return line if len(line) <= most and len(text) <= most * 4 else f"{line[: most - 1]}…"
-
-
-def _escape_attribute(value: str) -> str:
-    return to_one_line(value, 500).replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
 
 
 class _Skeleton(dict[int, str]):

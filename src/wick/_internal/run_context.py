@@ -45,7 +45,11 @@ def find_run() -> Any:
 def run_context(run: Any) -> Iterator[None]:
     """Make every agent that is started inside, in whatever thread, a child of `run`."""
     if len(_instrumented) < 3:
-        _instrument()
+        with _lock:
+            _instrument_once("thread", _instrument_threads)
+            _instrument_once("executor", _instrument_executors)
+            if "multiprocessing.pool" in sys.modules:  # where it is not imported, there is no pool of it
+                _instrument_once("pool", _instrument_pools)
     token = _current.set(run)
     try:
         yield
@@ -57,14 +61,6 @@ def detach_thread(thread: threading.Thread) -> threading.Thread:
     """Return a thread that belongs to no run, whichever starts it: a worker that serves several."""
     setattr(thread, _DETACHED, True)
     return thread
-
-
-def _instrument() -> None:
-    with _lock:
-        _instrument_once("thread", _instrument_threads)
-        _instrument_once("executor", _instrument_executors)
-        if "multiprocessing.pool" in sys.modules:  # where it is not imported, there is no pool of it
-            _instrument_once("pool", _instrument_pools)
 
 
 def _instrument_once(name: str, instrument: Callable[[], None]) -> None:
@@ -177,6 +173,7 @@ def _bind_argument(run: Any, value: Any) -> Any:
 
 
 def _bind_items(run: Any, items: Iterable[Any]) -> Iterator[Any]:
+    """Yield items; the iterable's own code runs as part of the run."""
     start, take, end = _bind_function(run, iter), _bind_function(run, next), object()
     iterator = start(items)
     while (item := take(iterator, end)) is not end:
@@ -184,6 +181,8 @@ def _bind_items(run: Any, items: Iterable[Any]) -> Iterator[Any]:
 
 
 def _bind_function(run: Any, func: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that calls `func` as part of a run."""
+
     def call(*args: Any, **kwargs: Any) -> Any:
         token = _current.set(run)
         try:

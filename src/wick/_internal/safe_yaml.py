@@ -187,22 +187,25 @@ class _Builder:
     def _build_scalar(self, event: Any, at: KeyPath) -> Any:
         """Return the value of a scalar. Dates, and numbers that JSON lacks, stay strings."""
         text, is_plain = event.value, event.implicit[0]
-        if is_plain and self.environment is not None and (problem := _find_ambiguity(text)):
-            raise self._error_at(at, problem)
+        if is_plain and self.environment is not None:  # refuse a scalar that YAML 1.1 and 1.2 read differently
+            if text.lower() in _SWITCHES:
+                problem = f"{text} is a switch in one version of YAML and a text in another"
+                raise self._error_at(at, f"{problem}; write true or false, or quote it")
+            if _OCTAL.fullmatch(text):
+                problem = f"{text} is octal in one version of YAML and decimal in another"
+                raise self._error_at(at, f"{problem}; leave out the leading 0, or quote it")
         convert = next((convert for form, convert in _FORMS if form.fullmatch(text)), None) if is_plain else None
         if convert is None:
-            return self._expand_variables(text, at)
+            if self.environment is None or "${" not in text:
+                return text
+            expanded = _REFERENCE.sub(partial(self._expand_variable, self.environment, at), text)
+            is_expanded = any(reference[0] != "$${" for reference in _REFERENCE.finditer(text))
+            return ExpandedText(expanded) if is_expanded else expanded
         try:
             value = convert(text)
         except ValueError as error:
             raise self._error_at(at, f"this number cannot be read: {error}") from None
         return text if isinstance(value, float) and not isfinite(value) else value
-
-    def _expand_variables(self, text: str, at: KeyPath) -> str:
-        if self.environment is None or "${" not in text:
-            return text
-        known = _REFERENCE.sub(partial(self._expand_variable, self.environment, at), text)
-        return ExpandedText(known) if any(found[0] != "$${" for found in _REFERENCE.finditer(text)) else known
 
     def _expand_variable(self, environment: Mapping[str, str], at: KeyPath, found: re.Match[str]) -> str:
         if found[0] == "$${":
@@ -223,12 +226,3 @@ class _Builder:
 
     def _error_at(self, at: KeyPath, what: str) -> ConfigError:
         return YamlSource(self.name, {}, self.lines).error_at(at, what)
-
-
-def _find_ambiguity(text: str) -> str:
-    """Return problem and remedy for a plain scalar that YAML 1.1 and 1.2 read differently; else an empty string."""
-    if text.lower() in _SWITCHES:
-        return f"{text} is a switch in one version of YAML and a text in another; write true or false, or quote it"
-    if _OCTAL.fullmatch(text):
-        return f"{text} is octal in one version of YAML and decimal in another; leave out the leading 0, or quote it"
-    return ""

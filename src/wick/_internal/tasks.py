@@ -128,7 +128,10 @@ async def run_with_timeout(seconds: float, work: Awaitable[T], name: str) -> T:
     """Await work with a timeout. Work that ignores its cancellation is abandoned."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[tuple[T | None, BaseException | None]] = loop.create_future()
-    task = _start_task(_set_outcome(work, answer), name)
+    if sys.version_info >= (3, 12):  # work that never suspends then costs no loop iteration
+        task = asyncio.Task(_set_outcome(work, answer), loop=loop, name=name, eager_start=True)
+    else:
+        task = asyncio.create_task(_set_outcome(work, answer), name=name)
     timer = loop.call_later(
         seconds, _set_result, answer, (None, TimeoutError(f"{name} did not finish within {seconds:g} s"))
     )
@@ -157,13 +160,6 @@ async def _set_outcome(work: Awaitable[T], answer: asyncio.Future[tuple[T | None
 def _set_result(answer: asyncio.Future[T], value: T) -> None:
     if not answer.done():
         answer.set_result(value)
-
-
-def _start_task(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-    """Create a task, eagerly where Python supports it: work that never suspends then costs no loop iteration."""
-    if sys.version_info >= (3, 12):
-        return asyncio.Task(work, loop=asyncio.get_running_loop(), name=name, eager_start=True)
-    return asyncio.create_task(work, name=name)
 
 
 async def cancel_and_wait(tasks: Sequence[asyncio.Future[Any]]) -> None:

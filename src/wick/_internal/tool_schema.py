@@ -101,7 +101,10 @@ class FunctionArguments:
             raise InvalidArgs(f"{tool}: the arguments cannot be written as JSON: {_shorten(error)}") from None
 
     def _read_values(self, tool: str, data: bytes, args: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        values = self._named_values(self._validate_model(tool, data, args))
+        checked = self._validate_model(tool, data, args)
+        values = {name: checked.__dict__[key] for name, key in self._names}
+        if checked.__pydantic_extra__:
+            values = {**checked.__pydantic_extra__, **values}
         try:
             # pydantic would validate the items of an iterator later, while the tool runs
             lists = {name: [*value] for name, value in values.items() if isinstance(value, Iterator)}
@@ -116,11 +119,6 @@ class FunctionArguments:
     def to_values(self, tool: str, data: bytes) -> dict[str, Any]:
         """Return the values for the function call."""
         return self.bind(tool, data).values
-
-    def _named_values(self, checked: BaseModel) -> dict[str, Any]:
-        fields, extra = checked.__dict__, checked.__pydantic_extra__
-        named = {name: fields[key] for name, key in self._names}
-        return {**extra, **named} if extra else named
 
     def _validate_model(self, tool: str, data: bytes, args: Mapping[str, Any]) -> BaseModel:
         try:
@@ -519,7 +517,7 @@ def parse_docstring(fn: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     """Return the description in a function's docstring, and that of each parameter."""
     while isinstance(fn, partial):
         fn = fn.func
-    kept: list[str] = []
+    description: list[str] = []
     texts: dict[str, str] = {}
     for block in _MARGIN.split(inspect.getdoc(fn) or ""):
         head, _, body = block.partition("\n")
@@ -528,8 +526,8 @@ def parse_docstring(fn: Callable[..., Any]) -> tuple[str, dict[str, str]]:
         elif _PARAM.match(block):
             texts |= _parse_entries(_PARAM, [block])
         elif not head.startswith(":type "):
-            kept.append(block)
-    return "\n".join(kept).strip(), texts
+            description.append(block)
+    return "\n".join(description).strip(), texts
 
 
 def _parse_entries(form: re.Pattern[str], blocks: list[str]) -> dict[str, str]:

@@ -57,7 +57,13 @@ def _unpack_entries(archive: ZipFile) -> dict[str, bytes]:
         if name.casefold() in seen:
             raise ConfigError(f"the archive has {name!r} twice")
         seen.add(name.casefold())
-        files[name] = _read_entry(archive, entry, room)
+        if entry.file_size > room:
+            raise ConfigError(f"the archive would have more than {ARCHIVE_UNPACKED_BYTES:,} bytes when it is unpacked")
+        data = BytesIO()  # `getvalue` returns its bytes without a copy
+        with archive.open(entry) as file:  # reads up to the declared size; the checksum detects a false one
+            while piece := file.read(_PIECE_BYTES):
+                data.write(piece)
+        files[name] = data.getvalue()
         room -= len(files[name])
     return files
 
@@ -76,14 +82,3 @@ def _check_entry(entry: ZipInfo) -> str:
     if entry.compress_type not in (ZIP_STORED, ZIP_DEFLATED):  # Python decompresses other methods without a size limit
         raise ConfigError(f"{name} in the archive is packed in an uncommon way; pack it as plain zip does (deflate)")
     return name
-
-
-def _read_entry(archive: ZipFile, entry: ZipInfo, room: int) -> bytes:
-    """Read an entry up to its declared size. A false size is detected by the checksum."""
-    if entry.file_size > room:
-        raise ConfigError(f"the archive would have more than {ARCHIVE_UNPACKED_BYTES:,} bytes when it is unpacked")
-    data = BytesIO()  # `getvalue` returns its bytes without a copy
-    with archive.open(entry) as file:
-        while piece := file.read(_PIECE_BYTES):
-            data.write(piece)
-    return data.getvalue()

@@ -112,14 +112,11 @@ def _prepare_process(parent: int | None) -> None:
             signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    _raise_limit(hard if hard != resource.RLIM_INFINITY else 65_536)
+    hard = hard if hard != resource.RLIM_INFINITY else 65_536
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65_536), hard))
     gc.collect()
     gc.freeze()
-
-
-def _raise_limit(files: int) -> None:
-    with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(files, 65_536), files))
 
 
 def _end_on_signals(loop: EventLoop) -> None:
@@ -136,12 +133,12 @@ def _end_on_signals(loop: EventLoop) -> None:
 def _end_with_parent(loop: EventLoop, parent: int) -> None:
     """End with the parent process. The pipe alone is not enough: a fork of the parent may hold it open."""
 
-    def look() -> None:
+    def check_parent() -> None:
         try:
             os.kill(parent, 0)
         except OSError:
             loop.running = False
-        loop.call_later(1.0, look)
+        loop.call_later(1.0, check_parent)
 
     pidfd_open = getattr(os, "pidfd_open", None)  # Python 3.9, Linux 5.3
     try:
@@ -151,35 +148,32 @@ def _end_with_parent(loop: EventLoop, parent: int) -> None:
     if descriptor >= 0:
         loop.on_read(descriptor, lambda: setattr(loop, "running", False))
     else:
-        look()
+        check_parent()
 
 
 # -- listening ------------------------------------------------------------------------------------------------------
 
 
 def _open_sockets(options: Any) -> list[socket.socket]:
-    found = []
+    """Return the bound sockets. Only the user may connect to the Unix socket."""
+    listeners = []
     if options.tcp:
         host, _, port = options.tcp.rpartition(":")
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host.strip("[]"), int(port)))
-        found.append(listener)
+        listeners.append(listener)
     if options.unix:
-        found.append(_bind_unix_socket(options.unix))
-    return found
-
-
-def _bind_unix_socket(path: str) -> socket.socket:
-    _remove_socket(path)  # left behind by a killed process
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(0o177)
-    try:
-        listener.bind(path)
-    finally:
-        os.umask(before)
-    return listener
+        _remove_socket(options.unix)  # left behind by a killed process
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        before = os.umask(0o177)
+        try:
+            listener.bind(options.unix)
+        finally:
+            os.umask(before)
+        listeners.append(listener)
+    return listeners
 
 
 def _remove_socket(path: str) -> None:

@@ -8,7 +8,8 @@ import struct
 import termios
 import time
 from collections import deque
-from typing import Any, Callable, NamedTuple, Sequence
+from functools import partial
+from typing import Callable, NamedTuple, Sequence
 
 from wick.wickd.disk_quota import DiskQuotaWatch
 from wick.wickd.event_loop import EventLoop, Timer
@@ -64,22 +65,24 @@ class DaemonCommand:
         """Open the descriptors. `child_fds` are for the command: stdin, stdout, stderr, failed, and those of `data`."""
         self._loop, self.started = loop, time.monotonic()
         if self.size:
-            self._open_terminal(*self.size)
+            self._input, terminal = os.openpty()
+            self.child_fds.append(terminal)
+            os.set_blocking(self._input, False)
+            self._outputs[self._input] = self.sinks[0]
+            self.resize(*self.size)
+            self.child_fds += [os.dup(terminal), os.dup(terminal)]
         else:
-            self._open_pipes()
+            self.child_fds.append(self._open_stdin())
+            for sink in self.sinks:
+                self._outputs[self._open_output_pipe()] = sink
+            if len(self.sinks) == 1:  # stderr goes where stdout goes
+                self.child_fds.append(os.dup(self.child_fds[-1]))
         self._failed = self._open_output_pipe()
         if self.began is not None:
             loop.on_read(self._failed, self._check_started)
         for data in self.data:
             self.child_fds.append(create_data_file(data))
         self._register_outputs()
-
-    def _open_pipes(self) -> None:
-        self.child_fds.append(self._open_stdin())
-        for sink in self.sinks:
-            self._outputs[self._open_output_pipe()] = sink
-        if len(self.sinks) == 1:
-            self.child_fds.append(os.dup(self.child_fds[-1]))
 
     def _open_output_pipe(self) -> int:
         ours, theirs = os.pipe()
@@ -97,14 +100,6 @@ class DaemonCommand:
         self.feed(self.stdin)
         self.stdin = b""
         return theirs
-
-    def _open_terminal(self, rows: int, columns: int) -> None:
-        self._input, theirs = os.openpty()
-        self.child_fds.append(theirs)
-        os.set_blocking(self._input, False)
-        self._outputs[self._input] = self.sinks[0]
-        self.resize(rows, columns)
-        self.child_fds += [os.dup(theirs), os.dup(theirs)]
 
     def close_child_fds(self) -> None:
         """Close the command's descriptors in this process, after they were passed on."""
@@ -130,7 +125,7 @@ class DaemonCommand:
     def _register_outputs(self) -> None:
         assert self._loop is not None
         for descriptor in self._outputs:
-            self._loop.on_read(descriptor, None if self._paused else _bind_call(self._read_output, descriptor))
+            self._loop.on_read(descriptor, None if self._paused else partial(self._read_output, descriptor))
 
     def set_paused(self, paused: bool) -> None:
         """Pause or resume reading the output."""
@@ -141,11 +136,16 @@ class DaemonCommand:
 
     def _read_output(self, descriptor: int) -> bool:
         """Read one chunk of output; return True if there may be more."""
+        assert self._loop is not None
         data = _read_available(descriptor)
         if data:
             self._outputs[descriptor](data)
         elif data is not None:
-            self._close_output(descriptor)
+            self._loop.unregister(descriptor)
+            self._outputs.pop(descriptor, None)
+            if descriptor == self._input:
+                self._input = -1
+            os.close(descriptor)
         return bool(data)
 
     def _drain_outputs(self) -> None:
@@ -154,14 +154,6 @@ class DaemonCommand:
             for _ in range(32):  # two megabytes: more than a pipe holds
                 if not self._read_output(descriptor):
                     break
-
-    def _close_output(self, descriptor: int) -> None:
-        assert self._loop is not None
-        self._loop.unregister(descriptor)
-        self._outputs.pop(descriptor, None)
-        if descriptor == self._input:
-            self._input = -1
-        os.close(descriptor)
 
     # -- input ------------------------------------------------------------------------------------------------------
 
@@ -209,7 +201,17 @@ class DaemonCommand:
             self._drain_outputs()
             note = note or (UNREAD if self._has_unread() else "")
         self.finished = True
-        self._close()
+        for timer in self.timers:
+            timer.cancel()
+        if self.watch is not None:
+            self.watch.stop()
+        if self._loop is not None:
+            for descriptor in {*self._outputs, self._input, self._failed, self._unread} - {-1}:
+                self._loop.unregister(descriptor)
+                os.close(descriptor)
+            self._outputs.clear()
+            self._to_feed.clear()
+            self._input = -1
         seconds = time.monotonic() - self.started if self.started else 0.0
         self.done(CommandOutcome(*self._describe_outcome(status, note), seconds, bool(self.failure)))
 
@@ -221,6 +223,7 @@ class DaemonCommand:
         return bool(self._to_feed) or struct.unpack("i", waiting) != (0,)
 
     def _describe_outcome(self, status: int, note: str) -> tuple[int, str]:
+        """Return the exit code, and a sentence if the command failed or was ended."""
         exit_code, error = describe_exit(status)
         if self.why == "limit":
             limit = f"the command was stopped after {self.timeout:g} s, its time limit"
@@ -229,24 +232,6 @@ class DaemonCommand:
             return 128 + 9, f"the command was ended: {self.why}"
         failure = self.failure.decode("utf-8", "surrogateescape")
         return exit_code, failure or (error if note == UNREAD and error else note or error)
-
-    def _close(self) -> None:
-        for timer in self.timers:
-            timer.cancel()
-        if self.watch is not None:
-            self.watch.stop()
-        if self._loop is None:
-            return
-        for descriptor in {*self._outputs, self._input, self._failed, self._unread} - {-1}:
-            self._loop.unregister(descriptor)
-            os.close(descriptor)
-        self._outputs.clear()
-        self._to_feed.clear()
-        self._input = -1
-
-
-def _bind_call(call: Callable[[int], Any], descriptor: int) -> Callable[[], Any]:
-    return lambda: call(descriptor)
 
 
 def _read_available(descriptor: int) -> bytes | None:

@@ -63,7 +63,7 @@ class CommandPool:
             self._waiting.remove(command)
             command.finish(0)
             return
-        supervisor = next(one for one, its in self._running.items() if its is command)
+        supervisor = next(one for one, running in self._running.items() if running is command)
         supervisor.end(command.number)
         patience = constants.COMMAND_GRACE_SECONDS + constants.END_SECONDS + 0.1
         command.timers.append(self._loop.call_later(patience, lambda: self._replace_supervisor(supervisor)))
@@ -101,11 +101,12 @@ class CommandPool:
         self._trimming = self._loop.call_later(2.0, self._trim_supervisors) if more else None
 
     def _start_waiting(self) -> None:
-        while self._waiting and (self._ready or self._can_grow()):
+        while self._waiting and (self._ready or self._try_grow()):
             self._start_command(self._waiting.popleft())
         self._fewest_ready = min(self._fewest_ready, len(self._ready))
 
-    def _can_grow(self) -> bool:
+    def _try_grow(self) -> bool:
+        """Add a supervisor unless the pool is full; return True if one is ready."""
         if len(self._running) >= constants.COMMANDS_AT_ONCE + constants.JOBS_AT_ONCE + constants.TERMINALS_AT_ONCE:
             return False
         try:
@@ -152,18 +153,15 @@ class CommandPool:
 
     def _read_reports(self, supervisor: Supervisor) -> None:
         for report in supervisor.read_reports():
-            self._handle_report(supervisor, report)
+            command = self._running.get(supervisor)
+            if report.event == "ended" and command is not None:
+                self._running[supervisor] = None
+                command.finish(report.status, _memory_note(command, report) or (HELD if report.held else ""))
+            elif report.event == "clean":
+                self._ready.append(supervisor)
+                self._start_waiting()
         if supervisor.is_gone:
             self._replace_supervisor(supervisor)
-
-    def _handle_report(self, supervisor: Supervisor, report: SupervisorReport) -> None:
-        command = self._running.get(supervisor)
-        if report.event == "ended" and command is not None:
-            self._running[supervisor] = None
-            command.finish(report.status, _memory_note(command, report) or (HELD if report.held else ""))
-        elif report.event == "clean":
-            self._ready.append(supervisor)
-            self._start_waiting()
 
     def _discard_supervisor(self, supervisor: Supervisor) -> None:
         """Remove a dead or unresponsive supervisor, and kill its remaining processes."""

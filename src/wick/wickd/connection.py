@@ -29,7 +29,7 @@ class LineConnection:
             os.set_blocking(descriptor, False)
         loop.on_read(self._reads, self._read_lines)
         if token:
-            loop.call_later(TOKEN_SECONDS, self._close_unauthenticated)
+            loop.call_later(TOKEN_SECONDS, lambda: self.close() if self._token else None)
 
     def handle_line(self, line: bytes) -> None:
         """Handle a request line."""
@@ -48,10 +48,6 @@ class LineConnection:
             os.close(descriptor)
         self._replies.clear()
         self.on_close()
-
-    def _close_unauthenticated(self) -> None:
-        if self._token:
-            self.close()
 
     # -- in ---------------------------------------------------------------------------------------------------------
 
@@ -76,6 +72,7 @@ class LineConnection:
                 self.handle_line(line)
 
     def _next_line(self) -> bytes | None:
+        """Return the next complete line, or None. Discard a line that is too long, and refuse it once."""
         end = self._received.find(b"\n", self._searched)
         if end >= 0:
             line = b"" if self._skipping else bytes(self._received[:end])
@@ -83,21 +80,18 @@ class LineConnection:
             self._searched, self._skipping = 0, False
             return line
         self._searched = len(self._received)
-        if self._searched > (TOKEN_LINE_BYTES if self._token else constants.WIRE_LINE_BYTES):
-            self._skip_line()
-        return None
-
-    def _skip_line(self) -> None:
-        """Discard a line that is too long, and refuse it once."""
+        if self._searched <= (TOKEN_LINE_BYTES if self._token else constants.WIRE_LINE_BYTES):
+            return None
         if self._token:
             self.close()
-            return
+            return None
         if not self._skipping:
             self.reply_error(
                 "", f"a request is longer than {constants.WIRE_LINE_BYTES} bytes; send less at once", "too_large"
             )
         self._skipping = True
         self._received, self._searched = bytearray(), 0
+        return None
 
     def _check_token(self, line: bytes) -> None:
         try:
@@ -112,12 +106,8 @@ class LineConnection:
     # -- out --------------------------------------------------------------------------------------------------------
 
     def reply(self, id: str, **fields: Any) -> None:
-        self._send(json.dumps({"id": id, **fields}, separators=(",", ":")).encode() + b"\n")
-
-    def reply_error(self, id: str, sentence: str, code: str) -> None:
-        self.reply(id, error=sentence, code=code)
-
-    def _send(self, line: bytes) -> None:
+        """Send a line with the id of the request and some fields; drop it if the connection is closed."""
+        line = json.dumps({"id": id, **fields}, separators=(",", ":")).encode() + b"\n"
         if not self.open:
             return
         self._replies.append(memoryview(line))
@@ -126,6 +116,9 @@ class LineConnection:
             self._write()
         else:
             self._apply_backpressure()
+
+    def reply_error(self, id: str, sentence: str, code: str) -> None:
+        self.reply(id, error=sentence, code=code)
 
     def _write(self) -> None:
         try:

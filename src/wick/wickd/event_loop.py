@@ -77,7 +77,10 @@ class EventLoop:
 
     def run_once(self) -> None:
         """Wait for the next event or timer, and run all callbacks that are due."""
-        for key, events in self._selector.select(self._next_timeout()):
+        while self._timers and self._timers[0][2].call is None:
+            heapq.heappop(self._timers)
+        timeout = max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
+        for key, events in self._selector.select(timeout):
             for event in (selectors.EVENT_READ, selectors.EVENT_WRITE):
                 call = self._callbacks.get(key.fd, {}).get(event) if events & event else None
                 if call is not None:  # an earlier callback may have removed it
@@ -87,8 +90,3 @@ class EventLoop:
             timer = heapq.heappop(self._timers)[2]
             if timer.call is not None:
                 timer.call()
-
-    def _next_timeout(self) -> float | None:
-        while self._timers and self._timers[0][2].call is None:
-            heapq.heappop(self._timers)
-        return max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None

@@ -51,29 +51,28 @@ def perform_call(call: Json) -> bytes:
 
 def handle_call(call: Json) -> Json:
     """Execute an operation and return `result`, or `error` and `code`."""
+    op = call["op"]
     try:
-        return {"result": _execute_call(call) or {}}
+        args = _check_args(op, call["args"])
+        workspace = Workspace(call["root"], PROTECTED if call["protect"] is None else call["protect"])
+        try:
+            if op == "walk":
+                result: Any = workspace.list_searchable(**args)
+            elif op == "grep":
+                result = run_grep(workspace, **args)
+            else:
+                result = getattr(workspace, op)(**args)
+        finally:
+            workspace.close()
+        return {"result": result or {}}
     except BackendError as error:
         return {"error": str(error), "code": error.code}
     except OSError as error:
-        return {"error": f"{call['op']} failed: {error.strerror or error}", "code": "failed"}
-
-
-def _execute_call(call: Json) -> Any:
-    op, args = call["op"], _check_args(call["op"], call["args"])
-    protect = PROTECTED if call["protect"] is None else call["protect"]
-    workspace = Workspace(call["root"], protect)
-    try:
-        if op == "walk":
-            return workspace.list_searchable(**args)
-        if op == "grep":
-            return run_grep(workspace, **args)
-        return getattr(workspace, op)(**args)
-    finally:
-        workspace.close()
+        return {"error": f"{op} failed: {error.strerror or error}", "code": "failed"}
 
 
 def _check_args(op: str, args: Json) -> Json:
+    """Return the arguments of an operation with decoded content; raise BackendError if they are invalid."""
     kinds = OPERATIONS[op]
     for name, value in args.items():
         if name not in kinds:

@@ -22,19 +22,20 @@ def run_grep(
     **options: Any,
 ) -> GrepResult:
     """Return the matching lines. Runs in its own process, so it may change the working directory and be killed."""
-    command, reader = _choose_engine()
+    command, parser = _choose_engine()
     keep = workspace.build_search_filter(path, links=links, **options)
     argv = command(pattern, workspace.resolve(path, links=links), ignore_case=ignore_case, **options)
     os.chdir(workspace.root)
-    reading = reader(keep)
+    output = parser(keep)
     errors = create_data_file(b"")
-    exit_code = _run_search(argv, errors, reading.feed)
+    exit_code = _run_search(argv, errors, output.feed)
     os.lseek(errors, 0, os.SEEK_SET)
-    found: GrepResult = reading.result(exit_code, os.read(errors, 2_000).decode("utf-8", "replace"))
-    return {**found, "matches": workspace.verify_matches(found["matches"])}
+    result: GrepResult = output.result(exit_code, os.read(errors, 2_000).decode("utf-8", "replace"))
+    return {**result, "matches": workspace.verify_matches(result["matches"])}
 
 
 def _choose_engine() -> tuple[Callable[..., list[str]], Any]:
+    """Return the command builder and the parser of an installed search program."""
     if _is_installed("rg"):
         return ripgrep_command, RipgrepParser
     if _is_installed("grep") and _run_search(["grep", "-qP", "^$", os.devnull], -1, lambda data: True) == 1:

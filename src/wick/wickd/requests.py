@@ -87,8 +87,13 @@ class DaemonRequest:
 
     def get_spec(self) -> Json:
         """Return the command specification for the supervisor."""
+        cmd, argv = self.get_text("cmd"), self.get_texts("argv")
+        if bool(cmd) == bool(argv):
+            raise BackendError(
+                "a command needs either 'cmd', a shell command, or 'argv', a program's arguments", "invalid"
+            )
         return {
-            "argv": self._get_argv(),
+            "argv": argv or [SHELL, "-c", cmd],
             "workdir": self.get_text("workdir") or os.getcwd(),
             "env": self._get_env(),
             "limits": self._get_limits(),
@@ -105,14 +110,6 @@ class DaemonRequest:
         inner = DaemonRequest(limits)
         numbers = {name: inner.get_int(name, 0, 0, 2**62) for name in ("quota", "used", "reserve")}
         return {"paths": inner.get_texts("paths"), **numbers}
-
-    def _get_argv(self) -> list[str]:
-        cmd, argv = self.get_text("cmd"), self.get_texts("argv")
-        if bool(cmd) == bool(argv):
-            raise BackendError(
-                "a command needs either 'cmd', a shell command, or 'argv', a program's arguments", "invalid"
-            )
-        return argv or [SHELL, "-c", cmd]
 
     def _get_env(self) -> dict[str, str]:
         env = self._get_field("env", dict, None, "an object of texts")

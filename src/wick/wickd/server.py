@@ -41,8 +41,7 @@ class ClientConnection(LineConnection):
     def handle_line(self, line: bytes) -> None:
         id = ""
         try:
-            request = _parse_request(line)
-            id = _request_id(request)
+            id, request = _parse_request(line)
             if id in self._requests:
                 raise BackendError(f"a request with the id {id!r} is still running; give each its own", "invalid")
             op = request.get("op", "run")
@@ -73,17 +72,28 @@ class ClientConnection(LineConnection):
     # -- running ----------------------------------------------------------------------------------------------------
 
     def _handle_run(self, id: str, request: DaemonRequest) -> None:
-        outputs = [HeadTailBuffer(*request.get_output_limits()), HeadTailBuffer(*request.get_output_limits())]
-        names = ("stdout", "stderr")
+        limits = request.get_output_limits()
+        stdout, stderr = HeadTailBuffer(*limits), HeadTailBuffer(*limits)
         stream = request.get_flag("stream")
         if stream:
-            sinks = [self._stream_sink(id, *pair) for pair in zip(names, outputs)]
+            sinks = [self._stream_sink(id, "stdout", stdout), self._stream_sink(id, "stderr", stderr)]
         else:
-            sinks = [output.add for output in outputs]
+            sinks = [stdout.add, stderr.add]
 
         def done(ended: CommandOutcome) -> None:
             self._drop_request(id)
-            self.reply(id, **_command_result(ended, *outputs))
+            self.reply(
+                id,
+                stdout=stdout.to_text(),
+                stderr=stderr.to_text(),
+                exit_code=ended.exit_code,
+                error=ended.error,
+                truncated=stdout.truncated or stderr.truncated,
+                stdout_bytes=stdout.size,
+                stderr_bytes=stderr.size,
+                seconds=round(ended.seconds, 6),
+                moved=[],
+            )
 
         command = DaemonCommand(
             {**request.get_spec(), "whole": request.get_flag("whole"), "read": request.get_flag("read")},
@@ -148,14 +158,11 @@ class ClientConnection(LineConnection):
                 self.reply_error(id, ended.error, "failed")
 
         job.command = DaemonCommand(spec, sinks=[job.output.add], began=began, done=done, data=request.get_data())
-        self._store_job(job)
-        self._start_command(id, job.command)
-
-    def _store_job(self, job: DaemonJob) -> None:
         self._jobs[job.id] = job
-        ended = [one.id for one in self._jobs.values() if not one.running]
-        for id in ended[: max(0, len(ended) - constants.JOBS_KEPT)]:
-            del self._jobs[id]
+        finished = [one.id for one in self._jobs.values() if not one.running]
+        for old in finished[: max(0, len(finished) - constants.JOBS_KEPT)]:
+            del self._jobs[old]
+        self._start_command(id, job.command)
 
     def _handle_jobs(self, id: str, request: DaemonRequest) -> None:
         self.reply(id, result={"jobs": [job.describe() for job in self._jobs.values()]})
@@ -245,7 +252,12 @@ class ClientConnection(LineConnection):
 
         def done(ended: CommandOutcome) -> None:
             self._drop_request(id)
-            self.reply(id, **_file_result(ended, output))
+            if output.truncated:
+                self.reply_error(id, "the answer is too large; ask for less", "too_large")
+            elif ended.exit_code == 0:
+                self.reply(id, **json.loads(output.to_text()))
+            else:
+                self.reply_error(id, ended.error or "the operation failed without an error message", "failed")
 
         spec = {"call": call, "terminal": False}
         errors = HeadTailBuffer(0, 2_000)
@@ -255,9 +267,9 @@ class ClientConnection(LineConnection):
     def _handle_guard(self, id: str, request: DaemonRequest) -> None:
         """Watch a workspace before a command starts there; with `arm`, the command may write."""
 
-        def reply(guard: str, found: Json) -> None:
-            if "entries" in found:
-                self.reply(id, result={"guard": guard, **found})
+        def reply(guard: str, watched: Json) -> None:
+            if "entries" in watched:
+                self.reply(id, result={"guard": guard, **watched})
             else:
                 self.reply_error(id, "the workspace cannot be watched; see that it can be read", "failed")
 
@@ -266,7 +278,7 @@ class ClientConnection(LineConnection):
 
     def _handle_release(self, id: str, request: DaemonRequest) -> None:
         guard = request.get_text("guard")
-        self._watchers.release(guard, lambda found: self.reply(id, result={"moved": [], "stuck": [], **found}))
+        self._watchers.release(guard, lambda planted: self.reply(id, result={"moved": [], "stuck": [], **planted}))
 
     def _handle_unwatch(self, id: str, request: DaemonRequest) -> None:
         self._watchers.forget(request.get_text("root"))
@@ -277,45 +289,18 @@ class ClientConnection(LineConnection):
         self.reply(id, result=about)
 
 
-def _parse_request(line: bytes) -> Json:
+def _parse_request(line: bytes) -> tuple[str, Json]:
+    """Return the id of a request, and its fields."""
     try:
         request = json.loads(line)
     except (ValueError, RecursionError):
         raise BackendError("a request is one line of JSON; this line is not", "invalid") from None
     if not isinstance(request, dict):
         raise BackendError("a request is a JSON object with an id", "invalid")
-    return request
-
-
-def _request_id(request: Json) -> str:
     id = request.get("id")
     if not isinstance(id, str) or not 0 < len(id) <= 200:
         raise BackendError("a request needs an id, a text of at most 200 characters", "invalid")
-    return id
-
-
-def _command_result(ended: CommandOutcome, stdout: HeadTailBuffer, stderr: HeadTailBuffer) -> Json:
-    return {
-        "stdout": stdout.to_text(),
-        "stderr": stderr.to_text(),
-        "exit_code": ended.exit_code,
-        "error": ended.error,
-        "truncated": stdout.truncated or stderr.truncated,
-        "stdout_bytes": stdout.size,
-        "stderr_bytes": stderr.size,
-        "seconds": round(ended.seconds, 6),
-        "moved": [],
-    }
-
-
-def _file_result(ended: CommandOutcome, output: HeadTailBuffer) -> Json:
-    """Return the reply of a file operation that ran in its own process."""
-    if ended.exit_code == 0 and not output.truncated:
-        found: Json = json.loads(output.to_text())
-        return found
-    if output.truncated:
-        return {"error": "the answer is too large; ask for less", "code": "too_large"}
-    return {"error": ended.error or "the operation failed without an error message", "code": "failed"}
+    return id, request
 
 
 _Operation = Callable[[ClientConnection, str, DaemonRequest], None]

@@ -60,34 +60,27 @@ def fork_under_guard(parent: int | None = None) -> None:
     try:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda *_: call_quietly(os.kill, pid, signal.SIGTERM))
-        signal.signal(signal.SIGUSR1, lambda *_: _extend_deadline() if parent else None)
+        later = constants.WATCH_LINGER_SECONDS + LOOK_SECONDS
+        signal.signal(
+            signal.SIGUSR1, lambda *_: signal.setitimer(signal.ITIMER_REAL, later, LOOK_SECONDS) if parent else None
+        )
         close_from(3)
         if parent:
-            signal.signal(signal.SIGALRM, lambda *_: call_quietly(_kill_orphan, pid, parent))
+            signal.signal(
+                signal.SIGALRM,
+                lambda *_: call_quietly(os.kill, pid, signal.SIGKILL) if os.getppid() != parent else None,
+            )
             signal.setitimer(signal.ITIMER_REAL, LOOK_SECONDS, LOOK_SECONDS)
-        while _reap_child() != pid:
+        while os.waitpid(-1, 0)[0] != pid:
             pass
         ProcessTree(0).kill_all(5.0)
     finally:
         os._exit(0)
 
 
-def _extend_deadline() -> None:
-    signal.setitimer(signal.ITIMER_REAL, constants.WATCH_LINGER_SECONDS + LOOK_SECONDS, LOOK_SECONDS)
-
-
 def ask_guard_for_time() -> None:
     """Ask the guard to wait for watchers after the parent's end. Call this when all commands have ended."""
     call_quietly(os.kill, os.getppid(), signal.SIGUSR1)
-
-
-def _kill_orphan(pid: int, parent: int) -> None:
-    if os.getppid() != parent:
-        os.kill(pid, signal.SIGKILL)
-
-
-def _reap_child() -> int:
-    return os.waitpid(-1, 0)[0]
 
 
 # -- the supervisor -------------------------------------------------------------------------------------------------
@@ -121,22 +114,19 @@ class _SupervisorProcess:
             if what != _START:
                 continue  # an end order for a command that has already ended
             self._number = number
-            spec = json.loads(_read_all(descriptors.pop(0)))
+            with open(descriptors.pop(0), "rb", buffering=0) as file:
+                spec = json.loads(file.read())
             self._outputs = {identify_file(one) for one in descriptors[1:3]} if spec.get("whole") else set()
-            self._family = self._start_command(spec, descriptors)
+            try:
+                self._family = ProcessTree(start_command(spec, descriptors, self._perform))
+            except CommandNotStarted as error:
+                error.write_to(descriptors[FAILED])
+                self._family = ProcessTree(0)
+                self._family.status = error.exit_code << 8
             for descriptor in descriptors:
                 os.close(descriptor)
             self._wait_for_end()
             self._kill_leftovers()
-
-    def _start_command(self, spec: Json, descriptors: list[int]) -> ProcessTree:
-        try:
-            return ProcessTree(start_command(spec, descriptors, self._perform))
-        except CommandNotStarted as error:
-            error.write_to(descriptors[FAILED])
-            family = ProcessTree(0)
-            family.status = error.exit_code << 8
-            return family
 
     def _wait_for_end(self) -> None:
         """Wait until the command ends, by itself or by an end order from wickd."""
@@ -147,7 +137,7 @@ class _SupervisorProcess:
             for descriptor, _ in self._poller.poll(wait):
                 if descriptor == self._wakes:
                     os.read(self._wakes, 4096)
-                elif self._is_end_ordered():
+                elif self._receive_order()[:2] == (_END, self._number):
                     family.send_signal(signal.SIGTERM)
                     family.send_signal(signal.SIGCONT)  # a stopped process cannot end by itself
                     deadline = time.monotonic() + constants.COMMAND_GRACE_SECONDS
@@ -155,6 +145,7 @@ class _SupervisorProcess:
                 return
 
     def _kill_leftovers(self) -> None:
+        """Kill the remaining processes of the command; report its end, and when no process is left."""
         family = self._family
         held = bool(self._outputs) and family.holds_open(self._outputs)
         clean = family.kill_all(constants.END_SECONDS)
@@ -168,35 +159,21 @@ class _SupervisorProcess:
                 self._receive_order()
         self._control.sendall(b"clean %d\n" % self._number)
 
-    def _is_end_ordered(self) -> bool:
-        what, number, _ = self._receive_order()
-        return what == _END and number == self._number
-
     def _receive_order(self) -> tuple[int, int, list[int]]:
-        """Receive the next order. If wickd has died, kill the process tree and exit."""
-        order, descriptors = _receive_message(self._control, _ORDER.size)
+        """Return the next order: kind, number and descriptors. If wickd has died, kill the process tree and exit."""
+        flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+        order, rights, _, _ = self._control.recvmsg(_ORDER.size, socket.CMSG_SPACE(4 * 250), flags)
+        descriptors = array.array("i")
+        for _, _, part in rights:
+            descriptors.frombytes(part[: len(part) - len(part) % descriptors.itemsize])
+        for descriptor in () if flags else descriptors:
+            os.set_inheritable(descriptor, False)
         if len(order) < _ORDER.size:
             while not self._family.kill_all(1.0):
                 pass
             os._exit(0)
         what, number = _ORDER.unpack(order)
-        return what, number, descriptors
-
-
-def _receive_message(connection: socket.socket, size: int) -> tuple[bytes, list[int]]:
-    flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
-    data, rest, _, _ = connection.recvmsg(size, socket.CMSG_SPACE(4 * 250), flags)
-    found = array.array("i")
-    for _, _, part in rest:
-        found.frombytes(part[: len(part) - len(part) % found.itemsize])
-    for descriptor in () if flags else found:
-        os.set_inheritable(descriptor, False)
-    return data, list(found)
-
-
-def _read_all(descriptor: int) -> bytes:
-    with open(descriptor, "rb", buffering=0) as file:
-        return file.read()
+        return what, number, list(descriptors)
 
 
 # -- wickd's side ---------------------------------------------------------------------------------------------------

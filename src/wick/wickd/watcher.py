@@ -10,7 +10,7 @@ A watcher outlives the client: when the connection ends, wickd ends all commands
 changes. Its protocol is lines of JSON over a socket: `guard` (a command is about to start), `release` (it has ended).
 
 Commands of a container end a moment after the client. A watcher of a workspace that a container shares with this host
-(`contained`) therefore runs for some seconds more. No mounts protect such a workspace either: see `Index.arm`.
+(`contained`) therefore runs for some seconds more. No mounts protect such a workspace either: see `ProtectedIndex.arm`.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ class InotifyReader:
             _NAMES | (_MODIFY | _CLOSE_WRITE if folder.deep else 0) | (_OPEN if folder.deep and not folder.quiet else 0)
         )
         path = f"/proc/self/fd/{fd}".encode()
-        found = self._libc.inotify_add_watch(self.fd, path, ctypes.c_uint32(mask))
-        if found < 0:
+        watch = self._libc.inotify_add_watch(self.fd, path, ctypes.c_uint32(mask))
+        if watch < 0:
             self.is_complete = False
             return
-        folder.watch = found
-        self._folders[found] = folder
+        folder.watch = watch
+        self._folders[watch] = folder
 
     def read(self) -> tuple[int, list[Notice]]:
         """Return the size of the next events, and each with folder (None: some were lost), mask, cookie and name."""
@@ -86,19 +86,19 @@ class InotifyReader:
             data = os.read(self.fd, _READ_BYTES)
         except OSError:  # no events are pending
             return 0, []
-        found: list[Notice] = []
+        notices: list[Notice] = []
         at = 0
         while at < len(data):
             watch, mask, cookie, size = _EVENT.unpack_from(data, at)
             name = os.fsdecode(data[at + _EVENT.size : at + _EVENT.size + size].rstrip(b"\0"))
             at += _EVENT.size + size
             if mask & _OVERFLOW:
-                found.append((None, mask, 0, ""))
+                notices.append((None, mask, 0, ""))
             elif mask & _IGNORED:
                 self._folders.pop(watch, None)
             elif watch in self._folders:
-                found.append((self._folders[watch], mask, cookie, name))
-        return len(data), found
+                notices.append((self._folders[watch], mask, cookie, name))
+        return len(data), notices
 
     @property
     def pending_bytes(self) -> int:
@@ -150,14 +150,11 @@ class WorkspaceWatch:
         self._moving.clear()
         self._index.inspect_open_files()
         if not self._notices.is_complete or (self._needs_walk and (asked or time.monotonic() >= self._next_walk)):
-            self._walk()
-
-    def _walk(self) -> None:
-        """Walk the workspace, and delay the next walk, so that a command cannot force continuous walks."""
-        start, self._needs_walk = time.monotonic(), False
-        self._index.walk()
-        now = time.monotonic()
-        self._next_walk = now + constants.WATCH_PAUSE_SECONDS + 2 * (now - start)
+            start, self._needs_walk = time.monotonic(), False
+            self._index.walk()
+            now = time.monotonic()
+            # Delay the next walk, so that a command cannot force continuous walks.
+            self._next_walk = now + constants.WATCH_PAUSE_SECONDS + 2 * (now - start)
 
     def _handle_notice(self, folder: WatchedFolder | None, mask: int, cookie: int, name: str) -> None:
         if folder is None or mask & (_ISDIR | _ATTRIB) == _ISDIR | _ATTRIB:  # a folder may have become readable
@@ -170,46 +167,39 @@ class WorkspaceWatch:
                 self._moving[cookie] = left
         elif mask & _ISDIR and mask & (_CREATE | _MOVED_TO):
             self._index.inspect_name(folder, name)
-            self._handle_moved_folder(folder, name, self._moving.pop(cookie, None) if mask & _MOVED_TO else None)
+            moved = self._moving.pop(cookie, None) if mask & _MOVED_TO else None
+            if moved is None:
+                below = folder.below.setdefault(name, WatchedFolder(name, folder))
+                if not self._index.walk(below):
+                    self._needs_walk = True
+                return
+            moved.name, moved.above = name, folder
+            folder.below[name] = moved
+            self._index.inspect_below(moved)  # the index stays, but its names have a new path
+            self._needs_walk = True
         elif not mask & _MOVED_FROM:
             self._index.inspect_name(folder, name)
             if mask & _CREATE:
                 self._index.inspect_new_link(folder, name)
 
-    def _handle_moved_folder(self, folder: WatchedFolder, name: str, moved: WatchedFolder | None) -> None:
-        """Handle a new or moved folder. A moved folder keeps its index, but its names are inspected again."""
-        if moved is None:
-            below = folder.below.setdefault(name, WatchedFolder(name, folder))
-            if not self._index.walk(below):
-                self._needs_walk = True
-            return
-        moved.name, moved.above = name, folder
-        folder.below[name] = moved
-        self._index.inspect_below(moved)
-        self._needs_walk = True
-
     def handle_request(self, request: Json) -> Json:
         self.process_changes(asked=True)
         op, guard = request["op"], request.get("guard", "")
         if op == "guard":
-            return self._add_guard(guard)
+            if guard:
+                if not self._guards:
+                    self._index.arm(mounted=not self._contained)
+                self._guards.add(guard)
+                self._since[guard] = (len(self._index.moved), len(self._index.stuck))
+            return {"entries": [*self._index.list_entries().values()]}
         if op == "release" and guard in self._guards:
             self._guards.discard(guard)
             self._index.restore_links()
             moved, stuck = self._since.pop(guard)
-            found = {"moved": self._index.moved[moved:], "stuck": self._index.stuck[stuck:]}
             if not self._guards:
                 self._index.armed = False
-            return found
+            return {"moved": self._index.moved[moved:], "stuck": self._index.stuck[stuck:]}
         return {}
-
-    def _add_guard(self, guard: str) -> Json:
-        if guard:
-            if not self._guards:
-                self._index.arm(mounted=not self._contained)
-            self._guards.add(guard)
-            self._since[guard] = (len(self._index.moved), len(self._index.stuck))
-        return {"entries": [*self._index.list_entries().values()]}
 
     def linger(self) -> None:
         """Process changes for some more seconds, if contained commands ran when the connection ended."""
@@ -372,7 +362,15 @@ class WatcherPool:
             return
         watcher.guards.discard(guard)
         self._results[guard] = None
-        watcher.send_request({"op": "release", "guard": guard}, lambda found: self._store_result(guard, found))
+
+        def store_result(result: Json) -> None:
+            reply = self._waiting.pop(guard, None)
+            if reply is None:
+                self._results[guard] = result
+            else:
+                reply(result)
+
+        watcher.send_request({"op": "release", "guard": guard}, store_result)
 
     def release(self, guard: str, reply: Reply) -> None:
         """Reply with the planted paths that were neutralised while a command ran."""
@@ -383,17 +381,10 @@ class WatcherPool:
         else:
             reply(result)
 
-    def _store_result(self, guard: str, found: Json) -> None:
-        reply = self._waiting.pop(guard, None)
-        if reply is None:
-            self._results[guard] = found
-        else:
-            reply(found)
-
     def forget(self, root: str) -> None:
         """Dismiss the watchers of a workspace that no command runs in."""
-        for (its, *_), watcher in self._all.items():
-            if its == root and not watcher.guards:
+        for (workspace, *_), watcher in self._all.items():
+            if workspace == root and not watcher.guards:
                 watcher.dismiss()
 
     def _dismiss_idle(self) -> None:

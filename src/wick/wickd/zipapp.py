@@ -16,8 +16,8 @@ _MAIN = b"from wick.wickd.__main__ import main\n\nmain()\n"
 def read_sources() -> dict[str, bytes]:
     """Return the packed files by their names in the archive."""
     paths = [path for pattern in SHIPPED for path in PACKAGE.glob(pattern) if path != Path(__file__)]
-    found = {f"wick/{path.relative_to(PACKAGE).as_posix()}": path.read_bytes() for path in paths}
-    return {**found, "__main__.py": _MAIN, "wick/__init__.py": b""}
+    sources = {f"wick/{path.relative_to(PACKAGE).as_posix()}": path.read_bytes() for path in paths}
+    return {**sources, "__main__.py": _MAIN, "wick/__init__.py": b""}
 
 
 @cache

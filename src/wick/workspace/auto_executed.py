@@ -67,12 +67,12 @@ class WatchedFolder:
 
     @property
     def names(self) -> tuple[str, ...]:
-        found: list[str] = []
+        names: list[str] = []
         at: WatchedFolder = self
         while at.above is not None:
-            found.append(at.name)
+            names.append(at.name)
             at = at.above
-        return tuple(reversed(found))
+        return tuple(reversed(names))
 
     @property
     def path(self) -> str:
@@ -201,17 +201,17 @@ class ProtectedIndex:
 
     def _is_candidate(self, name: str) -> bool:
         """Return True if a path that ends in a name may be protected."""
-        found = self._candidates.get(name)
-        if found is None:
-            found = (
+        is_candidate = self._candidates.get(name)
+        if is_candidate is None:
+            is_candidate = (
                 self._rules.may_match_last(name)
                 or (self._git and fold_name(name) in PARTS)
                 or name in self._named_lasts
             )
             if len(self._candidates) > NAMES:
                 self._candidates.clear()
-            self._candidates[name] = found
-        return found
+            self._candidates[name] = is_candidate
+        return is_candidate
 
     def _mark(self, folder: WatchedFolder, name: str) -> None:
         folder.marked.add(name)
@@ -268,20 +268,16 @@ class ProtectedIndex:
         what, identity = file_type(info.st_mode), (info.st_dev, info.st_ino)
         if secret and (what == "dir" or name.endswith(EXAMPLES)):  # a folder `.env` is a virtual environment
             return
-        if what == "link":
-            yield ProtectedEntry(path, what, identity, secret, target=self._read_link(path))
-            yield from self._build_target_entry(path, secret)
-        else:
+        if what != "link":
             yield ProtectedEntry(path, what, identity, secret, leads=leads and what == "dir")
-
-    def _build_target_entry(self, path: str, secret: bool) -> Iterator[ProtectedEntry]:
-        """Yield the target of a protected link, if it is in the workspace too."""
+            return
+        yield ProtectedEntry(path, what, identity, secret, target=self._read_link(path))
         flags = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK)
         with suppress(OSError), self._tree.open_path(path, flags) as (fd, names):
-            info = os.fstat(fd)
-            if names:
+            target = os.fstat(fd)
+            if names:  # the target is in the workspace, and not its root
                 yield ProtectedEntry(
-                    "/".join(names), file_type(info.st_mode), (info.st_dev, info.st_ino), secret, linked=True
+                    "/".join(names), file_type(target.st_mode), (target.st_dev, target.st_ino), secret, linked=True
                 )
 
     def _stat(self, path: str) -> os.stat_result | None:
@@ -312,9 +308,14 @@ class ProtectedIndex:
         self.armed, self.moved, self.stuck = True, [], []
         self._read_here.clear()
         self._gitlinks.clear()
-        if not mounted and self._git:
-            for folder in tuple(self._marked):
-                self._known -= {(info.st_dev, info.st_ino) for info in self._harmless_parts(folder)}
+        for folder in tuple(self._marked) if self._git and not mounted else ():
+            parts = self._stat_git_parts(folder)
+            harmless = [info for name, info in parts if self._is_harmless_part(folder, name, info)]
+            for name in tuple(folder.marked):
+                gitlink = self._stat(folder.join_name(name)) if fold_name(name) == GIT else None
+                if gitlink is not None and stat.S_ISREG(gitlink.st_mode) and self._is_harmless_gitlink(folder, name):
+                    harmless.append(gitlink)
+            self._known -= {(info.st_dev, info.st_ino) for info in harmless}
 
     def _trust_git_settings(self) -> None:
         """Protect the hooks, configs and programs that the git configs of the workspace name."""
@@ -330,15 +331,6 @@ class ProtectedIndex:
             if folder_above is not None:
                 self._mark(folder_above, name)
                 self._marked.add(folder_above)
-
-    def _harmless_parts(self, folder: WatchedFolder) -> Iterator[os.stat_result]:
-        for name, info in self._stat_git_parts(folder):
-            if self._is_harmless_part(folder, name, info):
-                yield info
-        for name in tuple(folder.marked):
-            gitlink = self._stat(folder.join_name(name)) if fold_name(name) == GIT else None
-            if gitlink is not None and stat.S_ISREG(gitlink.st_mode) and self._is_harmless_gitlink(folder, name):
-                yield gitlink
 
     def restore_links(self) -> None:
         """Create protected links again that are gone: a link cannot be mounted over, so a command can remove it."""
@@ -360,7 +352,11 @@ class ProtectedIndex:
             return
         folded = fold_name(name)
         if self._is_generic(folder.names, name):
-            self._inspect_generic(folder, name)
+            info = self._stat_new(folder.join_name(name))
+            is_secret = self._secret.matches_last((name,))
+            # A folder `.env` is a virtual environment, and no program loads an example.
+            if info is not None and not (is_secret and (stat.S_ISDIR(info.st_mode) or name.endswith(EXAMPLES))):
+                self._move_aside(folder, name)
         if not self._git:
             return
         if folded == GIT:
@@ -398,14 +394,6 @@ class ProtectedIndex:
         if stat.S_ISLNK(info.st_mode) and self._links.get(path) == self._read_link(path):
             return None
         return info
-
-    def _inspect_generic(self, folder: WatchedFolder, name: str) -> None:
-        info = self._stat_new(folder.join_name(name))
-        if info is None:
-            return
-        if self._secret.matches_last((name,)) and (stat.S_ISDIR(info.st_mode) or name.endswith(EXAMPLES)):
-            return
-        self._move_aside(folder, name)
 
     def _inspect_dot_git(self, folder: WatchedFolder, name: str) -> None:
         """Accept a `.git` folder, or a file that points to a git directory in the workspace; move anything else."""
@@ -461,10 +449,19 @@ class ProtectedIndex:
         for name, info in self._stat_git_parts(folder):
             if self._filter_new(folder.join_name(name), info) is None:
                 continue
-            if fold_name(name) in CONFIGS:
-                self._inspect_config(folder, name, info)
-            elif not self._is_harmless_part(folder, name, info):
-                self._move_aside(folder, name)
+            if fold_name(name) not in CONFIGS:
+                if not self._is_harmless_part(folder, name, info):
+                    self._move_aside(folder, name)
+                continue
+            text = self._read_text(folder, name)
+            plain = filter_git_config(text or "")
+            if plain == text and info.st_nlink == 1:
+                continue
+            self._move_aside(folder, name)
+            with suppress(OSError), self._open_folder(folder.path) as fd, _ensure_writable(fd):
+                config = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=fd)
+                with open(config, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+                    file.write(plain)
 
     def _is_harmless_part(self, folder: WatchedFolder, name: str, info: os.stat_result) -> bool:
         """Return True if a part of a git directory names no program."""
@@ -473,12 +470,9 @@ class ProtectedIndex:
         if info.st_nlink > 1:
             return False
         if fold_name(name) in CONFIGS:
-            text = self._read_text(folder, name)
-            return text is not None and filter_git_config(text) == text
-        return self._is_worktree(folder, name)
-
-    def _is_worktree(self, folder: WatchedFolder, name: str) -> bool:
-        """Return True for `.git/worktrees/x/commondir` as `git worktree add` writes it."""
+            config = self._read_text(folder, name)
+            return config is not None and filter_git_config(config) == config
+        # Only `.git/worktrees/x/commondir` is harmless, as `git worktree add` writes it.
         above = folder.names[-3:-1]
         if len(above) < 2 or fold_name(above[0]) != GIT or above[1] != "worktrees":
             return False
@@ -495,17 +489,6 @@ class ProtectedIndex:
                 return all(one.name.endswith(".sample") and one.is_file(follow_symlinks=False) for one in entries)
         finally:
             os.close(fd)
-
-    def _inspect_config(self, folder: WatchedFolder, name: str, info: os.stat_result) -> None:
-        text = self._read_text(folder, name)
-        plain = filter_git_config(text or "")
-        if plain == text and info.st_nlink == 1:
-            return
-        self._move_aside(folder, name)
-        with suppress(OSError), self._open_folder(folder.path) as fd, _ensure_writable(fd):
-            made = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=fd)
-            with open(made, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-                file.write(plain)
 
     def _read_text(self, folder: WatchedFolder, name: str) -> str | None:
         """Read a small regular file; None for everything else. One that a process has open for writing is noted.
@@ -644,7 +627,7 @@ _URL = re.compile(r"(?:https?|git|ssh|file)://[^-].*|[\w][\w.-]*@\w[\w.-]*:[^-].
 
 def filter_git_config(text: str) -> str:
     """Return the lines of a git config that name no program, in sections that have such lines."""
-    section, kept = "", []
+    section, plain_lines = "", []
     for line in text.split("\n"):
         header = _SECTION.fullmatch(line)
         if header:
@@ -652,14 +635,11 @@ def filter_git_config(text: str) -> str:
         elif line.lstrip().startswith("["):
             section = ""
             continue
-        elif line and not _COMMENT.fullmatch(line) and not _is_plain_setting(section, line):
-            continue
-        kept.append(line)
-    return "\n".join(kept)
-
-
-def _is_plain_setting(section: str, line: str) -> bool:
-    setting = _SETTING.fullmatch(line)
-    if setting is None or setting[1].lower() not in _NAMES.get(section, ()):
-        return False
-    return setting[1].lower() not in ("url", "pushurl") or _URL.fullmatch(setting[2] or "") is not None
+        elif line and not _COMMENT.fullmatch(line):
+            setting = _SETTING.fullmatch(line)
+            if setting is None or setting[1].lower() not in _NAMES.get(section, ()):
+                continue
+            if setting[1].lower() in ("url", "pushurl") and not _URL.fullmatch(setting[2] or ""):
+                continue
+        plain_lines.append(line)
+    return "\n".join(plain_lines)

@@ -24,19 +24,20 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 def free_bytes(path: str) -> int:
     """Return the bytes on the disk of a path that are free for unprivileged users."""
-    found = os.statvfs(path)
-    return found.f_bavail * found.f_frsize
+    disk = os.statvfs(path)
+    return disk.f_bavail * disk.f_frsize
 
 
 def free_room(path: str) -> int:
     """Return free bytes plus free inodes, weighted. A change shows that a usage count is out of date."""
-    found = os.statvfs(path)
-    return found.f_bavail * found.f_frsize + found.f_favail * ENTRY
+    disk = os.statvfs(path)
+    return disk.f_bavail * disk.f_frsize + disk.f_favail * ENTRY
 
 
 def total_bytes(path: str) -> int:
-    found = os.statvfs(path)
-    return found.f_blocks * found.f_frsize
+    """Return the size of the disk of a path, in bytes."""
+    disk = os.statvfs(path)
+    return disk.f_blocks * disk.f_frsize
 
 
 class DiskUsage:
@@ -70,9 +71,9 @@ class DiskUsage:
             try:
                 for name in map(os.fsencode, os.listdir(fd)):
                     with suppress(OSError):
-                        found = os.stat(name, dir_fd=fd, follow_symlinks=False)
-                        self._count_entry(found)
-                        if stat.S_ISDIR(found.st_mode):
+                        info = os.stat(name, dir_fd=fd, follow_symlinks=False)
+                        self._count_entry(info)
+                        if stat.S_ISDIR(info.st_mode):
                             todo.append(folder + b"/" + name)
                     yield
             except OSError:
@@ -80,12 +81,12 @@ class DiskUsage:
             finally:
                 os.close(fd)
 
-    def _count_entry(self, found: os.stat_result) -> None:
-        if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
-            if (found.st_dev, found.st_ino) in self._linked:
+    def _count_entry(self, info: os.stat_result) -> None:
+        if info.st_nlink > 1 and not stat.S_ISDIR(info.st_mode):
+            if (info.st_dev, info.st_ino) in self._linked:
                 return
-            self._linked.add((found.st_dev, found.st_ino))
-        self.bytes += max(found.st_blocks * BLOCK, ENTRY)
+            self._linked.add((info.st_dev, info.st_ino))
+        self.bytes += max(info.st_blocks * BLOCK, ENTRY)
 
 
 def _open_folder(path: bytes) -> int:
@@ -102,8 +103,8 @@ def _open_at(path: bytes, parent: int | None) -> int:
         try:
             return os.open(path, _FOLDER, dir_fd=parent)
         except PermissionError:
-            found = os.stat(path, dir_fd=parent, follow_symlinks=False)
-            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+            info = os.stat(path, dir_fd=parent, follow_symlinks=False)
+            if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid():
                 raise
             _make_listable(path, parent)
             return os.open(path, _FOLDER, dir_fd=parent)

@@ -35,15 +35,18 @@ def read_blocks(fd: int, offset: int, most: int) -> Iterator[bytes]:
 
 
 def list_entry(name: str, folder: int) -> FolderEntry | None:
-    found = lstat(name, folder)
-    return {"name": name, "type": file_type(found.st_mode), "size": get_size(found)} if found else None
+    """Return the entry of a name in a folder, or None if it is gone."""
+    info = lstat(name, folder)
+    return {"name": name, "type": file_type(info.st_mode), "size": get_size(info)} if info else None
 
 
-def get_size(found: os.stat_result) -> int:
-    return found.st_size if file_type(found.st_mode) in ("file", "link") else 0
+def get_size(info: os.stat_result) -> int:
+    """Return the size of a file or link, and 0 for anything else."""
+    return info.st_size if file_type(info.st_mode) in ("file", "link") else 0
 
 
 def lstat(name: str, folder: int) -> os.stat_result | None:
+    """Return the stat of a name in a folder without following a link, or None if it does not exist."""
     try:
         return os.lstat(name, dir_fd=folder)
     except FileNotFoundError:
@@ -72,8 +75,8 @@ def replace_file(folder: int, name: str, data: bytes, like: os.stat_result | Non
 
 def _copy_metadata(fd: int, folder: int, name: str, like: os.stat_result) -> None:
     """Copy owner, mode and attributes from the replaced file, as far as permitted."""
-    made = os.fstat(fd)
-    if (made.st_uid, made.st_gid) != (like.st_uid, like.st_gid):
+    new = os.fstat(fd)
+    if (new.st_uid, new.st_gid) != (like.st_uid, like.st_gid):
         with suppress(OSError):
             os.fchown(fd, -1, like.st_gid)
         with suppress(OSError):
@@ -104,11 +107,7 @@ def rename_exclusive(folder: int, name: str, new_folder: int, new_name: str, pat
         if renameat2(folder, os.fsencode(name), new_folder, os.fsencode(new_name), _NOREPLACE) == 0:
             return
         code = ctypes.get_errno()
-    if code not in (
-        errno.ENOSYS,
-        errno.EINVAL,
-        errno.EPERM,
-    ):  # the file system lacks the flag
+    if code not in (errno.ENOSYS, errno.EINVAL, errno.EPERM):  # else the file system lacks the flag
         raise _rename_error(code, path)
     if lstat(new_name, new_folder) is not None:
         raise _rename_error(errno.EEXIST, path)
@@ -145,8 +144,8 @@ def delete_tree(folder: int, name: str) -> None:
 
 def _delete_files(step: FolderCursor) -> list[str]:
     """Delete the files of one batch of entries, and return its folders."""
-    with step.entries() as found:
-        batch = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in islice(found, BATCH)]
+    with step.entries() as entries:
+        batch = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in islice(entries, BATCH)]
     for name, folder in batch:
         if not folder:
             os.unlink(name, dir_fd=step.fd)

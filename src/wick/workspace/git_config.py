@@ -62,12 +62,12 @@ def parse_settings(text: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _unquote(text: str) -> str:
-    found = []
+    pieces = []
     for quoted, comment, escaped, plain in _PIECE.findall(text):
         if comment:
             break
-        found.append(re.sub(r"\\(.)", r"\1", quoted) or escaped[1:] or plain)
-    return "".join(found).strip()
+        pieces.append(re.sub(r"\\(.)", r"\1", quoted) or escaped[1:] or plain)
+    return "".join(pieces).strip()
 
 
 def _list_configs(tree: RootedFolder, folder: str) -> Iterator[str]:

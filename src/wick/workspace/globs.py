@@ -173,14 +173,14 @@ class PathPattern:
 
     def advance(self, states: States, name: str) -> States:
         """Return the states after a folder's name."""
-        led = set()
+        reached = set()
         for at in states:
             test = self._tests[at] if at < len(self._tests) else _match_none
             if test is None:
-                led.add(at)
+                reached.add(at)
             elif test(name):
-                led.add(at + 1)
-        return self._expand_skips(led)
+                reached.add(at + 1)
+        return self._expand_skips(reached)
 
     def matches_last(self, states: States, name: str) -> bool:
         """Return True if the path matches with this last name."""
@@ -211,10 +211,6 @@ class PathPattern:
 
 def _match_none(name: str) -> bool:
     return False
-
-
-def _match_all(name: str) -> bool:
-    return True
 
 
 class Glob:
@@ -248,15 +244,12 @@ def _compile_path(pattern: str) -> PathPattern:
         parts.append("**")
     if "/" not in pattern:
         parts.insert(0, "**")
-    return PathPattern([None if part == "**" else _compile_lenient(part) for part in parts])
-
-
-def _compile_lenient(part: str) -> NameTest:
-    """Compile a name pattern in which an unclosed bracket is a literal bracket."""
-    test = compile_name(part)
-    if test is None:
-        test = compile_name(part.replace("\\", "\\\\").replace("[", "\\["))
-    return test or part.__eq__
+    tests: list[NameTest | None] = []
+    for part in parts:
+        literal = part.replace("\\", "\\\\").replace("[", "\\[")  # an unclosed bracket is a literal bracket
+        test = compile_name(part) or compile_name(literal) or part.__eq__
+        tests.append(None if part == "**" else test)
+    return PathPattern(tests)
 
 
 def _expand_braces(pattern: str) -> list[str]:
@@ -346,7 +339,11 @@ def parse_ignore_file(folder: str, text: str, above: IgnoreRules | None = None) 
 def _parse_rule(line: str) -> _Rule | None:
     if line.startswith("#"):
         return None
-    pattern = _strip_spaces(line[:-1] if line.endswith("\r") else line)
+    line = line[:-1] if line.endswith("\r") else line
+    pattern = line.rstrip(" ")
+    backslashes = len(pattern) - len(pattern.rstrip("\\"))
+    if backslashes % 2 and len(pattern) < len(line):  # a backslash keeps the space after it
+        pattern += " "
     negated = pattern.startswith("!")
     pattern = pattern[negated:]
     folders_only = pattern.endswith("/")
@@ -357,11 +354,5 @@ def _parse_rule(line: str) -> _Rule | None:
     tests = [None if part == "**" and "/" in pattern else compile_name(part) for part in parts]
     if any(test is None and part != "**" for test, part in zip(tests, parts)):
         return None  # in git, too, such a pattern matches nothing
-    return _Rule(tests[-1] or _match_all, PathPattern(tests) if "/" in pattern else None, negated, folders_only)
-
-
-def _strip_spaces(line: str) -> str:
-    """Strip trailing spaces, except one after a backslash."""
-    kept = line.rstrip(" ")
-    slashes = len(kept) - len(kept.rstrip("\\"))
-    return kept + " " if slashes % 2 and len(kept) < len(line) else kept
+    route = PathPattern(tests) if "/" in pattern else None
+    return _Rule(tests[-1] or (lambda name: True), route, negated, folders_only)

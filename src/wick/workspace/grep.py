@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 from typing import Any, Callable, Iterable, Iterator
 
 from wick.constants import (
@@ -45,7 +46,21 @@ class LineSearch:
     """A line search with RE2, which runs in linear time for every pattern."""
 
     def __init__(self, pattern: str, *, ignore_case: bool = False) -> None:
-        self._regex = _compile_re2(pattern, ignore_case)
+        try:
+            import re2  # type: ignore[import-untyped, import-not-found, unused-ignore]
+        except ImportError:
+            raise MissingExtra("files", "google-re2", "searching in files") from None
+        check_pattern(pattern)
+        options = re2.Options()
+        options.max_mem, options.log_errors, options.never_nl = GREP_MEMORY_BYTES, False, True
+        options.case_sensitive, options.never_capture = not ignore_case, True
+        try:
+            re2.compile(pattern.encode(), options)  # alone first, so that an unbalanced bracket is an error
+            self._regex: Any = re2.compile(b"(?m:" + pattern.encode() + b")", options)
+        except re2.error as error:
+            text = error.args[0].decode("utf-8", "replace") if isinstance(error.args[0], bytes) else str(error)
+            message = f"the regular expression {pattern!r} is not one that RE2 knows: {text}"
+            raise BackendError(message, "invalid") from None
 
     def find_lines(self, blocks: Iterable[bytes]) -> Iterator[tuple[int, str]]:
         """Yield number (from 1) and text of each matching line in the blocks of a file."""
@@ -102,23 +117,6 @@ def _split_pieces(blocks: Iterable[bytes]) -> Iterator[bytes]:
             rest = rest[-GREP_OVERLAP_BYTES:]
     if rest:
         yield rest
-
-
-def _compile_re2(pattern: str, ignore_case: bool) -> Any:
-    try:
-        import re2  # type: ignore[import-untyped, import-not-found, unused-ignore]
-    except ImportError:
-        raise MissingExtra("files", "google-re2", "searching in files") from None
-    check_pattern(pattern)
-    options = re2.Options()
-    options.max_mem, options.log_errors, options.never_nl = GREP_MEMORY_BYTES, False, True
-    options.case_sensitive, options.never_capture = not ignore_case, True
-    try:
-        re2.compile(pattern.encode(), options)  # alone first, so that an unbalanced bracket is an error
-        return re2.compile(b"(?m:" + pattern.encode() + b")", options)
-    except re2.error as error:
-        text = error.args[0].decode("utf-8", "replace") if isinstance(error.args[0], bytes) else str(error)
-        raise BackendError(f"the regular expression {pattern!r} is not one that RE2 knows: {text}", "invalid") from None
 
 
 def check_pattern(pattern: str) -> None:
@@ -196,6 +194,7 @@ _OUTSIDE = {
     "S": r"[^\t\n\f\r ]",
     "v": r"\x0B",
 }
+_COUNT = re.compile(r"\{[0-9]+(?:,[0-9]*)?\}")
 _WITHIN = {"d": "0-9", "w": "0-9A-Za-z_", "s": r"\t\n\f\r ", "v": r"\x0B"}
 
 
@@ -228,22 +227,17 @@ def _translate_pattern(pattern: str, edge: str, inner: str, end: str = "$") -> s
             taken += "]" if pattern[at + len(taken) :].startswith("]") else ""
             done.append(taken.replace("]", "\\]"))
         else:
-            literal = char == "{" and not _is_count(pattern, at)
+            literal = char == "{" and not _COUNT.match(pattern, at)
             done.append("\\{" if literal else end if char == "$" else char)
         at += len(taken)
     return "".join(done)
-
-
-def _is_count(pattern: str, at: int) -> bool:
-    low, _, high = pattern[at + 1 : (pattern.find("}", at) + 1 or at + 2) - 1].partition(",")
-    return low.isdigit() and low.isascii() and (not high or (high.isdigit() and high.isascii()))
 
 
 class _OutputParser:
     """Incremental parser of a search program's output. `keep` returns True for files of the search."""
 
     def __init__(self, keep: Callable[[str], bool] = bool) -> None:
-        self._keep, self._kept = keep, ("", False)
+        self._keep, self._last_kept = keep, ("", False)  # the last file, and True if it is kept
         self._rest = b""
         self._matches: list[GrepMatch] = []
         self._cut = False
@@ -272,9 +266,9 @@ class _OutputParser:
     def _add_match(self, name: bytes, line: int, text: bytes, start: int, end: int) -> None:
         file = name.decode("utf-8", "surrogateescape")
         file = file[2:] if file.startswith("./") else file
-        if file != self._kept[0]:
-            self._kept = file, self._keep(file)
-        if not self._kept[1] or self._cut:
+        if file != self._last_kept[0]:
+            self._last_kept = file, self._keep(file)
+        if not self._last_kept[1] or self._cut:
             return
         if len(self._matches) == GREP_MATCHES:
             self._cut = True
@@ -291,20 +285,17 @@ class RipgrepParser(_OutputParser):
             end = data.find(b"\n", at)
             if end < 0:
                 break
-            self._parse_line(data[at:end])
-            at = end + 1
+            line, at = data[at:end], end + 1
+            if not line.startswith(b'{"type":"match"'):
+                continue
+            try:
+                match = json.loads(line)["data"]
+                spot = match["submatches"][0] if match["submatches"] else {"start": 0, "end": 0}
+                text, name = _decode_text(match["lines"]), _decode_text(match["path"])
+                self._add_match(name, int(match["line_number"]), text, int(spot["start"]), int(spot["end"]))
+            except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+                self._cut = True  # not ripgrep output
         return at
-
-    def _parse_line(self, line: bytes) -> None:
-        if not line.startswith(b'{"type":"match"'):
-            return
-        try:
-            data = json.loads(line)["data"]
-            spot = data["submatches"][0] if data["submatches"] else {"start": 0, "end": 0}
-            text, name = _decode_text(data["lines"]), _decode_text(data["path"])
-            self._add_match(name, int(data["line_number"]), text, int(spot["start"]), int(spot["end"]))
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError):
-            self._cut = True  # not ripgrep output
 
 
 def _decode_text(field: dict[str, str]) -> bytes:

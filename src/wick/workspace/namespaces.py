@@ -88,18 +88,13 @@ def _unshare(namespaces: int) -> bool:
         return False
     if _libc.unshare(namespaces) == 0:
         return _separate_mounts()
-    return _is_possible(namespaces) and _unshare_user(namespaces)
-
-
-def _is_possible(namespaces: int) -> bool:
-    """Return True if unsharing works in a child: a partial success would leave this process without a user."""
-    pid = os.fork()
+    pid = os.fork()  # try in a child first: a partial success would leave this process without a user
     if pid == 0:
         try:
             os._exit(0 if _unshare_user(namespaces) else 1)
         finally:
             os._exit(1)
-    return os.waitpid(pid, 0)[1] == 0
+    return os.waitpid(pid, 0)[1] == 0 and _unshare_user(namespaces)
 
 
 def _unshare_user(namespaces: int) -> bool:

@@ -69,8 +69,9 @@ def raise_os_error(code: int) -> NoReturn:
     raise OSError(code, os.strerror(code))
 
 
-def check_regular(found: os.stat_result, path: str) -> None:
-    if stat.S_ISDIR(found.st_mode):
+def check_regular(info: os.stat_result, path: str) -> None:
+    """Raise an error unless a stat is that of a regular file."""
+    if stat.S_ISDIR(info.st_mode):
         raise_os_error(errno.EISDIR)
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(info.st_mode):
         raise BackendError(f"{path} is not a regular file", "not_a_file")

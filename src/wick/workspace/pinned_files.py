@@ -39,12 +39,12 @@ class PinnedFiles:
             if any(one[: len(given)] == given for one in self._fixed):
                 raise _pinned_error(path)
 
-    def check_identity(self, tree: RootedFolder, found: os.stat_result, path: str) -> None:
+    def check_identity(self, tree: RootedFolder, info: os.stat_result, path: str) -> None:
         """Raise a BackendError if a file is a pinned file under another name."""
         for one in self._paths:
             with suppress(OSError), tree.open_path(one, ANYTHING) as (fd, _):
-                info = os.fstat(fd)
-                if (info.st_dev, info.st_ino) == (found.st_dev, found.st_ino):
+                pinned = os.fstat(fd)
+                if (pinned.st_dev, pinned.st_ino) == (info.st_dev, info.st_ino):
                     raise _pinned_error(path)
 
 

@@ -80,10 +80,10 @@ def close_from(first: int) -> None:
         return
     for folder in ("/proc/self/fd", "/dev/fd"):
         try:
-            there = [int(name) for name in os.listdir(folder)]
+            descriptors = [int(name) for name in os.listdir(folder)]
         except OSError:
             continue
-        for descriptor in there:
+        for descriptor in descriptors:
             if descriptor >= first:
                 call_quietly(os.close, descriptor)
         return
@@ -143,7 +143,7 @@ def list_descendants(pid: int, group: int = 0) -> list[int]:
     table, found = _list_parents(), [pid]
     for above in found:
         found += [one for one, (parent, _) in table.items() if parent == above and one not in found]
-    return found[1:] + [one for one, (_, its) in table.items() if group and its == group and one not in found]
+    return found[1:] + [one for one, (_, other) in table.items() if group and other == group and one not in found]
 
 
 def _lists_children() -> bool:
@@ -190,24 +190,20 @@ class ProcessTree:
         for one in below:  # one signal each: a command may handle SIGTERM
             call_quietly(os.kill, one, number)
 
-    def _stop_all(self, until: float) -> None:
-        """Send SIGSTOP to all processes first: killing a fork bomb only makes room for its next fork."""
-        stopped: set[int] = set()
-        while time.monotonic() < until:
-            new = set(list_descendants(os.getpid(), self.child)) - stopped
-            for one in new:
-                call_quietly(os.kill, one, signal.SIGSTOP)
-            if not new:
-                return
-            stopped |= new
-
     def kill_all(self, seconds: float) -> bool:
         """Kill and reap until no process is left; return False on timeout."""
         until, pause = time.monotonic() + seconds, 0.0002
         if not _adopts:
             self.send_signal(signal.SIGKILL)  # without a subreaper, orphans are not children of this process
-        if self.child and self.reap():
-            self._stop_all(until)
+        # SIGSTOP first: killing a fork bomb only makes room for its next fork.
+        stopped: set[int] = set()
+        stopping = bool(self.child) and self.reap()
+        while stopping and time.monotonic() < until:
+            running = set(list_descendants(os.getpid(), self.child)) - stopped
+            for one in running:
+                call_quietly(os.kill, one, signal.SIGSTOP)
+            stopped |= running
+            stopping = bool(running)
         while self.reap():
             self.send_signal(signal.SIGKILL)
             if not self.reap():
@@ -284,7 +280,7 @@ def start_command(spec: Json, descriptors: list[int], perform: Perform) -> int:
         if not all(map(_is_below_home, spec["cgroup"])):
             return _fork_command(spec, descriptors, perform)
         try:
-            return _spawn_in_cgroups(spec, descriptors)
+            return _spawn_command(spec, descriptors)
         except NotImplementedError:  # posix_spawn without support for setsid
             return _fork_command(spec, descriptors, perform)
         finally:
@@ -293,14 +289,26 @@ def start_command(spec: Json, descriptors: list[int], perform: Perform) -> int:
         raise _explain_failure(spec, error) from None
 
 
-def _spawn_in_cgroups(spec: Json, descriptors: list[int]) -> int:
+def _spawn_command(spec: Json, descriptors: list[int]) -> int:
     """Spawn in control groups: this process joins them, spawns a child there, and returns to its own group."""
+    data = descriptors[FAILED + 1 :]
     entered: list[str] = []
     try:
         for path in spec["cgroup"]:
             _attempt_setup("the control group {!r} cannot be joined", _join_cgroup, path)
             entered.append(path)
-        return _spawn_command(spec, descriptors)
+        _attempt_setup("the folder {!r} cannot be entered", os.chdir, spec["workdir"])
+        for descriptor in data:
+            os.set_inheritable(descriptor, True)
+        return os.posix_spawn(
+            find_program(spec["argv"][0], spec["env"]),
+            _insert_descriptors(spec["argv"], data),
+            spec["env"],
+            file_actions=[(os.POSIX_SPAWN_DUP2, descriptors[number], number) for number in (0, 1, 2)],
+            setsid=True,
+            setsigmask=(),
+            setsigdef=_IGNORED,
+        )
     finally:
         for path in entered:
             _join_cgroup(_home_tasks_file(path))
@@ -327,21 +335,6 @@ def _is_below_home(path: str) -> bool:
     return _homes[home]
 
 
-def _spawn_command(spec: Json, descriptors: list[int]) -> int:
-    _attempt_setup("the folder {!r} cannot be entered", os.chdir, spec["workdir"])
-    for descriptor in descriptors[FAILED + 1 :]:
-        os.set_inheritable(descriptor, True)
-    return os.posix_spawn(
-        find_program(spec["argv"][0], spec["env"]),
-        _insert_descriptors(spec["argv"], descriptors[FAILED + 1 :]),
-        spec["env"],
-        file_actions=[(os.POSIX_SPAWN_DUP2, descriptors[number], number) for number in (0, 1, 2)],
-        setsid=True,
-        setsigmask=(),
-        setsigdef=_IGNORED,
-    )
-
-
 def find_program(program: str, env: dict[str, str]) -> str:
     """Return the path of a program, found by the PATH of the command."""
     if "/" in program:
@@ -365,27 +358,23 @@ def _fork_command(spec: Json, descriptors: list[int], perform: Perform) -> int:
             signal.signal(number, signal.SIG_DFL)
         os.setsid()
         prctl(PDEATHSIG, signal.SIGKILL)
-        if os.getppid() == supervisor:  # else the supervisor died before prctl
-            code = _run_child(spec, descriptors, perform)
+        if os.getppid() != supervisor:  # the supervisor died before prctl
+            os._exit(code)
+        for standard in (0, 1, 2):
+            os.dup2(descriptors[standard], standard)
+        try:
+            if "call" in spec:
+                _write_all(1, perform(spec["call"]))
+                os._exit(0)
+            if spec["terminal"]:
+                fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+            _exec_command(spec, descriptors[FAILED + 1 :])
+        except (OSError, ValueError, CommandNotStarted) as error:
+            not_started = _explain_failure(spec, error)
+            not_started.write_to(descriptors[FAILED])
+            code = not_started.exit_code
     finally:
         os._exit(code)
-
-
-def _run_child(spec: Json, descriptors: list[int], perform: Perform) -> int:
-    """Execute the command in the forked child; return an exit code only if it cannot be started."""
-    for number in (0, 1, 2):
-        os.dup2(descriptors[number], number)
-    try:
-        if "call" in spec:
-            _write_all(1, perform(spec["call"]))
-            return 0
-        if spec["terminal"]:
-            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-        _exec_command(spec, descriptors[FAILED + 1 :])
-    except (OSError, ValueError, CommandNotStarted) as error:
-        not_started = _explain_failure(spec, error)
-        not_started.write_to(descriptors[FAILED])
-        return not_started.exit_code
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
@@ -548,8 +537,8 @@ def create_data_file(data: bytes) -> int:
 
 def clean_environment(env: Any = os.environ) -> dict[str, str]:
     """Return the default environment of commands: an allow-list without secrets."""
-    kept = {name: value for name, value in env.items() if name in PASSED_ON or name.startswith("LC_")}
-    return {"PATH": DEFAULT_PATH, **kept}
+    passed_on = {name: value for name, value in env.items() if name in PASSED_ON or name.startswith("LC_")}
+    return {"PATH": DEFAULT_PATH, **passed_on}
 
 
 def describe_exit(status: int) -> tuple[int, str]:

@@ -86,7 +86,7 @@ class ProtectedNames:
 
     def is_secret(self, names: Sequence[str]) -> bool:
         """Return True if a path may hold secrets, so that file tools do not read it."""
-        return _matches_prefix(self._hidden, names)
+        return any(_matches_last(self._hidden, names[: depth + 1]) for depth in range(len(names)))
 
 
 _Rules = List[Tuple[bool, Tuple[NameTest, ...]]]  # True if anchored at the root, and the tests of the names
@@ -97,10 +97,6 @@ def _compile_rules(patterns: Iterable[str]) -> _Rules:
         (text.startswith("/"), tuple(compile_name(fold_name(part)) or part.__eq__ for part in text.split("/") if part))
         for text in patterns
     ]
-
-
-def _matches_prefix(rules: _Rules, names: Sequence[str]) -> bool:
-    return any(_matches_last(rules, names[: depth + 1]) for depth in range(len(names)))
 
 
 def _matches_last(rules: _Rules, names: Sequence[str]) -> bool:

@@ -239,8 +239,8 @@ class FolderCursor:
         """Yield an iterator over the entries of the folder."""
         fd = self.open(".", os.O_RDONLY | os.O_DIRECTORY)
         try:
-            with os.scandir(fd) as found:
-                yield found
+            with os.scandir(fd) as entries:
+                yield entries
         finally:
             os.close(fd)
 
@@ -273,8 +273,8 @@ class FolderCursor:
 
 def identify_folder(fd: int) -> tuple[int, int]:
     """Return device and inode of a folder."""
-    found = os.fstat(fd)
-    return found.st_dev, found.st_ino
+    info = os.fstat(fd)
+    return info.st_dev, info.st_ino
 
 
 def file_type(mode: int) -> str:

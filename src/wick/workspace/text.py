@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import io
-from itertools import chain, islice
+from itertools import chain
 from typing import Iterable, Iterator
 
 from wick.constants import (
@@ -98,7 +98,11 @@ def read_lines(path: str, blocks: Iterable[bytes], size: int, offset: int, limit
     blocks = iter(blocks)
     first = next(blocks, b"")
     if first[:2] in _UTF16:
-        first = _decode_utf16(path, b"".join([first, *blocks] if size <= EDIT_BYTES else [first]), size)
+        if size > EDIT_BYTES:
+            message = f"{path} is UTF-16 and larger than {EDIT_BYTES} bytes; read it by a command"
+            raise BackendError(message, "too_large")
+        data = b"".join([first, *blocks])
+        first = data[2:].decode(_UTF16[data[:2]], "replace").encode("utf-8", "replace")
     elif is_binary(first):
         raise _binary_error(path)
     shown: list[str] = []
@@ -113,16 +117,10 @@ def read_lines(path: str, blocks: Iterable[bytes], size: int, offset: int, limit
     return {"path": path, "content": "".join(shown), "offset": offset, "lines": len(shown), "truncated": more}
 
 
-def _decode_utf16(path: str, data: bytes, size: int) -> bytes:
-    if size > EDIT_BYTES:
-        raise BackendError(f"{path} is UTF-16 and larger than {EDIT_BYTES} bytes; read it by a command", "too_large")
-    return data[2:].decode(_UTF16[data[:2]], "replace").encode("utf-8", "replace")
-
-
 def _iterate_lines(blocks: Iterable[bytes], offset: int, path: str) -> Iterator[str | None]:
     """Yield the lines from `offset`: first None at the start of each, then the line, truncated if very long."""
     number = scanned = lost = 0
-    line, begun = bytearray(), False
+    line, has_begun = bytearray(), False
     for block in blocks:
         scanned += len(block)
         if scanned > LINES_SCAN_BYTES:
@@ -131,27 +129,19 @@ def _iterate_lines(blocks: Iterable[bytes], offset: int, path: str) -> Iterator[
         if number + ends < offset:
             number += ends
             continue
-        for piece in _split_lines(block):
+        for piece in io.BytesIO(block):  # splits at \n only, unlike bytes.splitlines
             if number >= offset:
-                if not begun:
+                if not has_begun:
                     yield None
-                begun, room = True, LINE_BYTES - len(line)
+                has_begun, room = True, LINE_BYTES - len(line)
                 line += piece[:room]
                 lost += len(piece[room:])
             if piece.endswith(b"\n"):
-                if begun:
+                if has_begun:
                     yield _format_line(bytes(line), lost, True)
-                number, lost, line, begun = number + 1, 0, bytearray(), False
-    if begun:
+                number, lost, line, has_begun = number + 1, 0, bytearray(), False
+    if has_begun:
         yield _format_line(bytes(line), lost, False)
-
-
-def _split_lines(block: bytes) -> Iterator[bytes]:
-    at = 0
-    while at < len(block):
-        end = block.find(b"\n", at) + 1 or len(block)
-        yield block[at:end]
-        at = end
 
 
 def _format_line(line: bytes, lost: int, ended: bool) -> str:
@@ -226,18 +216,15 @@ class _Edit:
         if not self._mixed:
             return self._text.replace(self._old, self._new, count)
         place, done, at = _OffsetMap(self._text), io.StringIO(), 0
-        for start, end in islice(self._find_spans(), count):
-            start, end = place.to_original(start), place.to_original(end)
+        plain_end = 0
+        for _ in range(min(count, self.count)):
+            plain_start = self._plain.find(self._old, plain_end)
+            plain_end = plain_start + len(self._old)
+            start, end = place.to_original(plain_start), place.to_original(plain_end)
             done.write(self._text[at:start])
             done.write(_to_crlf(self._new) if "\r\n" in self._text[start:end] else self._new)
             at = end
         return done.getvalue() + self._text[at:]
-
-    def _find_spans(self) -> Iterator[tuple[int, int]]:
-        at = self._plain.find(self._old)
-        while at >= 0:
-            yield at, at + len(self._old)
-            at = self._plain.find(self._old, at + len(self._old))
 
 
 def _to_crlf(text: str) -> str:

@@ -29,15 +29,14 @@ class IgnoreLookup:
             return False
         parts = path.split("/")
         first = start.count("/") + 1 if start else 0
-        return any(
-            self._is_part_ignored(parts[:depth], depth < len(parts)) for depth in range(first + 1, len(parts) + 1)
-        )
-
-    def _is_part_ignored(self, parts: list[str], folder: bool) -> bool:
-        if folder and parts[-1] in HEAVY:
-            return True
-        rules = self._rules_for(parts[:-1])
-        return rules is not None and rules.is_ignored("/".join(parts), parts[-1], folder)
+        for index in range(first, len(parts)):
+            name, is_folder = parts[index], index + 1 < len(parts)
+            if is_folder and name in HEAVY:
+                return True
+            rules = self._rules_for(parts[:index])
+            if rules is not None and rules.is_ignored("/".join(parts[: index + 1]), name, is_folder):
+                return True
+        return False
 
     def _rules_for(self, parts: list[str]) -> IgnoreRules | None:
         folder = "/".join(parts)
@@ -106,26 +105,27 @@ class FileWalk:
 
     def files(self, start: str, glob: Glob) -> Iterator[tuple[str, bool]]:
         """Yield the path of each matching file relative to the tree, and True if it is a link."""
-        stack = [self._open_frame(f"{start}/" if start else "", glob.start, self._rules_above(start))]
+        rules: IgnoreRules | None = None
+        parents = start.split("/") if start else []
+        for depth in range(len(parents)):
+            rules = self._read_rules("".join(f"{name}/" for name in parents[:depth]), rules)
+        stack = [self._open_frame(f"{start}/" if start else "", glob.start, rules)]
         while stack and not self.budget.over:
             frame = stack[-1]
             entry = next(frame.entries, None)
             if entry is None:
                 stack.pop()
             elif entry.endswith("/"):
-                inner = self._enter_folder(frame, entry[:-1], glob)
-                if inner:
-                    stack.append(inner)
+                name = entry[:-1]
+                if not self.everything and (name in HEAVY or self._is_ignored(frame, name, True)):
+                    continue
+                states = glob.advance(frame.states, name)
+                if any(states):
+                    stack.append(self._open_frame(f"{frame.prefix}{name}/", states, frame.rules))
             else:
                 name = entry.rstrip(LINK)
                 if glob.matches_last(frame.states, name) and not self._is_ignored(frame, name, False):
                     yield frame.prefix + name, entry.endswith(LINK)
-
-    def _enter_folder(self, frame: _Frame, name: str, glob: Glob) -> _Frame | None:
-        if not self.everything and (name in HEAVY or self._is_ignored(frame, name, True)):
-            return None
-        states = glob.advance(frame.states, name)
-        return self._open_frame(f"{frame.prefix}{name}/", states, frame.rules) if any(states) else None
 
     def _is_ignored(self, frame: _Frame, name: str, folder: bool) -> bool:
         return frame.rules is not None and frame.rules.is_ignored(frame.prefix + name, name, folder)
@@ -134,14 +134,6 @@ class FileWalk:
         entries = self.entries(prefix)
         rules = self._read_rules(prefix, above) if ".gitignore" in entries else above
         return _Frame(iter(entries), prefix, states, rules)
-
-    def _rules_above(self, start: str) -> IgnoreRules | None:
-        """Return the ignore rules of the parent folders of `start`."""
-        rules: IgnoreRules | None = None
-        parts = start.split("/") if start else []
-        for depth in range(len(parts)):
-            rules = self._read_rules("".join(f"{part}/" for part in parts[:depth]), rules)
-        return rules
 
     def _read_rules(self, prefix: str, above: IgnoreRules | None) -> IgnoreRules | None:
         return None if self.everything else parse_ignore_file(prefix.rstrip("/"), self.ignore_text(prefix), above)

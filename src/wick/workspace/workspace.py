@@ -102,38 +102,43 @@ class Workspace:
         flags = os.O_RDONLY | os.O_DIRECTORY
         with self._resolve_path(path, links) as inside, self._tree.open_path(inside, flags, links=links) as (fd, _):
             budget = WalkBudget()
-            with os.scandir(fd) as found:
-                seen = takewhile(lambda entry: budget.take_entry(), found)
-                names = heapq.nsmallest(LIST_ENTRIES + 1, (entry.name for entry in seen))
+            with os.scandir(fd) as scanned:
+                within = takewhile(lambda entry: budget.take_entry(), scanned)
+                names = heapq.nsmallest(LIST_ENTRIES + 1, (entry.name for entry in within))
             entries = [entry for entry in (list_entry(name, fd) for name in names[:LIST_ENTRIES]) if entry]
         return {"path": path, "entries": entries, "truncated": len(names) > LIST_ENTRIES or budget.spent}
 
     def stat(self, path: str) -> FileStat:
         with self._resolve_path(path) as inside, self._tree.open_parent(inside) as (folder, _, name):
-            found = os.lstat(name, dir_fd=folder) if name else os.fstat(folder)
+            info = os.lstat(name, dir_fd=folder) if name else os.fstat(folder)
         return {
             "path": path,
-            "type": file_type(found.st_mode),
-            "size": get_size(found),
-            "mode": stat.S_IMODE(found.st_mode),
-            "modified": found.st_mtime,
+            "type": file_type(info.st_mode),
+            "size": get_size(info),
+            "mode": stat.S_IMODE(info.st_mode),
+            "modified": info.st_mtime,
         }
 
     def read(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> ReadResult:
         check_range(offset, limit)
-        with self._resolve_path(path, links) as inside, self._open_file(inside, path, links) as (fd, found):
+        with self._resolve_path(path, links) as inside, self._open_file(inside, path, links) as (fd, info):
             most = FILE_READ_BYTES if limit is None else min(limit, FILE_READ_BYTES)
             data = b"".join(read_blocks(fd, offset, most))
-        size = max(found.st_size, offset + len(data)) if data else found.st_size
+        size = max(info.st_size, offset + len(data)) if data else info.st_size
         return build_content(path, data, size, offset, exact=limit is not None)
 
     def lines(self, path: str, *, offset: int = 0, limit: int | None = None, links: bool = True) -> FileLines:
         check_range(offset, limit)
-        with self._resolve_path(path, links) as inside, self._open_file(inside, path, links) as (fd, found):
-            return read_lines(path, read_blocks(fd, 0, LINES_SCAN_BYTES + 1), found.st_size, offset, limit)
+        with self._resolve_path(path, links) as inside, self._open_file(inside, path, links) as (fd, info):
+            return read_lines(path, read_blocks(fd, 0, LINES_SCAN_BYTES + 1), info.st_size, offset, limit)
 
     def glob(self, pattern: str, path: str = ".", *, everything: bool = False, links: bool = True) -> GlobResult:
-        pattern, path = self._rebase_pattern(pattern, path)
+        if pattern.startswith("/"):
+            relative = self._tree.relative_path(pattern)
+            if relative is None:
+                message = f"{pattern} is outside of the workspace; give a pattern inside {self.root}"
+                raise BackendError(message, "escapes")
+            pattern, path = f"./{relative}", "."
         budget, files = WalkBudget(), []
         with self._resolve_path(path, links) as inside:
             start = "/".join(self._tree.resolve_names(inside, links=links))
@@ -212,7 +217,7 @@ class Workspace:
         """
         files = groupby(matches, lambda match: match["file"])
         return [
-            match for file, found in files for match in verify_matches(self._text_blocks(file, WalkBudget()), found)
+            match for file, group in files for match in verify_matches(self._text_blocks(file, WalkBudget()), group)
         ]
 
     # -- changing --
@@ -236,9 +241,9 @@ class Workspace:
         links: bool = True,
     ) -> EditResult:
         with self._editing, self._resolve_for_change(path, links) as inside:
-            with self._open_file(inside, path, links) as (fd, found):
-                data = b"" if found.st_size > EDIT_BYTES else b"".join(read_blocks(fd, 0, EDIT_BYTES + 1))
-            if max(found.st_size, len(data)) > EDIT_BYTES:
+            with self._open_file(inside, path, links) as (fd, info):
+                data = b"" if info.st_size > EDIT_BYTES else b"".join(read_blocks(fd, 0, EDIT_BYTES + 1))
+            if max(info.st_size, len(data)) > EDIT_BYTES:
                 raise BackendError(f"{path} is larger than {EDIT_BYTES} bytes; edit it by a command", "too_large")
             data, count = replace_text(path, data, old, new, replace_all=replace_all, occurrence=occurrence)
             self._write_file(inside, path, data, links)
@@ -255,13 +260,12 @@ class Workspace:
     def move(self, source: str, target: str) -> None:
         with self._resolve_for_change(target) as there, self._resolve_path(source) as here, self._tree.open_parent(
             here
-        ) as held:
-            folder, names, name = held
+        ) as (folder, names, name):
             if not name:
                 raise BackendError("the workspace itself cannot be moved", "invalid")
-            found = self._check_removal(folder, (*names, name), source)
+            info = self._check_removal(folder, (*names, name), source)
             with self._open_target(there, target) as (new_folder, new_names, new_name):
-                if stat.S_ISDIR(found.st_mode):
+                if stat.S_ISDIR(info.st_mode):
                     self._check_tree_unprotected(folder, (*names, name), (*new_names, new_name), source)
                     for depth in range(len(new_names) + 1) if self._guards_git else ():
                         above = "/".join(new_names[:depth]) or "."
@@ -272,8 +276,8 @@ class Workspace:
         with self._resolve_path(path) as inside, self._tree.open_parent(inside) as (folder, names, name):
             if not name:
                 raise BackendError("the workspace itself cannot be deleted", "invalid")
-            found = self._check_removal(folder, (*names, name), path)
-            if not stat.S_ISDIR(found.st_mode):
+            info = self._check_removal(folder, (*names, name), path)
+            if not stat.S_ISDIR(info.st_mode):
                 os.unlink(name, dir_fd=folder)
             elif recursive:
                 self._check_tree_unprotected(folder, (*names, name), (*names, name), path)
@@ -317,18 +321,16 @@ class Workspace:
 
     def _check_git_settings(self, folder: str, names: Sequence[str], path: str, *, above: bool = False) -> None:
         """Refuse to change a path that the git config of a folder names; with `above`, also its parent folders."""
+        try:
+            with self._tree.open_path(folder, FOLDER) as (fd, _):
+                has_git = lstat(GIT, fd) is not None
+        except OSError:
+            has_git = False
         here = [*map(fold_name, names)]
-        for trusted in find_trusted_paths(self._tree, folder) if self._has_git(folder) else ():
+        for trusted in find_trusted_paths(self._tree, folder) if has_git else ():
             there = [*map(fold_name, trusted.split("/"))]
             if here[: len(there)] == there or (above and there[: len(here)] == here):
                 raise BackendError(f"{path} is protected: the git config trusts {trusted}", "protected")
-
-    def _has_git(self, folder: str) -> bool:
-        try:
-            with self._tree.open_path(folder, FOLDER) as (fd, _):
-                return lstat(GIT, fd) is not None
-        except OSError:
-            return False
 
     def _is_git_directory(self, folder: str) -> bool:
         """Return True if git treats a folder as a git directory, regardless of its name."""
@@ -343,18 +345,9 @@ class Workspace:
         """Check that a path can be moved or deleted, and return its stat."""
         self._check_change(names, path)
         self._pinned.check_removal(names, path)
-        found = os.lstat(names[-1], dir_fd=folder)
-        self._pinned.check_identity(self._tree, found, path)
-        return found
-
-    def _rebase_pattern(self, pattern: str, path: str) -> tuple[str, str]:
-        """Convert an absolute pattern to one relative to the workspace; return it with the search folder."""
-        if not pattern.startswith("/"):
-            return pattern, path
-        inside = self._tree.relative_path(pattern)
-        if inside is None:
-            raise BackendError(f"{pattern} is outside of the workspace; give a pattern inside {self.root}", "escapes")
-        return f"./{inside}", "."
+        info = os.lstat(names[-1], dir_fd=folder)
+        self._pinned.check_identity(self._tree, info, path)
+        return info
 
     # -- files --
 
@@ -362,10 +355,10 @@ class Workspace:
     def _open_file(self, inside: str, path: str, links: bool) -> Iterator[tuple[int, os.stat_result]]:
         """Open a regular file for reading; refuse files that may hold secrets."""
         with self._tree.open_path(inside, READ, links=links) as (fd, names):
-            found = os.fstat(fd)
-            check_regular(found, path)
+            info = os.fstat(fd)
+            check_regular(info, path)
             self._protected.check_read(names, path)
-            yield fd, found
+            yield fd, info
 
     def _is_file(self, path: str) -> bool:
         try:
@@ -377,10 +370,10 @@ class Workspace:
     def _resolve_search_root(self, inside: str, path: str, links: bool) -> tuple[str, bool]:
         """Return the resolved root of a search, and True if it is a file."""
         with self._tree.open_path(inside, ANYTHING, links=links) as (fd, names):
-            found = os.fstat(fd)
-        is_file = not stat.S_ISDIR(found.st_mode)
+            info = os.fstat(fd)
+        is_file = not stat.S_ISDIR(info.st_mode)
         if is_file:
-            check_regular(found, path)
+            check_regular(info, path)
             self._protected.check_read(names, path)
         return "/".join(names), is_file
 
@@ -429,19 +422,20 @@ class Workspace:
         if inside.endswith("/"):
             raise_os_error(errno.EISDIR)
         self._make_folders("/".join(_split_path(inside)[:-1]), path, links)
-        with self._tree.open_parent(self._linked(inside) if links else inside, links=links) as (folder, names, name):
+        target = self._follow_links(inside) if links else inside
+        with self._tree.open_parent(target, links=links) as (folder, names, name):
             self._check_change((*names, name), path)
-            found = lstat(name, folder) if name else os.fstat(folder)
-            if found is not None:
-                if not links and stat.S_ISLNK(found.st_mode):
+            info = lstat(name, folder) if name else os.fstat(folder)
+            if info is not None:
+                if not links and stat.S_ISLNK(info.st_mode):
                     raise_os_error(errno.ELOOP)
-                self._pinned.check_identity(self._tree, found, path)
-                check_regular(found, path)
+                self._pinned.check_identity(self._tree, info, path)
+                check_regular(info, path)
                 if not os.access(name, os.W_OK, dir_fd=folder):
                     raise_os_error(errno.EACCES)
-            replace_file(folder, name, data, found)
+            replace_file(folder, name, data, info)
 
-    def _linked(self, path: str) -> str:
+    def _follow_links(self, path: str) -> str:
         """Return the path that a write would change: the target of links, even if it does not exist."""
         for _ in range(MOST_LINKS):
             with self._tree.open_parent(path) as (folder, names, name):
@@ -489,8 +483,8 @@ class Workspace:
     def _list_unprotected(self, step: FolderCursor, trails: list[Names], budget: WalkBudget, path: str) -> list[str]:
         """Return the subfolders of a folder; raise BackendError if an entry is protected."""
         folders = []
-        with step.entries() as found:
-            for entry in found:
+        with step.entries() as entries:
+            for entry in entries:
                 if any(self._protected.matches_last((*trail, entry.name)) for trail in trails):
                     raise BackendError(f"{path} holds {entry.name}, which is protected", "protected")
                 if not budget.take_entry():
