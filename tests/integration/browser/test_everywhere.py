@@ -256,7 +256,7 @@ def test_everything_can_be_done_with_keys(browser: Browser, server: Served, furn
         expect(page.locator(".welcome")).to_be_visible()
         keys.press("Escape")
         keys.press("Control+k")
-        keys.type("talk to echo")
+        keys.type("switch to echo")
         keys.press("Enter")
         expect(page.locator("#agent")).to_have_value("echo")
         keys.press("Control+k")
