@@ -42,16 +42,13 @@ def _complete_operation(operation: dict[str, Any], access: str) -> None:
     for answer in operation["responses"].values():
         stream = answer.get("content", {}).get("text/event-stream", {})
         if "$ref" in stream.get("schema", {}):
-            stream |= {"itemSchema": _frame_schema(stream["schema"]["$ref"]), "schema": {"type": "string"}}
+            text, frame = {"type": "string"}, {"$ref": stream["schema"]["$ref"]}
+            data = {"type": "string", "contentMediaType": "application/json", "contentSchema": frame}
+            fields = {"id": text, "event": text, "data": data}
+            item = {"type": "object", "required": ["data"], "properties": fields}
+            stream |= {"itemSchema": item, "schema": text}
     for status, description in REFUSALS.items():
         content = {"application/json": {"schema": {"$ref": f"{REF}ErrorBody"}}}
         operation["responses"].setdefault(status, {"description": description, "content": content})
     operation["security"] = [] if access == "public" else [{"bearer": []}]
     operation["x-role"] = access
-
-
-def _frame_schema(ref: str) -> dict[str, Any]:
-    """Return the schema of a stream frame whose data is JSON of this schema."""
-    data = {"type": "string", "contentMediaType": "application/json", "contentSchema": {"$ref": ref}}
-    text = {"type": "string"}
-    return {"type": "object", "required": ["data"], "properties": {"id": text, "event": text, "data": data}}

@@ -157,34 +157,23 @@ def load_settings(
 ) -> Settings:
     """Return the settings from flags that are not None, the environment, the file and the defaults."""
     environment = os.environ if environment is None else environment
-    said = {name: value for name, value in flags.items() if value is not None}
-    said = {key: environment[name] for name, key in ENVIRONMENT.items() if environment.get(name)} | said
-    source = _file(file, Path(said.get("data") or default_data_folder()), environment)
-    given = (source.data if source else {}) | said
+    given = {name: value for name, value in flags.items() if value is not None}
+    given = {key: environment[name] for name, key in ENVIRONMENT.items() if environment.get(name)} | given
+    path = Path(file) if file is not None else Path(given.get("data") or default_data_folder()) / FILE
+    source = read(path, environment) if file is not None or path.is_file() else None
     try:
-        made = Settings(**given).check()
-        made._file = _settings_path(file, said)
-        return made
+        settings = Settings(**((source.data if source else {}) | given)).check()
     except ValidationError as error:
-        raise _settings_error(error, source, said) from None
+        raise _settings_error(error, source, given) from None
+    settings._file = path
+    return settings
 
 
-def _settings_path(file: str | Path | None, said: Mapping[str, Any]) -> Path:
-    return Path(file) if file is not None else Path(said.get("data") or default_data_folder()) / FILE
-
-
-def _file(file: str | Path | None, data: Path, environment: Mapping[str, str]) -> YamlSource | None:
-    if file is not None:
-        return read(Path(file), environment)
-    path = data / FILE
-    return read(path, environment) if path.is_file() else None
-
-
-def _settings_error(error: ValidationError, source: YamlSource | None, said: Mapping[str, Any]) -> ConfigError:
+def _settings_error(error: ValidationError, source: YamlSource | None, given: Mapping[str, Any]) -> ConfigError:
     first = error.errors(include_input=False)[0]
     place = (*first["loc"],)
     key = ".".join(map(str, place)) or "the settings"
     what = "there is no such setting" if first["type"] == "extra_forbidden" else first["msg"]
-    if source is not None and place and place[0] not in said:
+    if source is not None and place and place[0] not in given:
         return source.error_at(place, f"{key}: {what}")
     return ConfigError(f"{key}: {what}")

@@ -91,13 +91,12 @@ class AgentBuilder:
         template = instance.template
         if make := template.factory:
             await run_in_thread(_import_http_client, "agent")
-            made = await run_in_thread(lambda: make(user), "agent")
-            own = {
-                name for tool in made.tools for name in tool.names
-            }  # registered tools do not replace the program's own
+            built = await run_in_thread(lambda: make(user), "agent")
+            # registered tools do not replace the program's own
+            own = {name for tool in built.tools for name in tool.names}
             tools = [tool for tool in self.toolbox.select_tools(template.id, (), kept) if own.isdisjoint(tool.names)]
             around = (InUse(instance), Registered(tools), self.sessions, self.redaction)
-            instance.agent = await run_in_thread(lambda: made.with_hooks(*around), "agent")
+            instance.agent = await run_in_thread(lambda: built.with_hooks(*around), "agent")
             return instance
         wanted = await run_in_thread(
             lambda: self.workspaces.backend_options(template, instance.overrides, user.id), "workspace"
@@ -137,23 +136,22 @@ class AgentBuilder:
         tools = self.toolbox.select_tools(template.id, config.options.get("tools", ()), kept)
         known, instance.missing_tools = _split_missing_tools(config.options, {tool.name for tool in tools})
         registered = Registered([*template.tools, *tools])
-        given = {"in_use": InUse(instance), "registered": registered, "sessions": self.sessions}
-        given |= self._shared_budget(template, config)
+        given: dict[str, Capability] = {
+            "in_use": InUse(instance),
+            "registered": registered,
+            "sessions": self.sessions,
+        }
+        budget = config.options.get("budget")
+        if isinstance(budget, Mapping):  # a rebuilt agent with the same options keeps its spent budget
+            key = ("" if template.shares_budget else template.id, digest(canonical_json(budget)))
+            if key not in self._budgets:
+                self._budgets[key] = Budget(**budget)
+            given["budget"] = self._budgets[key]
         instance.config = rebuild_config(
             config, {**known, "sessions": True, "backend": False}, instance.overrides.order, given
         )
         agent = instance.config.agent(model=template.model, backend=backend)
         instance.agent = agent.with_hooks(*template.hooks, self.redaction)
-
-    def _shared_budget(self, template: AgentTemplate, config: AgentConfig) -> dict[str, Capability]:
-        """Return the shared budget of a template. A rebuilt agent with the same options keeps its spent budget."""
-        said = config.options.get("budget")
-        if not isinstance(said, Mapping):
-            return {}
-        key = ("" if template.shares_budget else template.id, digest(canonical_json(said)))
-        if key not in self._budgets:
-            self._budgets[key] = Budget(**said)
-        return {"budget": self._budgets[key]}
 
 
 def _import_http_client() -> None:

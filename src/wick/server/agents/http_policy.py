@@ -156,21 +156,18 @@ def _check_plain(place: str, value: Any) -> None:
 
 
 def _check_model(value: Any, user: User) -> None:
+    """Raise a 403 unless this is the name of a model, or an admin's specification without files of the host."""
     if user.has_role("admin") and isinstance(value, Mapping):
-        return _check_spec(value)
+        if "local" in (value.get("provider"), str(value.get("model", "")).partition(":")[0]):
+            raise _not_allowed("a model in a file of this machine is named in agents.yaml")
+        if value.get("cert") or not isinstance(value.get("verify", True), bool):
+            raise _not_allowed("the certificate files of a model are named in agents.yaml")
+        return
     provider = value.partition(":")[0] if isinstance(value, str) else ""
     named = isinstance(value, str) and _MODEL.fullmatch(value.strip())
     if not named or (":" in value and provider.strip() not in _PROVIDERS):
         providers = ", ".join(_PROVIDERS)
         raise _not_allowed(f"name a model as in sonnet, gpt-4o, auto, demo, or provider:name with one of {providers}")
-
-
-def _check_spec(value: Mapping[str, Any]) -> None:
-    """Raise a 403 if an admin's model specification names a file of the host."""
-    if "local" in (value.get("provider"), str(value.get("model", "")).partition(":")[0]):
-        raise _not_allowed("a model in a file of this machine is named in agents.yaml")
-    if value.get("cert") or not isinstance(value.get("verify", True), bool):
-        raise _not_allowed("the certificate files of a model are named in agents.yaml")
 
 
 def _check_models(value: Any, user: User) -> None:
@@ -235,12 +232,8 @@ def _check_mode(value: Any, user: User) -> None:
         raise _not_allowed(f"permissions.mode is one of {', '.join(USER_MODES)} here")
 
 
-def _check_servers(value: Any, user: User) -> None:
-    """Accept all MCP servers: only an admin may set the option."""
-
-
-def _check_texts(value: Any, user: User) -> None:
-    """Accept free text: it is never resolved to code or files."""
+def _accept_any(value: Any, user: User) -> None:
+    """Accept all values: free text is never resolved to code or files, and only an admin may set MCP servers."""
 
 
 _SPECIAL: Mapping[tuple[str, str], Callable[[Any, User], None]] = {
@@ -248,16 +241,16 @@ _SPECIAL: Mapping[tuple[str, str], Callable[[Any, User], None]] = {
     ("critique", "model"): _check_model,
     ("summarization", "model"): _check_model,
     ("subagents", "agents"): _check_subagents,
-    ("subagents", "models"): _check_texts,
+    ("subagents", "models"): _accept_any,
     ("structured_output", "schema"): _check_schema,
     ("permissions", "mode"): _check_mode,
-    ("permissions", "deny"): _check_texts,
-    ("permissions", "ask"): _check_texts,
-    ("permissions", "allow"): _check_texts,
-    ("mcp", "servers"): _check_servers,
-    ("context", "texts"): _check_texts,
-    ("critique", "criteria"): _check_texts,
-    ("self_description", "text"): _check_texts,
+    ("permissions", "deny"): _accept_any,
+    ("permissions", "ask"): _accept_any,
+    ("permissions", "allow"): _accept_any,
+    ("mcp", "servers"): _accept_any,
+    ("context", "texts"): _accept_any,
+    ("critique", "criteria"): _accept_any,
+    ("self_description", "text"): _accept_any,
 }
 
 

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -118,7 +118,13 @@ class AgentRegistry:
         await run_in_thread(
             lambda: [self._check_workspace(template) for template in self._code_templates.values()], "check"
         )
-        self._tasks = [asyncio.create_task(work, name=name) for name, work in self._background_work()]
+        background: dict[str, Coroutine[Any, Any, None]] = {
+            "sweep": self._sweep_forever(),
+            "reap": self.workspaces.reap(),
+        }
+        if self._watcher is not None:
+            background["reload"] = self._watcher.watch(self._on_reload, self._on_reload_error)
+        self._tasks = [asyncio.create_task(work, name=name) for name, work in background.items()]
 
     async def find_problems(self, user: User) -> dict[str, str]:
         """Return why agents of the file cannot be built, by agent id."""
@@ -128,12 +134,6 @@ class AgentRegistry:
             lambda: {one.id: self._builder.find_problem(one, kept) for one in templates}, "check"
         )
         return {id: problem for id, problem in found.items() if problem}
-
-    def _background_work(self) -> Iterator[tuple[str, Any]]:
-        yield "sweep", self._sweep_forever()
-        yield "reap", self.workspaces.reap()
-        if self._watcher is not None:
-            yield "reload", self._watcher.watch(self._on_reload, self._on_reload_error)
 
     async def stop(self) -> None:
         """Stop the background tasks, and close all instances with their commands, containers and connections."""
@@ -226,7 +226,11 @@ class AgentRegistry:
         if template.owner == EVERYONE and not user.has_role("operator"):
             raise ApiError(403, "not_allowed", "an agent that everyone has is deleted by an operator")
         await self.records.delete(AGENT, template.owner, id)
-        await self._delete_overrides(user, template)
+        for owner in {user.id, template.owner}:  # a later agent with this id must not get its overrides and grants
+            await self.records.delete(OVERRIDE, owner, id)
+        for row in await self.records.list(GRANT, user.id):
+            if row.data["agent"] == id:
+                await self.records.delete(GRANT, user.id, row.id)
         for key in [key for key in self._instances if key[1] == id and template.owner in (EVERYONE, key[0])]:
             gone = self._retire(key)
             if gone is not None and not gone.uses:
@@ -234,14 +238,6 @@ class AgentRegistry:
         if files:
             await self.workspaces.delete_files(template, user.id)
         self.bus.publish("agent_deleted", {"agent_id": id}, None if template.owner == EVERYONE else user.id)
-
-    async def _delete_overrides(self, user: User, template: AgentTemplate) -> None:
-        """Delete overrides and grants of an agent, so that a later agent with its id does not get them."""
-        for owner in {user.id, template.owner}:
-            await self.records.delete(OVERRIDE, owner, template.id)
-        for row in await self.records.list(GRANT, user.id):
-            if row.data["agent"] == template.id:
-                await self.records.delete(GRANT, user.id, row.id)
 
     async def get_agent(self, user: User, id: str) -> AgentInstance:
         """Return this user's instance of an agent. Build it if there is none, or if its options have changed."""
@@ -261,10 +257,8 @@ class AgentRegistry:
         self, user: User, template: AgentTemplate, said: Overrides
     ) -> tuple[AgentInstance, list[RegisteredTool], list[Any]]:
         """Return an unbuilt instance with its tools and grants. Its version is a digest of all of them."""
-        registered, grants = (
-            await self.toolbox.list_registered(user),
-            [*(await self.list_grants(user, template.id)).values()],
-        )
+        registered = await self.toolbox.list_registered(user)
+        grants = [*(await self.list_grants(user, template.id)).values()]
         tools = [(one.name, one.data) for one in registered]
         version = digest(canonical_json([template.version, template.owner, said.to_json(), tools, grants]))
         return AgentInstance(template.id, user.id, template, said, version, self.sessions), registered, grants
@@ -326,8 +320,8 @@ class AgentRegistry:
 
     async def revoke(self, user: User, id: str, grant: str) -> bool:
         """Delete a grant; return False if there is none."""
-        kept = await self.records.get(GRANT, user.id, grant)
-        if kept is None or kept["agent"] != id or not await self.records.delete(GRANT, user.id, grant):
+        row = await self.records.get(GRANT, user.id, grant)
+        if row is None or row["agent"] != id or not await self.records.delete(GRANT, user.id, grant):
             return False
         self._publish_grants(user, id)
         return True
@@ -348,7 +342,11 @@ class AgentRegistry:
     async def _sweep(self) -> None:
         """Close unused instances, and publish changed workspace statuses."""
         for instance in self._instances.values():
-            self._publish_status(instance)
+            place = instance.workspace
+            if place is not None and place.backend.status != place.reported:
+                place.reported = place.backend.status
+                change = {"agent_id": instance.id, "status": place.reported.state, "reason": place.reported.reason}
+                self.bus.publish("container_status", change, instance.user_id)
         for key in await self._find_idle():
             self._retire(key)
         since = time.monotonic() - RETIRED_SECONDS
@@ -360,20 +358,16 @@ class AgentRegistry:
         await self._close(instance)
 
     async def _find_idle(self) -> list[tuple[str, str]]:
+        """Return the keys of instances that are idle or too many, and have no run and no background job."""
         now, over = time.monotonic(), len(self._instances) - MAX_INSTANCES
-        found = []
+        idle = []
         for number, (key, instance) in enumerate(self._instances.items()):
             old = now - instance.used_at > IDLE_SECONDS
-            if (old or number < over) and not instance.uses and not await _has_running_jobs(instance):
-                found.append(key)
-        return found
-
-    def _publish_status(self, instance: AgentInstance) -> None:
-        place = instance.workspace
-        if place is not None and place.backend.status != place.reported:
-            place.reported = place.backend.status
-            told = {"agent_id": instance.id, "status": place.reported.state, "reason": place.reported.reason}
-            self.bus.publish("container_status", told, instance.user_id)
+            if (old or number < over) and not instance.uses:
+                backend = instance.backend
+                if backend is None or not any(job["running"] for job in await backend.jobs()):
+                    idle.append(key)
+        return idle
 
     async def _close(self, instance: AgentInstance) -> None:
         async with AsyncExitStack() as ending:  # closes all parts even if one fails
@@ -401,18 +395,12 @@ def check_json(data: Mapping[str, Any]) -> None:
         raise ApiError(422, "invalid", f"this cannot be stored as JSON: {error}") from None
 
 
-async def _has_running_jobs(instance: AgentInstance) -> bool:
-    """Return True if background jobs are running in its workspace."""
-    backend = instance.backend
-    return backend is not None and any(job["running"] for job in await backend.jobs())
-
-
 def _diff_templates(before: Mapping[str, AgentTemplate], after: Mapping[str, AgentTemplate]) -> dict[str, Any]:
-    """Return the agents of a file that were added, removed and changed, and the changed keys."""
+    """Return the agents of a file that were added, removed and changed, with the changed keys; {} if none."""
     changed = {
         id: sorted(key for key in {*before[id].options, *after[id].options}
                    if before[id].options.get(key) != after[id].options.get(key))
         for id in sorted(before.keys() & after.keys()) if before[id].version != after[id].version
     }  # fmt: skip
-    told = {"added": sorted(after.keys() - before.keys()), "removed": sorted(before.keys() - after.keys())}
-    return {**told, "changed": changed} if changed or any(told.values()) else {}
+    moved = {"added": sorted(after.keys() - before.keys()), "removed": sorted(before.keys() - after.keys())}
+    return {**moved, "changed": changed} if changed or any(moved.values()) else {}

@@ -82,19 +82,16 @@ class Workspaces:
         """Remove containers that an earlier process of this server has left."""
         async with self._reaping:
             for row in await self.records.list(KIND, self.server):
-                await self._reap(row.data["engine"])
-
-    async def _reap(self, engine: str) -> None:
-        docker = await run_in_thread(_import_docker, "containers")
-        there = [place.backend for place in self._open.values()]
-        keep = [backend.id for backend in there if isinstance(backend, docker.Docker)]
-        try:
-            gone = await docker.reap(engine, server=self.server, keep=keep)
-        except (BackendError, ConfigError) as error:
-            logger.warning("containers of an earlier process could not be listed: %s", error)
-            return
-        if gone:
-            logger.info("removed %d containers of an earlier process", len(gone))
+                docker = await run_in_thread(_import_docker, "containers")
+                backends = [place.backend for place in self._open.values()]
+                keep = [backend.id for backend in backends if isinstance(backend, docker.Docker)]
+                try:
+                    removed = await docker.reap(row.data["engine"], server=self.server, keep=keep)
+                except (BackendError, ConfigError) as error:
+                    logger.warning("containers of an earlier process could not be listed: %s", error)
+                    continue
+                if removed:
+                    logger.info("removed %d containers of an earlier process", len(removed))
 
     async def stop(self) -> None:
         """Stop all open backends."""
@@ -127,16 +124,13 @@ class Workspaces:
         key = digest(canonical_json(wanted))
         if key not in self._open:
             if wanted["type"] == "docker":
-                await self._record_engine(wanted.get("engine", ""))
-            made = await run_in_thread(lambda: _create_backend(wanted), "workspace")
-            self._open.setdefault(key, WorkspaceMount(key, made))
+                engine = wanted.get("engine", "")
+                async with self._reaping:  # a reap in progress may remove the wanted container
+                    await self.records.put(KIND, self.server, digest(engine.encode())[:32], {"engine": engine})
+            backend = await run_in_thread(lambda: _create_backend(wanted), "workspace")
+            self._open.setdefault(key, WorkspaceMount(key, backend))
         self._open[key].uses += 1
         return self._open[key]
-
-    async def _record_engine(self, engine: str) -> None:
-        """Record an engine for later reaping. Wait for a reap in progress: it may remove the wanted container."""
-        async with self._reaping:
-            await self.records.put(KIND, self.server, digest(engine.encode())[:32], {"engine": engine})
 
     async def close(self, place: WorkspaceMount) -> None:
         """Decrement the use count, and stop the backend at 0."""
@@ -215,7 +209,9 @@ class Workspaces:
             covered = any(_covers_workdir(target, workdir) for target in beside.values())
             return beside if covered else {**beside, self._volume_name(user, template.id): workdir}
         shared = {
-            source: _as_read_only(target) for source, target in beside.items() if not _covers_workdir(target, workdir)
+            source: f"{target.partition(':')[0]}:ro"
+            for source, target in beside.items()
+            if not _covers_workdir(target, workdir)
         }
         return {**shared, self._volume_name(user, template.id): workdir}
 
@@ -259,10 +255,6 @@ def _resolve_source(folder: Path, source: str) -> str:
 def _covers_workdir(target: str, workdir: str) -> bool:
     inside = posixpath.normpath(target.partition(":")[0])
     return workdir == inside or workdir.startswith(f"{inside.rstrip('/')}/")
-
-
-def _as_read_only(target: str) -> str:
-    return f"{target.partition(':')[0]}:ro"
 
 
 async def _stop_backend(backend: Backend) -> None:

@@ -35,19 +35,18 @@ class GatewayVerifier:
     async def verify_token(self, bearer: str) -> Claim | None:
         """Return the login and the role of a token, or None if the gateway rejects it."""
         name = secret_id(bearer)
-        async with self._asking.setdefault(
-            name, asyncio.Lock()
-        ):  # concurrent requests with the same token share one lookup
+        # concurrent requests with the same token share one lookup
+        async with self._asking.setdefault(name, asyncio.Lock()):
             try:
                 until, known = self._known.get(name, (0.0, None))
                 if self._clock() < until:
                     return known
                 self._known.pop(name, None)
-                found = await self._ask_gateway(bearer)
+                claim = await self._ask_gateway(bearer)
                 if len(self._known) >= MAX_CACHED:
                     self._known.clear()
-                self._known[name] = (self._clock() + CACHE_SECONDS, found)
-                return found
+                self._known[name] = (self._clock() + CACHE_SECONDS, claim)
+                return claim
             finally:
                 self._asking.pop(name, None)
 

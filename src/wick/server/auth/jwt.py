@@ -44,7 +44,7 @@ class JwtVerifier:
             key = await self._find_key(jwt.get_unverified_header(bearer).get("kid", ""))
             if key is None:
                 return None
-            found = jwt.decode(
+            claims = jwt.decode(
                 bearer,
                 key=key,
                 algorithms=[*self._settings.algorithms],
@@ -55,10 +55,7 @@ class JwtVerifier:
             )
         except jwt.PyJWTError:
             return None
-        return self._parse_claim(found)
-
-    def _parse_claim(self, found: dict[str, Any]) -> Claim | None:
-        name, role = found[self._settings.name_claim], found.get(self._settings.role_claim)
+        name, role = claims[self._settings.name_claim], claims.get(self._settings.role_claim)
         if not isinstance(name, str) or not 0 < len(name) <= 200:
             return None
         return name, next((known for known in ROLES if known == role), "user")

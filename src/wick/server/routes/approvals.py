@@ -37,8 +37,11 @@ class Decision(StrictModel):
 async def waiting(caller: Caller, wick: Wick, thread_id: Annotated[str, Query(max_length=200)] = "") -> ApprovalList:
     """List the pending questions of one thread or of all."""
     heads = [head async for head in _list_asking_threads(wick, caller, thread_id)]
-    found = [approval for head in heads for approval in await _list_approvals(wick, caller, head)]
-    return ApprovalList(approvals=found)
+    approvals = []
+    for head in heads:
+        for question in await wick.runs.sessions.questions(head.id, owner=caller.id):
+            approvals.append(await _create_approval(head, thaw(question)))
+    return ApprovalList(approvals=approvals)
 
 
 @router.post("/{id}")
@@ -59,11 +62,6 @@ async def _list_asking_threads(wick: Service, user: User, thread_id: str) -> Asy
         for head in page.threads:
             yield head
         cursor = page.next
-
-
-async def _list_approvals(wick: Service, user: User, head: Summary) -> list[Approval]:
-    asked = await wick.runs.sessions.questions(head.id, owner=user.id)
-    return [await _create_approval(head, thaw(question)) for question in asked]
 
 
 async def _create_approval(head: Summary, asked: Mapping[str, Any]) -> Approval:

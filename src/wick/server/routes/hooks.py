@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from pydantic import Field, JsonValue
@@ -57,8 +56,8 @@ async def change_hooks(
     _check_change(change, caller, own=template.owner == caller.id)
     await wick.registry.change_overrides(caller, id, lambda said: _apply_change(said, change), everyone=everyone)
     instance = await wick.registry.get_agent(caller, id)
-    told = {"agent_id": id, "hooks": [*change.hooks], "reordered": change.order is not None}
-    wick.bus.publish("hooks_changed", told, None if everyone else caller.id)
+    event = {"agent_id": id, "hooks": [*change.hooks], "reordered": change.order is not None}
+    wick.bus.publish("hooks_changed", event, None if everyone else caller.id)
     return _list_capabilities(instance, caller)
 
 
@@ -84,20 +83,20 @@ def _list_capabilities(instance: AgentInstance, user: User) -> HookList:
     known = effective_options(instance.template, instance.overrides).options
     on = set(enabled_capabilities({**known, "backend": instance.backend is not None}))
     rings = [ring for ring in sort_rings(instance.overrides.order) if ring.kind and ring.key != "sessions"]
-    return HookList(hooks=[_hook_info(ring.key, ring.key in on, known, instance, user) for ring in rings])
-
-
-def _hook_info(name: str, on: bool, known: Mapping[str, Any], instance: AgentInstance, user: User) -> HookInfo:
-    owner = next((part for part in instance.agent.capabilities if part.name == name), None)
-    return HookInfo(
-        name=name,
-        on=on,
-        changed=name in instance.overrides.hooks,
-        options=redact_options(known.get(name, on)),
-        points=[hook.point for hook in owner.hooks()] if owner is not None else [],
-        tools=[tool.name for tool in owner.tools()] if owner is not None else [],
-        refused=_find_refusal(name, not on, user, own=instance.template.owner == user.id),
-    )
+    hooks = []
+    for name in (ring.key for ring in rings):
+        owner = next((part for part in instance.agent.capabilities if part.name == name), None)
+        info = HookInfo(
+            name=name,
+            on=name in on,
+            changed=name in instance.overrides.hooks,
+            options=redact_options(known.get(name, name in on)),
+            points=[hook.point for hook in owner.hooks()] if owner is not None else [],
+            tools=[tool.name for tool in owner.tools()] if owner is not None else [],
+            refused=_find_refusal(name, name not in on, user, own=instance.template.owner == user.id),
+        )
+        hooks.append(info)
+    return HookList(hooks=hooks)
 
 
 def _find_refusal(name: str, on: bool, user: User, *, own: bool) -> str:

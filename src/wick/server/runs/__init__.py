@@ -80,9 +80,9 @@ class QueuedRun:
             async for frames in self.runs.follow(self.info, self.after):
                 if frames and frames[-1].terminal:
                     next_one = await self.runs.next_run_for(self.info, self.position)
-                told = frames if next_one is None else frames[:-1]
-                self.after = max((frame.position for frame in told if frame.position is not None), default=self.after)
-                yield told
+                sent = frames if next_one is None else frames[:-1]
+                self.after = max((frame.position for frame in sent if frame.position is not None), default=self.after)
+                yield sent
                 if self.runs.find_stall(self.info) is not None:
                     return  # without a terminal frame: the run is still open
             if next_one is None:
@@ -164,9 +164,8 @@ class Runs:
         A repeated request with the same `key` gets the same run, also after a restart. Another request is a 409.
         """
         self._check_open()
-        instance = await self.registry.get_agent(
-            user, agent
-        )  # refuses an agent that cannot be built before anything is stored
+        # refuses an agent that cannot be built before anything is stored
+        instance = await self.registry.get_agent(user, agent)
         await _check_parts(instance.agent, messages)
         if recipe and not any(getattr(hook.owner, "name", "") == "recipes" for hook in instance.agent.hooks):
             raise ApiError(400, "invalid", f"the agent {agent!r} has no recipes; switch them on with `recipes: true`")
@@ -199,7 +198,12 @@ class Runs:
         """Store a request under its idempotency key; return its thread and the number of entries at that time."""
         if not key:
             return thread, None
-        last = await self._last_entry(user, thread)
+        try:
+            last = (await self.store.head(user.id, thread)).last
+        except StoreError as error:
+            if error.code != "not_found":
+                raise
+            last = 0
         asked: dict[str, Any] = {"hash": digest(canonical_json(said)), "thread": thread, "after": last}
         if not await self.records.put(KEY, user.id, key, asked, new=True, until=time() + KEY_SECONDS):
             before = await self.records.get(KEY, user.id, key) or asked
@@ -207,14 +211,6 @@ class Runs:
                 raise ApiError(409, "conflict", "this Idempotency-Key was used for another request; take a new one")
             asked = before
         return str(asked["thread"]), int(asked["after"])
-
-    async def _last_entry(self, user: User, thread: str) -> int:
-        try:
-            return (await self.store.head(user.id, thread)).last
-        except StoreError as error:
-            if error.code != "not_found":
-                raise
-            return 0
 
     async def _deny_questions(self, user: User, thread: str) -> None:
         """Deny all pending questions of a thread: the user sent a message instead of an answer."""
@@ -320,13 +316,12 @@ class Runs:
         if head.run == id:
             return info, "waiting" if head.asking else "running" if head.leased else "interrupted"
         mine = self.executor.find(user.id, info.thread)
-        if (mine is not None and mine.info.id == id) or await self._is_queued(head, id):
+        if mine is not None and mine.info.id == id:
+            return info, "queued"
+        if any(derive_run_id(head, position) == id for position in await self._pending_positions(head)):
             return info, "queued"
         settled = await self.load_outcome(info)
         return settled, "ended" if settled.ended else "interrupted"
-
-    async def _is_queued(self, head: Summary, id: str) -> bool:
-        return any(derive_run_id(head, position) == id for position in await self._pending_positions(head))
 
     async def load_outcome(self, info: RunInfo) -> RunInfo:
         """Return a run with its outcome from the record or the log. A run that has not ended has no outcome."""
@@ -365,11 +360,9 @@ class Runs:
             return None
         waiting = [] if head.run else await self._pending_positions(head)
         if position in waiting:
-            return (
-                None
-                if derive_run_id(head, waiting[0]) == over.id
-                else await self.run_for_message(over.user, over, position)
-            )
+            if derive_run_id(head, waiting[0]) == over.id:
+                return None
+            return await self.run_for_message(over.user, over, position)
         other = derive_run_id(head, position)
         row = None if other == over.id else await self.records.get(KIND, over.owner, other)
         return None if row is None else RunInfo.from_json(over.owner, other, row)

@@ -56,9 +56,8 @@ class UserThreads:
             self._counts[user.id] = len([head async for head in self._list_all(user.id)])
         while (over := self._counts[user.id] - most + 1) > 0:
             if not await self.expire(0.0, owner=user.id, limit=over):
-                self._counts[user.id] = len(
-                    [head async for head in self._list_all(user.id)]
-                )  # other servers delete threads, too
+                # recount: other servers delete threads, too
+                self._counts[user.id] = len([head async for head in self._list_all(user.id)])
                 break
         self.limits.check_room("threads", self._counts[user.id])
 
@@ -97,9 +96,11 @@ class UserThreads:
 
     async def delete(self, user: User, id: str) -> None:
         """Delete a thread and its subthreads."""
-        for child in [head.id async for head in self._list_all(user.id) if _is_subthread(head, id)]:
-            with suppress(StoreError):
-                await self.store.delete(user.id, child)
+        heads = [head async for head in self._list_all(user.id)]
+        for head in heads:
+            if "parent" in head.meta and head.id.startswith(f"{id}."):
+                with suppress(StoreError):
+                    await self.store.delete(user.id, head.id)
         await self.store.delete(user.id, id)
         self._counts.pop(user.id, None)  # recount on the next request
 
@@ -113,7 +114,3 @@ def thread_agent(head: Summary) -> str:
     if "parent" in head.meta or not isinstance(agent, str):
         raise ApiError(409, "conflict", f"thread {head.id} belongs to a subagent; send messages to its parent thread")
     return agent
-
-
-def _is_subthread(head: Summary, id: str) -> bool:
-    return "parent" in head.meta and head.id.startswith(f"{id}.")
