@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr,
 
 from wick import constants
 from wick._internal.paths import default_data_folder
-from wick._internal.safe_yaml import YamlSource, read
+from wick._internal.safe_yaml import read
 from wick.errors import ConfigError
 
 ENVIRONMENT = {
@@ -164,16 +164,12 @@ def load_settings(
     try:
         settings = Settings(**((source.data if source else {}) | given)).check()
     except ValidationError as error:
-        raise _settings_error(error, source, given) from None
+        first = error.errors(include_input=False)[0]
+        place = (*first["loc"],)
+        what = "there is no such setting" if first["type"] == "extra_forbidden" else first["msg"]
+        message = f"{'.'.join(map(str, place)) or 'the settings'}: {what}"
+        if source is not None and place and place[0] not in given:
+            raise source.error_at(place, message) from None
+        raise ConfigError(message) from None
     settings._file = path
     return settings
-
-
-def _settings_error(error: ValidationError, source: YamlSource | None, given: Mapping[str, Any]) -> ConfigError:
-    first = error.errors(include_input=False)[0]
-    place = (*first["loc"],)
-    key = ".".join(map(str, place)) or "the settings"
-    what = "there is no such setting" if first["type"] == "extra_forbidden" else first["msg"]
-    if source is not None and place and place[0] not in given:
-        return source.error_at(place, f"{key}: {what}")
-    return ConfigError(f"{key}: {what}")

@@ -16,7 +16,8 @@ from wick.server.errors import ApiError
 
 # The options that a role may set, by key of agents.yaml. A higher role includes the options of the lower ones.
 # Keys that are missing cannot be set: `hooks` names code, `sessions` belongs to the server.
-USER_OPTIONS: Mapping[str, Collection[str]] = {
+NamesByKey = Mapping[str, Collection[str]]
+USER_OPTIONS: NamesByKey = {
     "recorder": ("runs", "spans"),
     "todos": ("nudges",),
     "filesystem": ("execute", "read_only", "track", "result_chars"),
@@ -35,7 +36,7 @@ USER_OPTIONS: Mapping[str, Collection[str]] = {
     "permissions": ("deny", "ask", "allow", "mode", "policy"),
     "fallback": ("models",),
 }
-OPERATOR_OPTIONS: Mapping[str, Collection[str]] = {
+OPERATOR_OPTIONS: NamesByKey = {
     "tracing": (),
     "usage_log": ("level",),
     "limits": ("steps", "tokens", "seconds", "cost", "tool_calls"),
@@ -47,7 +48,7 @@ OPERATOR_OPTIONS: Mapping[str, Collection[str]] = {
     "metadata": ("keys", "value_bytes", "total_bytes"),
     "recorder": ("size",),
 }
-ADMIN_OPTIONS: Mapping[str, Collection[str]] = {
+ADMIN_OPTIONS: NamesByKey = {
     "mcp": ("servers", "max_output"),
     "skills": ("host",),
     "context": ("files",),
@@ -63,16 +64,20 @@ USER_CHANGEABLE = frozenset(
 )  # fmt: skip
 
 # Options of an agent's backend. `sandbox: none` can only be set in the file.
-USER_BACKENDS: Mapping[str, Collection[str]] = {"local": ("timeout",), "state": ()}
-OPERATOR_BACKENDS: Mapping[str, Collection[str]] = {
+USER_BACKENDS: NamesByKey = {"local": ("timeout",), "state": ()}
+OPERATOR_BACKENDS: NamesByKey = {
     "local": ("limits",),
     "docker": ("image", "timeout", "limits", "read_only"),
 }
-ADMIN_BACKENDS: Mapping[str, Collection[str]] = {
+ADMIN_BACKENDS: NamesByKey = {
     "local": ("workdir", "network", "env", "readable", "sandbox", "protect"),
     "docker": ("workdir", "engine", "volumes", "env", "network", "user", "daemon", "pull", "protect"),
     "state": ("protect",),
 }
+
+Tables = tuple[tuple[Role, NamesByKey], ...]
+OPTION_TABLES: Tables = (("user", USER_OPTIONS), ("operator", OPERATOR_OPTIONS), ("admin", ADMIN_OPTIONS))
+BACKEND_TABLES: Tables = (("user", USER_BACKENDS), ("operator", OPERATOR_BACKENDS), ("admin", ADMIN_BACKENDS))
 
 SETTINGS = ("temperature", "max_tokens", "top_p", "stop", "parallel_tool_calls", "tool_choice", "response_format")
 PLAIN_KEYS = ("name", "system_prompt", "context_window")
@@ -102,7 +107,9 @@ def check_agent(options: Mapping[str, Any], user: User, tools: Collection[str]) 
 
 def check_hook(key: str, value: Any, user: User, *, own: bool = False) -> None:
     """Raise a 403 if this user may not set a capability to this value; `own` if the agent is the user's."""
-    options, guest = _allowed_options(key, user), not own and not user.has_role("operator")
+    options, guest = _allowed_names(OPTION_TABLES, key, user), not own and not user.has_role("operator")
+    if options is None:
+        raise _not_allowed(f"{key} cannot be set over HTTP by {_with_article(user.role)}")
     if guest and key not in USER_CHANGEABLE:
         raise _not_allowed(f"only an operator changes {key} of an agent that is not one's own")
     if value is False or value is None:
@@ -117,17 +124,10 @@ def check_hook(key: str, value: Any, user: User, *, own: bool = False) -> None:
             _check_plain(f"{key}.{name}", option)
 
 
-def _allowed_options(key: str, user: User) -> set[str]:
-    """Return the options of a capability that this user may set."""
-    tables: tuple[tuple[Role, Mapping[str, Collection[str]]], ...] = (
-        ("user", USER_OPTIONS),
-        ("operator", OPERATOR_OPTIONS),
-        ("admin", ADMIN_OPTIONS),
-    )
-    mine = [table[key] for role, table in tables if key in table and user.has_role(role)]
-    if not mine:
-        raise _not_allowed(f"{key} cannot be set over HTTP by {_with_article(user.role)}")
-    return {name for names in mine for name in names}
+def _allowed_names(tables: Tables, key: str, user: User) -> set[str] | None:
+    """Return the names below a key that this user may set, or None if the user may not set the key."""
+    allowed = [table[key] for role, table in tables if key in table and user.has_role(role)]
+    return {name for names in allowed for name in names} if allowed else None
 
 
 def _expand_short_form(key: str, value: Any) -> Mapping[str, Any]:
@@ -196,13 +196,11 @@ def _check_backend(value: Any, user: User) -> None:
         return
     options = {"type": value} if isinstance(value, str) else dict(value) if isinstance(value, Mapping) else {}
     kind = options.pop("type", "")
-    tables = (("user", USER_BACKENDS), ("operator", OPERATOR_BACKENDS), ("admin", ADMIN_BACKENDS))
-    mine = [table[kind] for role, table in tables if kind in table and user.has_role(role)]  # type: ignore[arg-type]
-    if not mine:
+    allowed = _allowed_names(BACKEND_TABLES, kind, user)
+    if allowed is None:
         raise _not_allowed(
             f"a backend of type {str(kind)[:100]!r} cannot be asked for over HTTP by {_with_article(user.role)}"
         )
-    allowed = {name for names in mine for name in names}
     for name in options:
         if name not in allowed:
             raise _not_allowed(f"backend.{name} cannot be set over HTTP by {_with_article(user.role)}")

@@ -170,9 +170,17 @@ class AgentRegistry:
         return found
 
     def _on_reload(self, config: Config) -> None:
-        before, self._file_templates = self._file_templates, self._load_templates(config)
-        if changes := _diff_templates(before, self._file_templates):
-            self.bus.publish("config_reloaded", changes)
+        """Replace the templates of the file, and publish the added, removed and changed ones with the changed keys."""
+        before, after = self._file_templates, self._load_templates(config)
+        self._file_templates = after
+        changed = {
+            id: sorted(key for key in {*before[id].options, *after[id].options}
+                       if before[id].options.get(key) != after[id].options.get(key))
+            for id in sorted(before.keys() & after.keys()) if before[id].version != after[id].version
+        }  # fmt: skip
+        added, removed = sorted(after.keys() - before.keys()), sorted(before.keys() - after.keys())
+        if added or removed or changed:
+            self.bus.publish("config_reloaded", {"added": added, "removed": removed, "changed": changed})
 
     def _on_reload_error(self, message: str) -> None:
         self.bus.publish("config_error", {"message": message}, operators=True)  # the message may name host folders
@@ -393,14 +401,3 @@ def check_json(data: Mapping[str, Any]) -> None:
         orjson.dumps(data)
     except TypeError as error:
         raise ApiError(422, "invalid", f"this cannot be stored as JSON: {error}") from None
-
-
-def _diff_templates(before: Mapping[str, AgentTemplate], after: Mapping[str, AgentTemplate]) -> dict[str, Any]:
-    """Return the agents of a file that were added, removed and changed, with the changed keys; {} if none."""
-    changed = {
-        id: sorted(key for key in {*before[id].options, *after[id].options}
-                   if before[id].options.get(key) != after[id].options.get(key))
-        for id in sorted(before.keys() & after.keys()) if before[id].version != after[id].version
-    }  # fmt: skip
-    moved = {"added": sorted(after.keys() - before.keys()), "removed": sorted(before.keys() - after.keys())}
-    return {**moved, "changed": changed} if changed or any(moved.values()) else {}

@@ -203,7 +203,10 @@ class Workspaces:
         self, template: AgentTemplate, given: Mapping[str, str], workdir: str, user: str
     ) -> dict[str, str]:
         """Return the mounts of a template. They are read-only except for the local user."""
-        beside = {_resolve_source(template.folder, source): target for source, target in given.items()}
+        beside = {}
+        for source, target in given.items():
+            is_volume = not source.startswith((".", "~")) and "/" not in source  # a bare name is one of the engine
+            beside[source if is_volume else str(template.folder / Path(source).expanduser())] = target
         if user == LOCAL_USER.id:
             beside = pin_volumes(beside, lambda source: self._find_pinned_files(template, source))
             covered = any(_covers_workdir(target, workdir) for target in beside.values())
@@ -244,12 +247,6 @@ def _import_docker() -> ModuleType:
     from wick.backends import docker
 
     return docker
-
-
-def _resolve_source(folder: Path, source: str) -> str:
-    """Return the absolute path of a host folder. A bare name is a volume of the engine."""
-    named = not source.startswith((".", "~")) and "/" not in source
-    return source if named else str(folder / Path(source).expanduser())
 
 
 def _covers_workdir(target: str, workdir: str) -> bool:

@@ -63,7 +63,14 @@ class JwtVerifier:
     async def _find_key(self, id: Any) -> jwt.PyJWK | None:
         age = self._clock() - self._read
         if age >= FRESH_SECONDS or (id not in self._keys and age >= AGAIN_SECONDS):
-            self._keys, self._read = _parse_keys(await self._fetch_keys()), self._clock()
+            data = await self._fetch_keys()
+            try:
+                self._keys = {key.key_id or "": key for key in jwt.PyJWKSet.from_dict(orjson.loads(data)).keys}
+            except (jwt.PyJWTError, ValueError, AttributeError) as error:
+                why = "the keys of the sign-in service are not a JWKS document"
+                message = f"{why}; set jwt.jwks to the right file or address"
+                raise ApiError(503, "keys_unavailable", message) from error
+            self._read = self._clock()
         if not id and len(self._keys) == 1:
             return next(iter(self._keys.values()))
         return self._keys.get(id) if isinstance(id, str) else None
@@ -84,11 +91,3 @@ class JwtVerifier:
 def _keys_unavailable(why: str) -> ApiError:
     message = f"the keys of the sign-in service cannot be read ({why}); try again"
     return ApiError(503, "keys_unavailable", message, {"Retry-After": "2"})
-
-
-def _parse_keys(data: bytes) -> dict[str, jwt.PyJWK]:
-    try:
-        return {key.key_id or "": key for key in jwt.PyJWKSet.from_dict(orjson.loads(data)).keys}
-    except (jwt.PyJWTError, ValueError, AttributeError) as error:
-        message = "the keys of the sign-in service are not a JWKS document; set jwt.jwks to the right file or address"
-        raise ApiError(503, "keys_unavailable", message) from error

@@ -93,11 +93,16 @@ class AuthMiddleware:
 
     async def _authorize(self, scope: Scope) -> None:
         """Set the route access and the user of a request; raise an ApiError if it is refused."""
-        host = read_header(scope["headers"], b"host").lower()
+        headers = scope["headers"]
+        host = read_header(headers, b"host").lower()
         if not host or not {host, strip_port(host)} & self._hosts:
             message = "the server does not answer under this name; add it to `hosts:` in server.yaml if it should"
             raise ApiError(421, "wrong_host", message)
-        self._check_origin(scope)
+        if any(name == b"origin" for name, _ in headers):
+            origin = read_header(headers, b"origin")
+            if origin not in self._origins and origin.lower() not in same_origins(host):
+                message = "a page of another origin may not ask for this; see `cors_origins`"
+                raise ApiError(403, "wrong_origin", message)
         route = self._access.find(request_method(scope), request_path(scope))
         scope["wick.route_access"] = route
         if route is not None and route.access == "public":
@@ -111,15 +116,6 @@ class AuthMiddleware:
             raise ApiError(403, "forbidden", message)
         self._limits.count_request(user.id)
         scope["wick.user"] = user
-
-    def _check_origin(self, scope: Scope) -> None:
-        """Raise a 403 if a page of another origin sends the request, unless the origin is listed in `cors_origins`."""
-        if not any(name == b"origin" for name, _ in scope["headers"]):
-            return
-        origin, host = read_header(scope["headers"], b"origin"), read_header(scope["headers"], b"host")
-        if origin in self._origins or origin.lower() in same_origins(host):
-            return
-        raise ApiError(403, "wrong_origin", "a page of another origin may not ask for this; see `cors_origins`")
 
 
 def request_method(scope: Scope) -> str:

@@ -49,9 +49,8 @@ async def _stream_batches(bus: EventBus, user: User) -> AsyncIterator[list[Event
                     events = await reader.receive()
             if events is not None and not events:  # the bus is closed
                 return
-            yield [_encode_event(event) for event in events or ()]
-
-
-def _encode_event(event: BusEvent) -> EventFrame:
-    data = orjson.dumps({"event": event.kind, "data": event.data})
-    return EventFrame(b"event: %s\ndata: %s\n\n" % (event.kind.encode(), data))
+            frames = []
+            for event in events or ():
+                data = orjson.dumps({"event": event.kind, "data": event.data})
+                frames.append(EventFrame(b"event: %s\ndata: %s\n\n" % (event.kind.encode(), data)))
+            yield frames

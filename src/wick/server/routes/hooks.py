@@ -53,24 +53,20 @@ async def change_hooks(
     template = await wick.registry.get_template(caller, id)
     if (everyone or change.order is not None) and not caller.has_role("operator"):
         raise ApiError(403, "not_allowed", "changing hooks for all users, or their order, requires an operator")
-    _check_change(change, caller, own=template.owner == caller.id)
+    order = change.order or []
+    for name in (*change.hooks, *order):
+        if name not in BY_KEY or not BY_KEY[name].kind:
+            known = ", ".join(key for key, ring in BY_KEY.items() if ring.kind)
+            raise ApiError(422, "invalid", f"there is no hook {name[:100]!r}; there are {known}")
+    if len({*order}) != len(order):
+        raise ApiError(422, "invalid", "the order has a hook twice; name each hook once")
+    for name, value in change.hooks.items():
+        check_hook(name, value, caller, own=template.owner == caller.id)
     await wick.registry.change_overrides(caller, id, lambda said: _apply_change(said, change), everyone=everyone)
     instance = await wick.registry.get_agent(caller, id)
     event = {"agent_id": id, "hooks": [*change.hooks], "reordered": change.order is not None}
     wick.bus.publish("hooks_changed", event, None if everyone else caller.id)
     return _list_capabilities(instance, caller)
-
-
-def _check_change(change: HookChange, user: User, *, own: bool) -> None:
-    named = [*change.hooks, *(change.order or ())]
-    for name in named:
-        if name not in BY_KEY or not BY_KEY[name].kind:
-            known = ", ".join(key for key, ring in BY_KEY.items() if ring.kind)
-            raise ApiError(422, "invalid", f"there is no hook {name[:100]!r}; there are {known}")
-    if len({*(change.order or ())}) != len(change.order or ()):
-        raise ApiError(422, "invalid", "the order has a hook twice; name each hook once")
-    for name, value in change.hooks.items():
-        check_hook(name, value, user, own=own)
 
 
 def _apply_change(said: Overrides, change: HookChange) -> Overrides:
@@ -85,6 +81,11 @@ def _list_capabilities(instance: AgentInstance, user: User) -> HookList:
     rings = [ring for ring in sort_rings(instance.overrides.order) if ring.kind and ring.key != "sessions"]
     hooks = []
     for name in (ring.key for ring in rings):
+        refusal = ""  # why the user may not switch it
+        try:
+            check_hook(name, name not in on, user, own=instance.template.owner == user.id)
+        except ApiError as error:
+            refusal = str(error)
         owner = next((part for part in instance.agent.capabilities if part.name == name), None)
         info = HookInfo(
             name=name,
@@ -93,16 +94,7 @@ def _list_capabilities(instance: AgentInstance, user: User) -> HookList:
             options=redact_options(known.get(name, name in on)),
             points=[hook.point for hook in owner.hooks()] if owner is not None else [],
             tools=[tool.name for tool in owner.tools()] if owner is not None else [],
-            refused=_find_refusal(name, name not in on, user, own=instance.template.owner == user.id),
+            refused=refusal,
         )
         hooks.append(info)
     return HookList(hooks=hooks)
-
-
-def _find_refusal(name: str, on: bool, user: User, *, own: bool) -> str:
-    """Return why the user may not enable or disable a capability, or an empty string."""
-    try:
-        check_hook(name, on, user, own=own)
-    except ApiError as error:
-        return str(error)
-    return ""

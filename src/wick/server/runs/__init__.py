@@ -225,18 +225,23 @@ class Runs:
     ) -> QueuedRun:
         last = head.last if after is None else after
         wanted = RunInfo("", user.id, head.id, thread_agent(head), last, name=user.name, role=user.role, recipe=recipe)
-        with nullcontext() if head.run else self._reserve_run(user):
+        reservation: AbstractContextManager[None] = nullcontext()
+        if not head.run:  # running and starting runs count against the quota
+            self.limits.check_room("runs", self.executor.count_runs(user.id) + self.limits.count_held("runs", user.id))
+            reservation = self.limits.hold("runs", user.id)
+        with reservation:
             position = await self.store.enqueue(user.id, head.id, *said, key=key)
             try:
                 info = await retry_store(lambda: self.run_for_message(user, wanted, position))
             except StoreError as error:
-                raise _queued_error(head.id, error) from error
+                raise ApiError(
+                    503,
+                    error.code if error.code in TEMPORARY else "unavailable",
+                    f"the message is stored in thread {head.id} and will be answered, but its run cannot be followed "
+                    "now; read the thread later, or repeat the request with the same Idempotency-Key",
+                    {"X-Thread-Id": head.id, "Retry-After": "5"},
+                ) from error
         return QueuedRun(self, info, position, START if info.begin >= last else (last, inf))
-
-    def _reserve_run(self, user: User) -> AbstractContextManager[None]:
-        """Reserve one run of a user's quota. Running and starting runs count."""
-        self.limits.check_room("runs", self.executor.count_runs(user.id) + self.limits.count_held("runs", user.id))
-        return self.limits.hold("runs", user.id)
 
     # -- finding the run of a message ---------------------------------------------------------------------------------
 
@@ -492,16 +497,6 @@ def still_open_error(info: RunInfo, reason: str) -> ApiError:
         f"run {info.id} is still open: {reason}; follow it at /runs/{info.id}/events, or repeat the request with the "
         "same Idempotency-Key: without one it would be a second request",
         headers,
-    )
-
-
-def _queued_error(thread: str, error: StoreError) -> ApiError:
-    return ApiError(
-        503,
-        error.code if error.code in TEMPORARY else "unavailable",
-        f"the message is stored in thread {thread} and will be answered, but its run cannot be followed now; "
-        "read the thread later, or repeat the request with the same Idempotency-Key",
-        {"X-Thread-Id": thread, "Retry-After": "5"},
     )
 
 

@@ -29,7 +29,12 @@ def explain_call(thread: Thread, call_id: str, seq: int | None = None) -> CallRe
             _apply_entry(found, asked, entry)
     if found is None or (seq is not None and found.seq != seq):
         return None
-    found.verdicts = [HookVerdict(**row) for row in _trace_verdicts(thread, found)] or found.verdicts
+    # the trace of the run, if there is one, has the verdicts of all hooks
+    trace = thread.values.get(VALUE, {}).get(found.run_id, {"spans": ()})
+    this = {"tool_call_id": found.call_id, "gen_ai.conversation.id": thread.id}
+    uses = [span for span in _walk_spans(trace["spans"]) if this.items() <= span["attributes"].items()]
+    if len(uses) == 1:  # ambiguous if two calls have this id
+        found.verdicts = [HookVerdict(**row) for row in thaw(uses[0].get("why", []))] or found.verdicts
     return found
 
 
@@ -71,14 +76,6 @@ def _apply_entry(found: CallReasons, call: ToolCall, entry: Entry) -> None:
     elif entry.kind == "done":
         for attempt in found.attempts:
             attempt.ended = data["ended"] if attempt.number == data["attempt"] else attempt.ended
-
-
-def _trace_verdicts(thread: Thread, found: CallReasons) -> list[dict[str, Any]]:
-    """Return the verdicts of all hooks from the run's trace, or an empty list if there is no trace."""
-    trace = thread.values.get(VALUE, {}).get(found.run_id, {"spans": ()})
-    this = {"tool_call_id": found.call_id, "gen_ai.conversation.id": thread.id}
-    uses = [span for span in _walk_spans(trace["spans"]) if this.items() <= span["attributes"].items()]
-    return thaw(uses[0].get("why", [])) if len(uses) == 1 else []  # ambiguous if two calls have this id
 
 
 def _walk_spans(spans: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

@@ -106,7 +106,14 @@ class FrameBuilder:
 
     def build_frames(self, row: Mapping[str, Any], after: StreamPosition = START) -> list[Frame]:
         """Return the frames of a log entry that come after a position."""
-        events, seq = self._events(row["kind"], row["data"]), row["seq"]
+        kind, data, seq = row["kind"], row["data"], row["seq"]
+        events: list[Event] = []
+        if kind == "run_start":
+            self.active, self.pause = data["run"] == self.run, None
+        elif self.active and not self.finished and kind in _HANDLERS:
+            events = _HANDLERS[kind](self, data)
+        for event in events:
+            event.run_id = event.run_id or self.run  # a question of a subagent keeps its own
         self.pause = None if self.finished else self.pause
         if not events or seq < after[0]:
             return []
@@ -115,35 +122,21 @@ class FrameBuilder:
             self.pause = frames.pop()
         return frames
 
-    def _events(self, kind: str, data: Any) -> list[Event]:
-        if kind == "run_start":
-            self.active, self.pause = data["run"] == self.run, None
-            return []
-        if not self.active or self.finished or kind not in _HANDLERS:
-            return []
-        events = _HANDLERS[kind](self, data)
-        for event in events:
-            event.run_id = event.run_id or self.run  # a question of a subagent keeps its own
-        return events
-
     def _message(self, message: Any) -> list[Event]:
         if message["role"] == "assistant":
-            return self._reply(message)
+            self.text, self.why = message_text(message), {}
+            calls = message.get("tool_calls", ())
+            starts = [ToolStart(name=call["name"], call_id=call["id"], args=call["args"]) for call in calls]
+            message, about = split_reply_row(message)
+            about = about or {}
+            usage = {name: int(count) for name, count in about.get("usage", {}).items()}
+            return [ChatModelEnd(name=about.get("model", ""), message=dict(message), usage=usage), *starts]
         if message["role"] != "tool":
             return [UserMessage(message=message)]
         call, text = message["tool_call_id"], message_text(message)
         output, error = ("", text) if message.get("failed") else (text, "")
         why = self.why.pop(call, [])
         return [ToolEnd(name=message.get("name", ""), call_id=call, output=output, error=error, why=why)]
-
-    def _reply(self, message: Any) -> list[Event]:
-        self.text, self.why = message_text(message), {}
-        calls = message.get("tool_calls", ())
-        starts = [ToolStart(name=call["name"], call_id=call["id"], args=call["args"]) for call in calls]
-        message, about = split_reply_row(message)
-        about = about or {}
-        usage = {name: int(count) for name, count in about.get("usage", {}).items()}
-        return [ChatModelEnd(name=about.get("model", ""), message=dict(message), usage=usage), *starts]
 
     def _decision(self, data: Any) -> list[Event]:
         if data.get("operation") == "tool_use" and "call" in data:

@@ -60,7 +60,12 @@ class ThreadHistory:
                 self.ends.append({"seq": entry.seq, "at": entry.at, **about})
             self._run = ""
         elif entry.kind == "intent":
-            self._intent(entry)
+            call = entry.data["call"]
+            self._begun[call] = entry.at
+            asked, tool = self._asked.get(call, (None, ""))
+            if asked is not None and tool in DELEGATES:
+                place = digest(entry.data["key"].encode("utf-8", "surrogatepass"))[:12]
+                asked.children[call] = f"{self.thread[:150]}.{place}"
         elif entry.kind == "done" and entry.data["call"] in self._begun:
             self._took[entry.data["call"]] = (entry.at - self._begun[entry.data["call"]]) * 1000
 
@@ -83,11 +88,3 @@ class ThreadHistory:
             self._asked[call.id] = (fact, call.name)
         if message.role == "tool":
             fact.ms = self._took.pop(message.tool_call_id, None)
-
-    def _intent(self, entry: Entry) -> None:
-        call = entry.data["call"]
-        self._begun[call] = entry.at
-        asked, tool = self._asked.get(call, (None, ""))
-        if asked is not None and tool in DELEGATES:
-            place = digest(entry.data["key"].encode("utf-8", "surrogatepass"))[:12]
-            asked.children[call] = f"{self.thread[:150]}.{place}"

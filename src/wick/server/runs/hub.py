@@ -135,21 +135,20 @@ class RunHub:
             self._last = event  # `finish` sends it after the outcome is recorded
             return
         self.flush()
-        if not self.end and self._is_forwarded(event):
+        if not self.end and self._track_event(event):
             self._broadcast(transient_frame(event))
 
-    def _is_forwarded(self, event: Event) -> bool:
-        """Return True if an event is sent as a transient frame: no log entry produces it."""
+    def _track_event(self, event: Event) -> bool:
+        """Update the message that the model is writing; return True if the event is sent as a transient frame.
+
+        An event is not sent if a log entry produces it, or if it restarts a message that is already complete.
+        """
         if isinstance(event, APPROVAL_EVENTS) or event.terminal:
             return False
         if event.run_id != self.run:
             return True
         if isinstance(event, LOGGED_EVENTS):
             return False
-        return self._track_message(event)
-
-    def _track_message(self, event: Event) -> bool:
-        """Update the message that the model is writing; return False for an event that came too late."""
         if isinstance(event, ChatModelStart):
             self._open, self._start = [], event
         elif isinstance(event, ChatModelRestart):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -72,7 +72,9 @@ class UsageLedger:
 
         With `ended=False` the log has no end of the run: its charges are recorded now, the run itself when it ends.
         """
-        before = await self.records.get(COUNTED, user.id, run) if _has_paused_before(result, run) else None
+        entries = result.thread.entries if result.thread is not None else ()
+        ends = [entry for entry in entries if entry.kind == "run_end" and entry.data["run"] == run]
+        before = await self.records.get(COUNTED, user.id, run) if len(ends) > 1 else None  # it has paused before
         if run and result.outcome == "interrupted" and ended:
             counted = {"charges": len(result.charges)}
             await self.records.put(COUNTED, user.id, run, counted, until=time() + COUNTED_SECONDS)
@@ -92,29 +94,20 @@ class UsageLedger:
     ) -> list[UsageLine]:
         """Return the usage of an owner, or of all users, from `since` to `until` inclusive."""
         first, last = since.isoformat() if since else "", until.isoformat() if until else "9999-12-31"
-        found = [line async for line in self._iterate_lines(owner)]
-        wanted = [line for line in found if first <= line.day <= last and agent in ("", line.agent)]
-        return sorted(wanted, key=lambda line: (line.day, line.user, line.agent, line.model))
-
-    async def _iterate_lines(self, owner: str | None) -> AsyncIterator[UsageLine]:
-        after = ""
+        lines, after = list[UsageLine](), ""
         while rows := await self.records.list(KIND, owner, after=after):
             for row in rows:
                 data = row.data
-                used = UsageAmount(**{name: int(data[name]) for name in _NAMES if name in data})
-                yield UsageLine(row.owner, data["user"], data["day"], data["agent"], data["model"], used)
+                if first <= data["day"] <= last and agent in ("", data["agent"]):
+                    used = UsageAmount(**{name: int(data[name]) for name in _NAMES if name in data})
+                    lines.append(UsageLine(row.owner, data["user"], data["day"], data["agent"], data["model"], used))
             after = rows[-1].id if owner is not None else rows[-1].cursor
+        return sorted(lines, key=lambda line: (line.day, line.user, line.agent, line.model))
 
 
 def sum_usage(lines: Iterable[UsageLine]) -> UsageAmount:
     """Return the sum of usage lines."""
     return sum((line.used for line in lines), UsageAmount())
-
-
-def _has_paused_before(result: Result, run: str) -> bool:
-    """Return True if the log already has an earlier end of the run."""
-    ends = [entry for entry in result.thread.entries if entry.kind == "run_end"] if result.thread is not None else []
-    return len([entry for entry in ends if entry.data["run"] == run]) > 1
 
 
 def _sum_by_model(charges: Sequence[Charge]) -> dict[str, UsageAmount]:
