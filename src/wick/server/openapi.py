@@ -21,19 +21,19 @@ SCHEMES = {
 
 def build_document(api: FastAPI) -> dict[str, Any]:
     """Return the OpenAPI document of all routes."""
-    made = get_openapi(title=api.title, version=api.version, summary=api.summary, routes=api.routes)
-    schemas = made.setdefault("components", {}).setdefault("schemas", {})
+    document = get_openapi(title=api.title, version=api.version, summary=api.summary, routes=api.routes)
+    schemas = document.setdefault("components", {}).setdefault("schemas", {})
     for name in UNUSED:
         schemas.pop(name, None)
     body = ErrorBody.model_json_schema(ref_template=f"{REF}{{model}}")
     schemas |= body.pop("$defs")
     schemas["ErrorBody"] = body
-    made["components"]["securitySchemes"] = SCHEMES
+    document["components"]["securitySchemes"] = SCHEMES
     roles = {(method, path): access for method, path, access in ACCESS}
-    for path, methods in made["paths"].items():
+    for path, methods in document["paths"].items():
         for method, operation in methods.items():
             _complete_operation(operation, roles.get((method.upper(), path), "user"))
-    return made
+    return document
 
 
 def _complete_operation(operation: dict[str, Any], access: str) -> None:

@@ -199,20 +199,20 @@ def bind_socket(host: str, port: int) -> socket.socket:
     """Return a listening socket; raise a ConfigError if the address is in use or unknown."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        made = socket.socket(family, kind, protocol)
+        bound = socket.socket(family, kind, protocol)
     except OSError as error:
         raise ConfigError(f"there is no address {host!r} on this machine: {error.strerror or error}") from None
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(address)
-        made.listen(BACKLOG)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+        bound.listen(BACKLOG)
     except OSError as error:
-        made.close()
+        bound.close()
         taken = error.errno == errno.EADDRINUSE
         why = "another program listens there; choose another --port" if taken else error.strerror or str(error)
         raise ConfigError(f"the server cannot listen on {host}:{port}: {why}") from None
-    made.setblocking(False)
-    return made
+    bound.setblocking(False)
+    return bound
 
 
 @contextmanager

@@ -85,7 +85,7 @@ class AgentBuilder:
         self._budgets: dict[tuple[str, str], Budget] = {}
 
     async def build(
-        self, user: User, instance: AgentInstance, kept: Sequence[RegisteredTool], grants: Sequence[Any]
+        self, user: User, instance: AgentInstance, registered: Sequence[RegisteredTool], grants: Sequence[Any]
     ) -> AgentInstance:
         """Create the agent of an instance and open its workspace."""
         template = instance.template
@@ -94,7 +94,9 @@ class AgentBuilder:
             built = await run_in_thread(lambda: make(user), "agent")
             # registered tools do not replace the program's own
             own = {name for tool in built.tools for name in tool.names}
-            tools = [tool for tool in self.toolbox.select_tools(template.id, (), kept) if own.isdisjoint(tool.names)]
+            tools = [
+                tool for tool in self.toolbox.select_tools(template.id, (), registered) if own.isdisjoint(tool.names)
+            ]
             around = (InUse(instance), Registered(tools), self.sessions, self.redaction)
             instance.agent = await run_in_thread(lambda: built.with_hooks(*around), "agent")
             return instance
@@ -103,20 +105,20 @@ class AgentBuilder:
         )
         instance.workspace = await self.workspaces.open(wanted)
         try:
-            await run_in_thread(lambda: self._build(instance, kept, grants), "agent")
+            await run_in_thread(lambda: self._build(instance, registered, grants), "agent")
         except BaseException:
             if instance.workspace is not None:
                 await self.workspaces.close(instance.workspace)
             raise
         return instance
 
-    def find_problem(self, template: AgentTemplate, kept: Sequence[RegisteredTool]) -> str:
+    def find_problem(self, template: AgentTemplate, registered: Sequence[RegisteredTool]) -> str:
         """Return why a template cannot be built, or an empty string. No workspace is opened for this."""
         if template.factory is not None:
             return ""
         instance = AgentInstance(template.id, "", template, Overrides(), "", self.sessions)
         try:
-            self._build(instance, kept, (), State() if template.options.get("backend") else None)
+            self._build(instance, registered, (), State() if template.options.get("backend") else None)
         except Exception as error:  # code of the file may raise anything; the server starts all the same
             return str(error) or repr(error)
         return ""
@@ -124,7 +126,7 @@ class AgentBuilder:
     def _build(
         self,
         instance: AgentInstance,
-        kept: Sequence[RegisteredTool],
+        registered: Sequence[RegisteredTool],
         grants: Sequence[Any],
         backend: Backend | None = None,
     ) -> None:
@@ -133,12 +135,11 @@ class AgentBuilder:
         config = effective_options(
             template, instance.overrides, grants, backend is not None and backend.name != "state"
         )
-        tools = self.toolbox.select_tools(template.id, config.options.get("tools", ()), kept)
+        tools = self.toolbox.select_tools(template.id, config.options.get("tools", ()), registered)
         known, instance.missing_tools = _split_missing_tools(config.options, {tool.name for tool in tools})
-        registered = Registered([*template.tools, *tools])
         given: dict[str, Capability] = {
             "in_use": InUse(instance),
-            "registered": registered,
+            "registered": Registered([*template.tools, *tools]),
             "sessions": self.sessions,
         }
         budget = config.options.get("budget")
@@ -160,17 +161,17 @@ def _import_http_client() -> None:
 
 
 def effective_options(
-    template: AgentTemplate, said: Overrides, grants: Sequence[Any] = (), has_folder: bool = True
+    template: AgentTemplate, overrides: Overrides, grants: Sequence[Any] = (), has_folder: bool = True
 ) -> AgentConfig:
     """Return the options of a template with its overrides and grants; raise a ConfigError if they are not valid."""
-    config = validate_options(template.id, template.options, template.folder, said.hooks)
-    found = dict(config.options)
-    if "skills" in found:
-        found["skills"] = said.skill_options(found["skills"], has_folder)
-    if found.get("permissions"):
-        rules: dict[str, Any] = {} if found["permissions"] is True else found["permissions"]
-        found["permissions"] = {**rules, "grants": [*rules.get("grants", ()), *grants]}
-    return AgentConfig(config.file, config.id, found, ((),))
+    config = validate_options(template.id, template.options, template.folder, overrides.hooks)
+    options = dict(config.options)
+    if "skills" in options:
+        options["skills"] = overrides.skill_options(options["skills"], has_folder)
+    if options.get("permissions"):
+        rules: dict[str, Any] = {} if options["permissions"] is True else options["permissions"]
+        options["permissions"] = {**rules, "grants": [*rules.get("grants", ()), *grants]}
+    return AgentConfig(config.file, config.id, options, ((),))
 
 
 def _split_missing_tools(options: Mapping[str, Any], brought: set[str]) -> tuple[dict[str, Any], tuple[str, ...]]:

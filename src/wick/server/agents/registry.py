@@ -129,9 +129,9 @@ class AgentRegistry:
     async def find_problems(self, user: User) -> dict[str, str]:
         """Return why agents of the file cannot be built, by agent id."""
         templates = [*self._file_templates.values()][:MAX_CHECKED_AGENTS]
-        kept = await self.toolbox.list_registered(user)
+        registered = await self.toolbox.list_registered(user)
         found = await run_in_thread(
-            lambda: {one.id: self._builder.find_problem(one, kept) for one in templates}, "check"
+            lambda: {one.id: self._builder.find_problem(one, registered) for one in templates}, "check"
         )
         return {id: problem for id, problem in found.items() if problem}
 
@@ -213,8 +213,10 @@ class AgentRegistry:
         check_json(options)
         check_id(id)
         owner = EVERYONE if shared else user.id
-        made = template_from_request(id, options, self.settings.data.absolute(), owner)
-        await run_in_thread(lambda: (validate_options(id, options, made.folder), self.workspaces.check(made)), "check")
+        template = template_from_request(id, options, self.settings.data.absolute(), owner)
+        await run_in_thread(
+            lambda: (validate_options(id, options, template.folder), self.workspaces.check(template)), "check"
+        )
         taken = (
             id in self._file_templates
             or id in self._code_templates
@@ -224,7 +226,7 @@ class AgentRegistry:
         if taken or not await self.records.put(AGENT, owner, id, data, new=True):
             raise ApiError(409, "conflict", f"there is an agent {id!r} already; choose another id")
         self.bus.publish("agent_created", {"agent_id": id}, None if shared else user.id)
-        return made
+        return template
 
     async def delete(self, user: User, id: str, *, files: bool) -> None:
         """Delete an agent that was created over HTTP, with its overrides and, if `files`, this user's workspace."""
@@ -240,9 +242,9 @@ class AgentRegistry:
             if row.data["agent"] == id:
                 await self.records.delete(GRANT, user.id, row.id)
         for key in [key for key in self._instances if key[1] == id and template.owner in (EVERYONE, key[0])]:
-            gone = self._retire(key)
-            if gone is not None and not gone.uses:
-                await self._discard(gone)
+            retired = self._retire(key)
+            if retired is not None and not retired.uses:
+                await self._discard(retired)
         if files:
             await self.workspaces.delete_files(template, user.id)
         self.bus.publish("agent_deleted", {"agent_id": id}, None if template.owner == EVERYONE else user.id)
@@ -262,14 +264,14 @@ class AgentRegistry:
         return found
 
     async def _prepare(
-        self, user: User, template: AgentTemplate, said: Overrides
+        self, user: User, template: AgentTemplate, overrides: Overrides
     ) -> tuple[AgentInstance, list[RegisteredTool], list[Any]]:
         """Return an unbuilt instance with its tools and grants. Its version is a digest of all of them."""
         registered = await self.toolbox.list_registered(user)
         grants = [*(await self.list_grants(user, template.id)).values()]
         tools = [(one.name, one.data) for one in registered]
-        version = digest(canonical_json([template.version, template.owner, said.to_json(), tools, grants]))
-        return AgentInstance(template.id, user.id, template, said, version, self.sessions), registered, grants
+        version = digest(canonical_json([template.version, template.owner, overrides.to_json(), tools, grants]))
+        return AgentInstance(template.id, user.id, template, overrides, version, self.sessions), registered, grants
 
     def _retire(self, key: tuple[str, str]) -> AgentInstance | None:
         """Remove an instance from the registry. Runs that use it keep it until it is swept."""
@@ -296,8 +298,8 @@ class AgentRegistry:
             changed = change(Overrides.from_json(await self.records.get(OVERRIDE, owner, id)))
             check_json(changed.to_json())
             other = Overrides.from_json(await self.records.get(OVERRIDE, user.id if everyone else EVERYONE, id))
-            said = other.apply_over(changed) if everyone else changed.apply_over(other)
-            await self._close(await self._builder.build(user, *await self._prepare(user, template, said)))
+            merged = other.apply_over(changed) if everyone else changed.apply_over(other)
+            await self._close(await self._builder.build(user, *await self._prepare(user, template, merged)))
             await self.records.put(OVERRIDE, owner, id, changed.to_json())
 
     @asynccontextmanager
@@ -305,10 +307,10 @@ class AgentRegistry:
         self, user: User, id: str, change: Callable[[AgentTemplate, Overrides], Overrides]
     ) -> AsyncIterator[AgentInstance]:
         """Build an agent with changed overrides while the context is open. Nothing is stored."""
-        template, said = await self.get_template(user, id), await self.get_overrides(user, id)
+        template, overrides = await self.get_template(user, id), await self.get_overrides(user, id)
         if template.factory is not None:
             raise ApiError(409, "conflict", f"the agent {id!r} is made by a program; try changes there")
-        instance = await self._builder.build(user, *await self._prepare(user, template, change(template, said)))
+        instance = await self._builder.build(user, *await self._prepare(user, template, change(template, overrides)))
         try:
             yield instance
         finally:

@@ -119,8 +119,8 @@ def validate_options(
     id: str, options: Mapping[str, Any], folder: Path, over: Mapping[str, Any] | None = None
 ) -> AgentConfig:
     """Return the validated options of an agent, with `over` merged over them; raise a ConfigError if not valid."""
-    said: dict[str, Any] = {"agents": {id: dict(over or {})}, "defaults": dict(options)}
-    return Config(folder / "agents.yaml", InlineSource(f"the agent {id!r}", said, {(): 1})).agents[id]
+    config_data: dict[str, Any] = {"agents": {id: dict(over or {})}, "defaults": dict(options)}
+    return Config(folder / "agents.yaml", InlineSource(f"the agent {id!r}", config_data, {(): 1})).agents[id]
 
 
 def rebuild_config(

@@ -102,20 +102,20 @@ class Workspaces:
         """Return the workspace folder of a user's agent on the host."""
         return self.data / "workspaces" / user / agent
 
-    def backend_options(self, template: AgentTemplate, said: Overrides, user: str) -> dict[str, Any] | None:
+    def backend_options(self, template: AgentTemplate, overrides: Overrides, user: str) -> dict[str, Any] | None:
         """Return the backend options of a user's agent, or None if it has no workspace."""
         given = template.options.get("backend", False)
         options: dict[str, Any] = {} if given is False else {"type": given} if isinstance(given, str) else dict(given)
         kind = options.pop("type", "")
-        if said.mode is None and not kind:
+        if overrides.mode is None and not kind:
             return None
-        wanted = {"local": "local", "remote": "docker", None: kind}[said.mode]
+        wanted = {"local": "local", "remote": "docker", None: kind}[overrides.mode]
         options = options if wanted == kind else {}
         if wanted == "local":
             return self._local_options(template, options, user)
-        return (
-            self._docker_options(template, options, said, user) if wanted == "docker" else {"type": "state", **options}
-        )
+        if wanted == "docker":
+            return self._docker_options(template, options, overrides, user)
+        return {"type": "state", **options}
 
     async def open(self, wanted: Mapping[str, Any] | None) -> WorkspaceMount | None:
         """Open the workspace with these options, or share the open one. The caller must `close` it."""
@@ -188,16 +188,16 @@ class Workspaces:
         )
 
     def _docker_options(
-        self, template: AgentTemplate, options: dict[str, Any], said: Overrides, user: str
+        self, template: AgentTemplate, options: dict[str, Any], overrides: Overrides, user: str
     ) -> dict[str, Any]:
         workdir = options.get("workdir", WORKDIR)
         volumes = self._mount_volumes(template, options.pop("volumes", {}), workdir, user)
-        engine = said.sandbox_url if said.sandbox_url is not None else options.pop("engine", "")
+        engine = overrides.sandbox_url if overrides.sandbox_url is not None else options.pop("engine", "")
         options.pop("engine", None)
-        made = {"image": IMAGE, **options, "workdir": workdir, "volumes": volumes, "engine": engine, "owner": user}
+        wanted = {"image": IMAGE, **options, "workdir": workdir, "volumes": volumes, "engine": engine, "owner": user}
         id = options.pop("id", "") if user == LOCAL_USER.id else ""
-        made["id"] = id or digest(canonical_json([self.server, user, template.id, made]))[:24]
-        return {"type": "docker", **made, "server": self.server}
+        wanted["id"] = id or digest(canonical_json([self.server, user, template.id, wanted]))[:24]
+        return {"type": "docker", **wanted, "server": self.server}
 
     def _mount_volumes(
         self, template: AgentTemplate, given: Mapping[str, str], workdir: str, user: str

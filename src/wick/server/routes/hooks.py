@@ -62,17 +62,19 @@ async def change_hooks(
         raise ApiError(422, "invalid", "the order has a hook twice; name each hook once")
     for name, value in change.hooks.items():
         check_hook(name, value, caller, own=template.owner == caller.id)
-    await wick.registry.change_overrides(caller, id, lambda said: _apply_change(said, change), everyone=everyone)
+    await wick.registry.change_overrides(
+        caller, id, lambda overrides: _apply_change(overrides, change), everyone=everyone
+    )
     instance = await wick.registry.get_agent(caller, id)
     event = {"agent_id": id, "hooks": [*change.hooks], "reordered": change.order is not None}
     wick.bus.publish("hooks_changed", event, None if everyone else caller.id)
     return _list_capabilities(instance, caller)
 
 
-def _apply_change(said: Overrides, change: HookChange) -> Overrides:
-    hooks = {**said.hooks, **change.hooks}
-    order = said.order if change.order is None else change.order
-    return replace(said, hooks={name: value for name, value in hooks.items() if value is not None}, order=order)
+def _apply_change(overrides: Overrides, change: HookChange) -> Overrides:
+    hooks = {**overrides.hooks, **change.hooks}
+    order = overrides.order if change.order is None else change.order
+    return replace(overrides, hooks={name: value for name, value in hooks.items() if value is not None}, order=order)
 
 
 def _list_capabilities(instance: AgentInstance, user: User) -> HookList:

@@ -90,12 +90,12 @@ async def complete(
     key: Annotated[str, Header(alias="Idempotency-Key", max_length=200)] = "",
 ) -> Response | ChatCompletion:
     """Run an agent in a new thread. Assistant messages of the request are taken from the client without a check."""
-    said = parse_conversation(asked, systems=wick.settings.allow_system_messages)
+    messages = parse_conversation(asked, systems=wick.settings.allow_system_messages)
     if not asked.stream:
-        return await _build_completion(asked, await wick.runs.start(caller, asked.model, [*said], key=key))
+        return await _build_completion(asked, await wick.runs.start(caller, asked.model, [*messages], key=key))
     with ExitStack() as holding:
         holding.enter_context(wick.limits.hold("streams", caller.id))  # before the run starts: it could not be streamed
-        turn = await wick.runs.start(caller, asked.model, [*said], key=key)
+        turn = await wick.runs.start(caller, asked.model, [*messages], key=key)
         return EventStream(lambda: _stream_chunks(asked, turn), holding=holding.pop_all())
 
 

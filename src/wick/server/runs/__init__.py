@@ -169,16 +169,16 @@ class Runs:
         await _check_parts(instance.agent, messages)
         if recipe and not any(getattr(hook.owner, "name", "") == "recipes" for hook in instance.agent.hooks):
             raise ApiError(400, "invalid", f"the agent {agent!r} has no recipes; switch them on with `recipes: true`")
-        said = [message.to_json() for message in messages]
+        rows = [message.to_json() for message in messages]
         thread, after = await self._remember_request(
-            user, key, [agent, thread_id, said, recipe], thread_id or Thread().id
+            user, key, [agent, thread_id, rows, recipe], thread_id or Thread().id
         )
         head = await self.threads.open(user, agent, thread)
         if recipe and head.run and after is None:
             raise ApiError(409, "conflict", "a run is in progress, and a recipe can only start one; wait for its end")
         if head.asking and after in (None, head.last):  # a repeated request does not deny questions of its own run
             await self._deny_questions(user, thread)
-        return await self._enqueue(user, head, said, key, recipe, after)
+        return await self._enqueue(user, head, rows, key, recipe, after)
 
     async def send(self, user: User, thread: str, messages: Sequence[Message], *, key: str = "") -> QueuedRun:
         """Send messages to a thread. A run in progress takes them at its next step; otherwise a run starts."""
@@ -186,15 +186,15 @@ class Runs:
         head = await self.store.head(user.id, thread)
         instance = await self.registry.get_agent(user, thread_agent(head))
         await _check_parts(instance.agent, messages)
-        said = [message.to_json() for message in messages]
-        _, after = await self._remember_request(user, key, [thread, said], thread)
-        return await self._enqueue(user, head, said, key, "", after)
+        rows = [message.to_json() for message in messages]
+        _, after = await self._remember_request(user, key, [thread, rows], thread)
+        return await self._enqueue(user, head, rows, key, "", after)
 
     def _check_open(self) -> None:
         if self.stopping:
             raise _stopping_error()
 
-    async def _remember_request(self, user: User, key: str, said: Any, thread: str) -> tuple[str, int | None]:
+    async def _remember_request(self, user: User, key: str, request: Any, thread: str) -> tuple[str, int | None]:
         """Store a request under its idempotency key; return its thread and the number of entries at that time."""
         if not key:
             return thread, None
@@ -204,7 +204,7 @@ class Runs:
             if error.code != "not_found":
                 raise
             last = 0
-        asked: dict[str, Any] = {"hash": digest(canonical_json(said)), "thread": thread, "after": last}
+        asked: dict[str, Any] = {"hash": digest(canonical_json(request)), "thread": thread, "after": last}
         if not await self.records.put(KEY, user.id, key, asked, new=True, until=time() + KEY_SECONDS):
             before = await self.records.get(KEY, user.id, key) or asked
             if before["hash"] != asked["hash"]:
@@ -221,7 +221,7 @@ class Runs:
                 )
 
     async def _enqueue(
-        self, user: User, head: Summary, said: Sequence[Mapping[str, Any]], key: str, recipe: str, after: int | None
+        self, user: User, head: Summary, rows: Sequence[Mapping[str, Any]], key: str, recipe: str, after: int | None
     ) -> QueuedRun:
         last = head.last if after is None else after
         wanted = RunInfo("", user.id, head.id, thread_agent(head), last, name=user.name, role=user.role, recipe=recipe)
@@ -230,7 +230,7 @@ class Runs:
             self.limits.check_room("runs", self.executor.count_runs(user.id) + self.limits.count_held("runs", user.id))
             reservation = self.limits.hold("runs", user.id)
         with reservation:
-            position = await self.store.enqueue(user.id, head.id, *said, key=key)
+            position = await self.store.enqueue(user.id, head.id, *rows, key=key)
             try:
                 info = await retry_store(lambda: self.run_for_message(user, wanted, position))
             except StoreError as error:
@@ -441,11 +441,11 @@ class Runs:
 
     async def fork(self, user: User, thread: str, at: int | None, title: str) -> Summary:
         """Fork a thread after an entry. A run that was open there is ended as cancelled in the fork."""
-        made, agent = await self.threads.fork(user, thread, at, title)
-        if made.run:
+        forked, agent = await self.threads.fork(user, thread, at, title)
+        if forked.run:
             result = Result(outcome="cancelled", reason="the thread was forked")
-            await self.executor.end_abandoned(RunInfo(made.run, user.id, made.id, agent), result)
-        return await self.threads.assign_agent(made, agent)
+            await self.executor.end_abandoned(RunInfo(forked.run, user.id, forked.id, agent), result)
+        return await self.threads.assign_agent(forked, agent)
 
     async def delete_thread(self, user: User, thread: str) -> None:
         """Delete a thread and those of its subagents. A run in progress is cancelled first."""
@@ -468,8 +468,8 @@ class Runs:
 def _pending_run(user: User, head: Summary, waiting: Sequence[int], recipe: str = "") -> RunInfo:
     """Return the pending run of a thread: the open one, or the one that answers the first queued message."""
     id, begin = (head.run, 0) if head.run else (derive_run_id(head, waiting[0]), head.last)
-    whose = {"name": user.name, "role": user.role, "recipe": recipe}
-    return RunInfo(id, head.owner, head.id, thread_agent(head), begin, time(), **whose)  # type: ignore[arg-type]
+    about = {"name": user.name, "role": user.role, "recipe": recipe}
+    return RunInfo(id, head.owner, head.id, thread_agent(head), begin, time(), **about)  # type: ignore[arg-type]
 
 
 OPEN = "the run has not ended"

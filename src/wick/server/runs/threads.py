@@ -39,13 +39,13 @@ class UserThreads:
     async def _create(self, user: User, agent: str, id: str) -> Summary:
         await self.check_room(user)
         try:
-            made = await self.store.create(user.id, id, meta={"agent": agent})
+            head = await self.store.create(user.id, id, meta={"agent": agent})
         except StoreError as error:
             if error.code != "conflict":
                 raise
             return await self.open(user, agent, id)  # created concurrently
         self._counts[user.id] += 1
-        return made
+        return head
 
     async def check_room(self, user: User) -> None:
         """Make room for one more thread by deleting the longest idle ones. Raise a 429 if all are in use."""
@@ -63,11 +63,11 @@ class UserThreads:
 
     async def expire(self, idle: float, *, owner: str = "", limit: int = constants.EXPIRED_AT_ONCE) -> int:
         """Delete some threads that have been idle for this many seconds; return their number."""
-        gone = await self.store.expire(idle, owner=owner, limit=min(limit, constants.EXPIRED_AT_ONCE))
-        for whose, _ in gone:
-            if whose in self._counts:
-                self._counts[whose] = max(0, self._counts[whose] - 1)
-        return len(gone)
+        expired = await self.store.expire(idle, owner=owner, limit=min(limit, constants.EXPIRED_AT_ONCE))
+        for user_id, _ in expired:
+            if user_id in self._counts:
+                self._counts[user_id] = max(0, self._counts[user_id] - 1)
+        return len(expired)
 
     async def _list_all(self, owner: str) -> AsyncIterator[Summary]:
         cursor = None
@@ -86,13 +86,13 @@ class UserThreads:
         agent, place = thread_agent(head), head.last if at is None else at
         await self.check_room(user)
         about = {"forked_from": id, "forked_at": place}
-        made = await self.store.fork(user.id, id, place, Thread().id, title=title, meta=about)
+        forked = await self.store.fork(user.id, id, place, Thread().id, title=title, meta=about)
         self._counts[user.id] += 1
-        return made, agent
+        return forked, agent
 
-    async def assign_agent(self, made: Summary, agent: str) -> Summary:
+    async def assign_agent(self, forked: Summary, agent: str) -> Summary:
         """Set the agent of a fork."""
-        return await self.store.describe(made.owner, made.id, meta={**made.meta, "agent": agent})
+        return await self.store.describe(forked.owner, forked.id, meta={**forked.meta, "agent": agent})
 
     async def delete(self, user: User, id: str) -> None:
         """Delete a thread and its subthreads."""

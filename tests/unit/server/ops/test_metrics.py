@@ -8,8 +8,8 @@ from pathlib import Path
 import prometheus_client
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from serving import hosted
 
+from server_process import hosted
 from wick.server.ops.metrics import BUCKETS, MAX_MODELS, Metrics
 
 
