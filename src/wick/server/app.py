@@ -72,12 +72,14 @@ def create_api(service: Service) -> FastAPI:
 
 
 def _openapi_endpoint(api: FastAPI) -> Callable[[Request], Awaitable[Response]]:
-    made: list[bytes] = []
+    document: list[bytes] = []
 
     async def openapi(request: Request) -> Response:
-        if not made:
-            made.append(await run_in_thread(lambda: orjson.dumps(build_document(api)), "building the OpenAPI document"))
-        return Response(made[0], media_type="application/json")
+        if not document:
+            document.append(
+                await run_in_thread(lambda: orjson.dumps(build_document(api)), "building the OpenAPI document")
+            )
+        return Response(document[0], media_type="application/json")
 
     return openapi
 

@@ -114,9 +114,8 @@ def resolve_error(error: Exception, scope: Scope) -> ApiError:
     """Return the response for an error. Log an unknown error under the request id."""
     known, id = as_api_error(error), scope.get("wick.request_id", "")
     if known is not None:
-        if isinstance(error, StoreError) and known.message != str(
-            error
-        ):  # the log has the full message for the operator
+        if isinstance(error, StoreError) and known.message != str(error):
+            # the log has the full message for the operator
             logger.warning("request %s to %s failed: %s", id, scope.get("path", ""), error)
         return known
     logger.error("request %s to %s failed", id, scope.get("path", ""), exc_info=error)
@@ -137,13 +136,9 @@ def validation_message(errors: Any) -> str:
     if errors and errors[0].get("type") == "json_invalid":
         why, place = errors[0].get("ctx", {}).get("error", "unreadable"), errors[0]["loc"][-1]
         return f"the body is not valid JSON ({why}, at character {place}); /docs has its schema"[:2000]
-    parts = [f"{_format_location(each['loc'])}: {each['msg']}" for each in errors[:5]]
+    parts = [f"{'.'.join(map(str, each['loc'])) or 'body'}: {each['msg']}" for each in errors[:5]]
     more = f"; and {len(errors) - 5} more" if len(errors) > 5 else ""
     return f"the request is not valid: {'; '.join(parts)}{more}"[:2000]
-
-
-def _format_location(loc: Any) -> str:
-    return ".".join(str(part) for part in loc) or "body"
 
 
 async def handle_http(request: Request, error: Exception) -> Response:

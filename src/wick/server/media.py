@@ -69,7 +69,10 @@ def is_public_host(host: str) -> bool:
     host = host.removesuffix(".")
     last = host.rpartition(".")[2]
     if re.fullmatch(r"0x[0-9a-f]*|[0-9]+", last):  # an IPv4 address in any notation
-        return _is_canonical_ipv4(host) and is_public_address(host)
+        try:
+            return str(IPv4Address(host)) == host and is_public_address(host)
+        except ValueError:
+            return False
     if not _HOST.fullmatch(host) or _PRIVATE.fullmatch(host):
         return False
     return all(is_public_address(".".join(found)) for found in _INSIDE.findall(host))
@@ -101,13 +104,6 @@ def _data_problem(data: str) -> str:
     except ValueError:
         return "the data of a picture or a file is not valid base64; encode its bytes with base64"
     return "" if data else "a picture or a file is empty"
-
-
-def _is_canonical_ipv4(host: str) -> bool:
-    try:
-        return str(IPv4Address(host)) == host
-    except ValueError:
-        return False
 
 
 def _shorten(text: str) -> str:

@@ -137,14 +137,6 @@ class ChatModels(BaseModel):
 
 def parse_conversation(request: ChatRequest, *, systems: bool) -> Messages:
     """Return the messages of a request. Assistant messages are marked as sent by the client."""
-    _check_options(request)
-    messages = [_parse_message(message, number, systems) for number, message in enumerate(request.messages)]
-    if messages[-1].role != "user":
-        raise request_error("the last message must be a user message", "messages")
-    return Messages(messages).validate()
-
-
-def _check_options(request: ChatRequest) -> None:
     if request.tools or request.functions:
         raise request_error(
             "an agent has its own tools and takes none from a client; leave out tools and functions", "tools"
@@ -157,6 +149,10 @@ def _check_options(request: ChatRequest) -> None:
         raise request_error(
             "the shape of an agent's answer is the agent's own; leave out response_format", "response_format"
         )
+    messages = [_parse_message(message, number, systems) for number, message in enumerate(request.messages)]
+    if messages[-1].role != "user":
+        raise request_error("the last message must be a user message", "messages")
+    return Messages(messages).validate()
 
 
 def _parse_message(message: ChatMessage, number: int, systems: bool) -> Message:
@@ -242,8 +238,15 @@ class CompletionText:
         if isinstance(event, ChatModelRestart):
             return self._replace_open(event.content)
         if isinstance(event, ChatModelEnd):
-            return self._close_message(Message.from_json(event.message).text)
-        return self._finish(event) if isinstance(event, Done | Failed) else ""
+            rest = self._replace_open(Message.from_json(event.message).text)
+            self.open_text, self.started = "", self.started or bool(self.open_text)
+            return rest
+        if isinstance(event, Done | Failed):
+            self.end = event
+            if isinstance(event, Done) and event.outcome == "interrupted" and self.question:
+                self.open_text = ""
+                return self._append(f"The agent waits for an answer to its question: {self.question}")
+        return ""
 
     def _append(self, text: str) -> str:
         apart = SEPARATOR if text and not self.open_text and self.started else ""
@@ -258,18 +261,6 @@ class CompletionText:
             return ""
         self.open_text, self.started = "", True
         return self._append(text)
-
-    def _close_message(self, text: str) -> str:
-        news = self._replace_open(text)
-        self.open_text, self.started = "", self.started or bool(self.open_text)
-        return news
-
-    def _finish(self, event: Done | Failed) -> str:
-        self.end = event
-        if isinstance(event, Failed) or event.outcome != "interrupted" or not self.question:
-            return ""
-        self.open_text = ""
-        return self._append(f"The agent waits for an answer to its question: {self.question}")
 
 
 def finish_reason(reason: str) -> FinishReason:

@@ -21,19 +21,19 @@ SCHEMES = {
 
 def build_document(api: FastAPI) -> dict[str, Any]:
     """Return the OpenAPI document of all routes."""
-    made = get_openapi(title=api.title, version=api.version, summary=api.summary, routes=api.routes)
-    schemas = made.setdefault("components", {}).setdefault("schemas", {})
+    document = get_openapi(title=api.title, version=api.version, summary=api.summary, routes=api.routes)
+    schemas = document.setdefault("components", {}).setdefault("schemas", {})
     for name in UNUSED:
         schemas.pop(name, None)
     body = ErrorBody.model_json_schema(ref_template=f"{REF}{{model}}")
     schemas |= body.pop("$defs")
     schemas["ErrorBody"] = body
-    made["components"]["securitySchemes"] = SCHEMES
+    document["components"]["securitySchemes"] = SCHEMES
     roles = {(method, path): access for method, path, access in ACCESS}
-    for path, methods in made["paths"].items():
+    for path, methods in document["paths"].items():
         for method, operation in methods.items():
             _complete_operation(operation, roles.get((method.upper(), path), "user"))
-    return made
+    return document
 
 
 def _complete_operation(operation: dict[str, Any], access: str) -> None:
@@ -42,16 +42,13 @@ def _complete_operation(operation: dict[str, Any], access: str) -> None:
     for answer in operation["responses"].values():
         stream = answer.get("content", {}).get("text/event-stream", {})
         if "$ref" in stream.get("schema", {}):
-            stream |= {"itemSchema": _frame_schema(stream["schema"]["$ref"]), "schema": {"type": "string"}}
+            text, frame = {"type": "string"}, {"$ref": stream["schema"]["$ref"]}
+            data = {"type": "string", "contentMediaType": "application/json", "contentSchema": frame}
+            fields = {"id": text, "event": text, "data": data}
+            item = {"type": "object", "required": ["data"], "properties": fields}
+            stream |= {"itemSchema": item, "schema": text}
     for status, description in REFUSALS.items():
         content = {"application/json": {"schema": {"$ref": f"{REF}ErrorBody"}}}
         operation["responses"].setdefault(status, {"description": description, "content": content})
     operation["security"] = [] if access == "public" else [{"bearer": []}]
     operation["x-role"] = access
-
-
-def _frame_schema(ref: str) -> dict[str, Any]:
-    """Return the schema of a stream frame whose data is JSON of this schema."""
-    data = {"type": "string", "contentMediaType": "application/json", "contentSchema": {"$ref": ref}}
-    text = {"type": "string"}
-    return {"type": "object", "required": ["data"], "properties": {"id": text, "event": text, "data": data}}

@@ -75,18 +75,18 @@ def parse_messages(words: MessageRequest, *, systems: bool) -> list[Message]:
     if not systems and any(message.role == "system" for message in words.messages):
         message = "system messages are not taken here; the operator may allow them with allow_system_messages"
         raise ApiError(403, "forbidden", message)
-    return [_parse_message(message) for message in words.messages]
-
-
-def _parse_message(given: MessageIn) -> Message:
-    if isinstance(given.content, str):
-        return Message(given.role, given.content)
-    parts = [part.model_dump(exclude_defaults=True) | {"type": part.type} for part in given.content]
-    return Message.from_json({"role": given.role, "content": parts})
+    messages = []
+    for given in words.messages:
+        if isinstance(given.content, str):
+            messages.append(Message(given.role, given.content))
+        else:
+            parts = [part.model_dump(exclude_defaults=True) | {"type": part.type} for part in given.content]
+            messages.append(Message.from_json({"role": given.role, "content": parts}))
+    return messages
 
 
 _MESSAGES = TypeAdapter(list[ThreadMessage], config=ConfigDict(defer_build=True))
-MESSAGES_PER_BATCH = 100  # messages
+MESSAGES_PER_BATCH = 100
 
 
 def thread_content(thread: Thread) -> dict[str, Any]:
@@ -117,8 +117,8 @@ def _dump_thread(kind: type[ThreadContent], about: Mapping[str, Any], thread: Th
     rest = kind.model_validate({**about, **_thread_values(thread, history), "messages": []})
     pieces = []
     for at in range(0, len(thread.messages), MESSAGES_PER_BATCH):
-        told = [history.to_json(message) for message in thread.messages[at : at + MESSAGES_PER_BATCH]]
-        pieces.append(_MESSAGES.dump_json(_MESSAGES.validate_python(told))[1:-1])
+        rows = [history.to_json(message) for message in thread.messages[at : at + MESSAGES_PER_BATCH]]
+        pieces.append(_MESSAGES.dump_json(_MESSAGES.validate_python(rows))[1:-1])
     return b'{"messages":[%s],%s' % (b",".join(pieces), rest.model_dump_json(exclude={"messages"})[1:].encode())
 
 

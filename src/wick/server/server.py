@@ -42,11 +42,7 @@ CLOSE_SECONDS = 5  # for connections to close when the server stops
 BACKLOG = 4096
 M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8  # of mallopt, in malloc.h
 LARGE_BLOCK, ARENAS = 262_144, 2  # larger blocks get their own pages; number of heaps for the rest
-GC_THRESHOLDS = (
-    5_000,
-    5,
-    100,
-)  # thresholds of the three generations of the garbage collector
+GC_THRESHOLDS = (5_000, 5, 100)  # of the three generations of the garbage collector
 SWITCH_SECONDS = 0.0002  # after which a busy Python thread gives the GIL to the event loop
 
 
@@ -127,7 +123,10 @@ class Server:
 
     async def serve(self, *, tell: Callable[[str], None] | None = None) -> None:
         """Serve in the running event loop."""
-        notes, app = [*raise_files_limit(), *_warn_weak_secrets(self.settings)], self.app()
+        notes, app = raise_files_limit(), self.app()
+        if weak := weak_names(named_secrets(self.settings)):  # not redacted, since redaction would help to guess them
+            names = ", ".join(weak)
+            notes.append(f"weak secrets, shown if a tool prints them: {names}; use {SECRET_CHARS} characters or more")
         bound = bind_socket(self.settings.host, self.settings.port)
         config = uvicorn.Config(
             app,
@@ -196,32 +195,24 @@ class _Uvicorn(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _warn_weak_secrets(settings: Settings) -> list[str]:
-    """Return a warning for secrets that are too weak to be redacted, since redaction would help to guess them."""
-    names = weak_names(named_secrets(settings))
-    if not names:
-        return []
-    return [f"weak secrets, shown if a tool prints them: {', '.join(names)}; use {SECRET_CHARS} characters or more"]
-
-
 def bind_socket(host: str, port: int) -> socket.socket:
     """Return a listening socket; raise a ConfigError if the address is in use or unknown."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        made = socket.socket(family, kind, protocol)
+        bound = socket.socket(family, kind, protocol)
     except OSError as error:
         raise ConfigError(f"there is no address {host!r} on this machine: {error.strerror or error}") from None
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(address)
-        made.listen(BACKLOG)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+        bound.listen(BACKLOG)
     except OSError as error:
-        made.close()
+        bound.close()
         taken = error.errno == errno.EADDRINUSE
         why = "another program listens there; choose another --port" if taken else error.strerror or str(error)
         raise ConfigError(f"the server cannot listen on {host}:{port}: {why}") from None
-    made.setblocking(False)
-    return made
+    bound.setblocking(False)
+    return bound
 
 
 @contextmanager

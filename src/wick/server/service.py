@@ -69,8 +69,8 @@ class Service:
         self.bus = EventBus()
         self.usage = UsageLedger(self.records)
         self.registry = AgentRegistry(settings, self.records, self.store, self.bus, self.secrets)
-        for made in tools:
-            self.registry.register_tool(made)
+        for tool in tools:
+            self.registry.register_tool(tool)
         for id, agent in (agents or ({} if settings.config else EMBEDDED)).items():
             self.registry.register_agent(id, agent)
         self.runs = Runs(self.store, self.records, self.registry, self.usage, self.limits, self.metrics)
@@ -92,27 +92,24 @@ class Service:
     async def describe(self) -> list[tuple[str, str]]:
         """Return the labeled lines of the startup message: agents, data folder, model, protection, problems."""
         ids = await self.registry.list_ids(LOCAL_USER)
-        found = [("agents", ", ".join(ids)), ("data", str(self.settings.data.absolute()))]
+        lines = [("agents", ", ".join(ids)), ("data", str(self.settings.data.absolute()))]
         if "default" in ids or len(ids) == 1:
             shown = "default" if "default" in ids else ids[0]
-            found += await self._describe_agent(shown)
+            try:
+                instance = await self.registry.get_agent(LOCAL_USER, shown)
+                model = await run_in_thread(lambda: instance.agent.model, "finding a model")
+            except Exception as error:  # requests to this agent get the same error; other agents work
+                lines.append(("trouble", f"the agent {shown!r} cannot be created: {error}"))
+            else:
+                lines.append(("model", getattr(model, "why", "") or str(getattr(model, "name", shown))))
+                if instance.backend is not None:
+                    lines.append(("protection", instance.backend.protection.says))
         problems = await self.registry.find_problems(LOCAL_USER)
-        return found + [
+        return lines + [
             ("trouble", f"the agent {id!r} cannot be used: {problem}")
             for id, problem in problems.items()
-            if not any(about == "trouble" and repr(id) in what for about, what in found)
+            if not any(about == "trouble" and repr(id) in what for about, what in lines)
         ]
-
-    async def _describe_agent(self, id: str) -> list[tuple[str, str]]:
-        try:
-            instance = await self.registry.get_agent(LOCAL_USER, id)
-            model = await run_in_thread(lambda: instance.agent.model, "finding a model")
-        except Exception as error:  # requests to this agent get the same error; other agents work
-            return [("trouble", f"the agent {id!r} cannot be created: {error}")]
-        found = [("model", getattr(model, "why", "") or str(getattr(model, "name", id)))]
-        if instance.backend is not None:
-            found.append(("protection", instance.backend.protection.says))
-        return found
 
     def check_health(self) -> None:
         """Raise a 503 if the store is damaged or cannot be read."""

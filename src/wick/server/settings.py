@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr,
 
 from wick import constants
 from wick._internal.paths import default_data_folder
-from wick._internal.safe_yaml import YamlSource, read
+from wick._internal.safe_yaml import read
 from wick.errors import ConfigError
 
 ENVIRONMENT = {
@@ -157,34 +157,19 @@ def load_settings(
 ) -> Settings:
     """Return the settings from flags that are not None, the environment, the file and the defaults."""
     environment = os.environ if environment is None else environment
-    said = {name: value for name, value in flags.items() if value is not None}
-    said = {key: environment[name] for name, key in ENVIRONMENT.items() if environment.get(name)} | said
-    source = _file(file, Path(said.get("data") or default_data_folder()), environment)
-    given = (source.data if source else {}) | said
+    given = {name: value for name, value in flags.items() if value is not None}
+    given = {key: environment[name] for name, key in ENVIRONMENT.items() if environment.get(name)} | given
+    path = Path(file) if file is not None else Path(given.get("data") or default_data_folder()) / FILE
+    source = read(path, environment) if file is not None or path.is_file() else None
     try:
-        made = Settings(**given).check()
-        made._file = _settings_path(file, said)
-        return made
+        settings = Settings(**((source.data if source else {}) | given)).check()
     except ValidationError as error:
-        raise _settings_error(error, source, said) from None
-
-
-def _settings_path(file: str | Path | None, said: Mapping[str, Any]) -> Path:
-    return Path(file) if file is not None else Path(said.get("data") or default_data_folder()) / FILE
-
-
-def _file(file: str | Path | None, data: Path, environment: Mapping[str, str]) -> YamlSource | None:
-    if file is not None:
-        return read(Path(file), environment)
-    path = data / FILE
-    return read(path, environment) if path.is_file() else None
-
-
-def _settings_error(error: ValidationError, source: YamlSource | None, said: Mapping[str, Any]) -> ConfigError:
-    first = error.errors(include_input=False)[0]
-    place = (*first["loc"],)
-    key = ".".join(map(str, place)) or "the settings"
-    what = "there is no such setting" if first["type"] == "extra_forbidden" else first["msg"]
-    if source is not None and place and place[0] not in said:
-        return source.error_at(place, f"{key}: {what}")
-    return ConfigError(f"{key}: {what}")
+        first = error.errors(include_input=False)[0]
+        place = (*first["loc"],)
+        what = "there is no such setting" if first["type"] == "extra_forbidden" else first["msg"]
+        message = f"{'.'.join(map(str, place)) or 'the settings'}: {what}"
+        if source is not None and place and place[0] not in given:
+            raise source.error_at(place, message) from None
+        raise ConfigError(message) from None
+    settings._file = path
+    return settings

@@ -12,15 +12,10 @@ async def startup_lines(service: Service, host: str, port: int, notes: Sequence[
     """Return the lines of the message. The sign-in link can be used once, for ten minutes."""
     name = "127.0.0.1" if host in ("0.0.0.0", "::") else url_host(host)
     address = f"http://{name}:{port}"
-    lines = [f"wick serves {address}", f"  sign in     {await _sign_in_link(service, address)}"]
+    link = f"{address}/ with your token"
+    if token := service.authenticator.verifier.local_token:
+        link = f"{address}/#ticket={await service.tickets.issue_sign_in(token)}"
+    lines = [f"wick serves {address}", f"  sign in     {link}"]
     lines += [f"  {about:<11} {what}" for about, what in await service.describe()]
     lines += [f"  note        {note}" for note in notes]
     return lines
-
-
-async def _sign_in_link(service: Service, address: str) -> str:
-    local = service.authenticator.verifier.local_token
-    if not local:
-        return f"{address}/ with your token"
-    ticket = await service.tickets.issue_sign_in(local)
-    return f"{address}/#ticket={ticket}"

@@ -85,39 +85,40 @@ class AgentBuilder:
         self._budgets: dict[tuple[str, str], Budget] = {}
 
     async def build(
-        self, user: User, instance: AgentInstance, kept: Sequence[RegisteredTool], grants: Sequence[Any]
+        self, user: User, instance: AgentInstance, registered: Sequence[RegisteredTool], grants: Sequence[Any]
     ) -> AgentInstance:
         """Create the agent of an instance and open its workspace."""
         template = instance.template
         if make := template.factory:
             await run_in_thread(_import_http_client, "agent")
-            made = await run_in_thread(lambda: make(user), "agent")
-            own = {
-                name for tool in made.tools for name in tool.names
-            }  # registered tools do not replace the program's own
-            tools = [tool for tool in self.toolbox.select_tools(template.id, (), kept) if own.isdisjoint(tool.names)]
+            built = await run_in_thread(lambda: make(user), "agent")
+            # registered tools do not replace the program's own
+            own = {name for tool in built.tools for name in tool.names}
+            tools = [
+                tool for tool in self.toolbox.select_tools(template.id, (), registered) if own.isdisjoint(tool.names)
+            ]
             around = (InUse(instance), Registered(tools), self.sessions, self.redaction)
-            instance.agent = await run_in_thread(lambda: made.with_hooks(*around), "agent")
+            instance.agent = await run_in_thread(lambda: built.with_hooks(*around), "agent")
             return instance
         wanted = await run_in_thread(
             lambda: self.workspaces.backend_options(template, instance.overrides, user.id), "workspace"
         )
         instance.workspace = await self.workspaces.open(wanted)
         try:
-            await run_in_thread(lambda: self._build(instance, kept, grants), "agent")
+            await run_in_thread(lambda: self._build(instance, registered, grants), "agent")
         except BaseException:
             if instance.workspace is not None:
                 await self.workspaces.close(instance.workspace)
             raise
         return instance
 
-    def find_problem(self, template: AgentTemplate, kept: Sequence[RegisteredTool]) -> str:
+    def find_problem(self, template: AgentTemplate, registered: Sequence[RegisteredTool]) -> str:
         """Return why a template cannot be built, or an empty string. No workspace is opened for this."""
         if template.factory is not None:
             return ""
         instance = AgentInstance(template.id, "", template, Overrides(), "", self.sessions)
         try:
-            self._build(instance, kept, (), State() if template.options.get("backend") else None)
+            self._build(instance, registered, (), State() if template.options.get("backend") else None)
         except Exception as error:  # code of the file may raise anything; the server starts all the same
             return str(error) or repr(error)
         return ""
@@ -125,7 +126,7 @@ class AgentBuilder:
     def _build(
         self,
         instance: AgentInstance,
-        kept: Sequence[RegisteredTool],
+        registered: Sequence[RegisteredTool],
         grants: Sequence[Any],
         backend: Backend | None = None,
     ) -> None:
@@ -134,26 +135,24 @@ class AgentBuilder:
         config = effective_options(
             template, instance.overrides, grants, backend is not None and backend.name != "state"
         )
-        tools = self.toolbox.select_tools(template.id, config.options.get("tools", ()), kept)
+        tools = self.toolbox.select_tools(template.id, config.options.get("tools", ()), registered)
         known, instance.missing_tools = _split_missing_tools(config.options, {tool.name for tool in tools})
-        registered = Registered([*template.tools, *tools])
-        given = {"in_use": InUse(instance), "registered": registered, "sessions": self.sessions}
-        given |= self._shared_budget(template, config)
+        given: dict[str, Capability] = {
+            "in_use": InUse(instance),
+            "registered": Registered([*template.tools, *tools]),
+            "sessions": self.sessions,
+        }
+        budget = config.options.get("budget")
+        if isinstance(budget, Mapping):  # a rebuilt agent with the same options keeps its spent budget
+            key = ("" if template.shares_budget else template.id, digest(canonical_json(budget)))
+            if key not in self._budgets:
+                self._budgets[key] = Budget(**budget)
+            given["budget"] = self._budgets[key]
         instance.config = rebuild_config(
             config, {**known, "sessions": True, "backend": False}, instance.overrides.order, given
         )
         agent = instance.config.agent(model=template.model, backend=backend)
         instance.agent = agent.with_hooks(*template.hooks, self.redaction)
-
-    def _shared_budget(self, template: AgentTemplate, config: AgentConfig) -> dict[str, Capability]:
-        """Return the shared budget of a template. A rebuilt agent with the same options keeps its spent budget."""
-        said = config.options.get("budget")
-        if not isinstance(said, Mapping):
-            return {}
-        key = ("" if template.shares_budget else template.id, digest(canonical_json(said)))
-        if key not in self._budgets:
-            self._budgets[key] = Budget(**said)
-        return {"budget": self._budgets[key]}
 
 
 def _import_http_client() -> None:
@@ -162,17 +161,17 @@ def _import_http_client() -> None:
 
 
 def effective_options(
-    template: AgentTemplate, said: Overrides, grants: Sequence[Any] = (), has_folder: bool = True
+    template: AgentTemplate, overrides: Overrides, grants: Sequence[Any] = (), has_folder: bool = True
 ) -> AgentConfig:
     """Return the options of a template with its overrides and grants; raise a ConfigError if they are not valid."""
-    config = validate_options(template.id, template.options, template.folder, said.hooks)
-    found = dict(config.options)
-    if "skills" in found:
-        found["skills"] = said.skill_options(found["skills"], has_folder)
-    if found.get("permissions"):
-        rules: dict[str, Any] = {} if found["permissions"] is True else found["permissions"]
-        found["permissions"] = {**rules, "grants": [*rules.get("grants", ()), *grants]}
-    return AgentConfig(config.file, config.id, found, ((),))
+    config = validate_options(template.id, template.options, template.folder, overrides.hooks)
+    options = dict(config.options)
+    if "skills" in options:
+        options["skills"] = overrides.skill_options(options["skills"], has_folder)
+    if options.get("permissions"):
+        rules: dict[str, Any] = {} if options["permissions"] is True else options["permissions"]
+        options["permissions"] = {**rules, "grants": [*rules.get("grants", ()), *grants]}
+    return AgentConfig(config.file, config.id, options, ((),))
 
 
 def _split_missing_tools(options: Mapping[str, Any], brought: set[str]) -> tuple[dict[str, Any], tuple[str, ...]]:

@@ -29,19 +29,15 @@ class ConfigWatcher:
     async def read(self) -> Config:
         """Load and check the file; raise a ConfigError if it cannot be used."""
         self._stamp = await run_in_thread(self._stat, "config")
-        self._check_inode()
+        if self._pinned and self._stamp is not None and self._stamp[2] != self._pinned:
+            raise ConfigError(  # a mount protects only the old inode
+                f"{self.path} is in a workspace and was replaced by another file, which a command may have written; "
+                "review it and restart the server, or move it out of the workspace"
+            )
         config = await run_in_thread(lambda: load(self.path), "config")
         if await run_in_thread(lambda: self._check(config), "config") and self._stamp is not None:
             self._pinned = self._stamp[2]
         return config
-
-    def _check_inode(self) -> None:
-        """Raise a ConfigError if the file was replaced. A mount protects only its old inode."""
-        if self._pinned and self._stamp is not None and self._stamp[2] != self._pinned:
-            raise ConfigError(
-                f"{self.path} is in a workspace and was replaced by another file, which a command may have written; "
-                "review it and restart the server, or move it out of the workspace"
-            )
 
     async def watch(self, took: Callable[[Config], None], broken: Callable[[str], None]) -> None:
         """Reload the file whenever it has changed, and report the config or the error."""

@@ -16,7 +16,8 @@ from wick.server.errors import ApiError
 
 # The options that a role may set, by key of agents.yaml. A higher role includes the options of the lower ones.
 # Keys that are missing cannot be set: `hooks` names code, `sessions` belongs to the server.
-USER_OPTIONS: Mapping[str, Collection[str]] = {
+NamesByKey = Mapping[str, Collection[str]]
+USER_OPTIONS: NamesByKey = {
     "recorder": ("runs", "spans"),
     "todos": ("nudges",),
     "filesystem": ("execute", "read_only", "track", "result_chars"),
@@ -35,7 +36,7 @@ USER_OPTIONS: Mapping[str, Collection[str]] = {
     "permissions": ("deny", "ask", "allow", "mode", "policy"),
     "fallback": ("models",),
 }
-OPERATOR_OPTIONS: Mapping[str, Collection[str]] = {
+OPERATOR_OPTIONS: NamesByKey = {
     "tracing": (),
     "usage_log": ("level",),
     "limits": ("steps", "tokens", "seconds", "cost", "tool_calls"),
@@ -47,7 +48,7 @@ OPERATOR_OPTIONS: Mapping[str, Collection[str]] = {
     "metadata": ("keys", "value_bytes", "total_bytes"),
     "recorder": ("size",),
 }
-ADMIN_OPTIONS: Mapping[str, Collection[str]] = {
+ADMIN_OPTIONS: NamesByKey = {
     "mcp": ("servers", "max_output"),
     "skills": ("host",),
     "context": ("files",),
@@ -63,16 +64,20 @@ USER_CHANGEABLE = frozenset(
 )  # fmt: skip
 
 # Options of an agent's backend. `sandbox: none` can only be set in the file.
-USER_BACKENDS: Mapping[str, Collection[str]] = {"local": ("timeout",), "state": ()}
-OPERATOR_BACKENDS: Mapping[str, Collection[str]] = {
+USER_BACKENDS: NamesByKey = {"local": ("timeout",), "state": ()}
+OPERATOR_BACKENDS: NamesByKey = {
     "local": ("limits",),
     "docker": ("image", "timeout", "limits", "read_only"),
 }
-ADMIN_BACKENDS: Mapping[str, Collection[str]] = {
+ADMIN_BACKENDS: NamesByKey = {
     "local": ("workdir", "network", "env", "readable", "sandbox", "protect"),
     "docker": ("workdir", "engine", "volumes", "env", "network", "user", "daemon", "pull", "protect"),
     "state": ("protect",),
 }
+
+Tables = tuple[tuple[Role, NamesByKey], ...]
+OPTION_TABLES: Tables = (("user", USER_OPTIONS), ("operator", OPERATOR_OPTIONS), ("admin", ADMIN_OPTIONS))
+BACKEND_TABLES: Tables = (("user", USER_BACKENDS), ("operator", OPERATOR_BACKENDS), ("admin", ADMIN_BACKENDS))
 
 SETTINGS = ("temperature", "max_tokens", "top_p", "stop", "parallel_tool_calls", "tool_choice", "response_format")
 PLAIN_KEYS = ("name", "system_prompt", "context_window")
@@ -102,7 +107,9 @@ def check_agent(options: Mapping[str, Any], user: User, tools: Collection[str]) 
 
 def check_hook(key: str, value: Any, user: User, *, own: bool = False) -> None:
     """Raise a 403 if this user may not set a capability to this value; `own` if the agent is the user's."""
-    options, guest = _allowed_options(key, user), not own and not user.has_role("operator")
+    options, guest = _allowed_names(OPTION_TABLES, key, user), not own and not user.has_role("operator")
+    if options is None:
+        raise _not_allowed(f"{key} cannot be set over HTTP by {_with_article(user.role)}")
     if guest and key not in USER_CHANGEABLE:
         raise _not_allowed(f"only an operator changes {key} of an agent that is not one's own")
     if value is False or value is None:
@@ -117,17 +124,10 @@ def check_hook(key: str, value: Any, user: User, *, own: bool = False) -> None:
             _check_plain(f"{key}.{name}", option)
 
 
-def _allowed_options(key: str, user: User) -> set[str]:
-    """Return the options of a capability that this user may set."""
-    tables: tuple[tuple[Role, Mapping[str, Collection[str]]], ...] = (
-        ("user", USER_OPTIONS),
-        ("operator", OPERATOR_OPTIONS),
-        ("admin", ADMIN_OPTIONS),
-    )
-    mine = [table[key] for role, table in tables if key in table and user.has_role(role)]
-    if not mine:
-        raise _not_allowed(f"{key} cannot be set over HTTP by {_with_article(user.role)}")
-    return {name for names in mine for name in names}
+def _allowed_names(tables: Tables, key: str, user: User) -> set[str] | None:
+    """Return the names below a key that this user may set, or None if the user may not set the key."""
+    allowed = [table[key] for role, table in tables if key in table and user.has_role(role)]
+    return {name for names in allowed for name in names} if allowed else None
 
 
 def _expand_short_form(key: str, value: Any) -> Mapping[str, Any]:
@@ -156,21 +156,18 @@ def _check_plain(place: str, value: Any) -> None:
 
 
 def _check_model(value: Any, user: User) -> None:
+    """Raise a 403 unless this is the name of a model, or an admin's specification without files of the host."""
     if user.has_role("admin") and isinstance(value, Mapping):
-        return _check_spec(value)
+        if "local" in (value.get("provider"), str(value.get("model", "")).partition(":")[0]):
+            raise _not_allowed("a model in a file of this machine is named in agents.yaml")
+        if value.get("cert") or not isinstance(value.get("verify", True), bool):
+            raise _not_allowed("the certificate files of a model are named in agents.yaml")
+        return
     provider = value.partition(":")[0] if isinstance(value, str) else ""
     named = isinstance(value, str) and _MODEL.fullmatch(value.strip())
     if not named or (":" in value and provider.strip() not in _PROVIDERS):
         providers = ", ".join(_PROVIDERS)
         raise _not_allowed(f"name a model as in sonnet, gpt-4o, auto, demo, or provider:name with one of {providers}")
-
-
-def _check_spec(value: Mapping[str, Any]) -> None:
-    """Raise a 403 if an admin's model specification names a file of the host."""
-    if "local" in (value.get("provider"), str(value.get("model", "")).partition(":")[0]):
-        raise _not_allowed("a model in a file of this machine is named in agents.yaml")
-    if value.get("cert") or not isinstance(value.get("verify", True), bool):
-        raise _not_allowed("the certificate files of a model are named in agents.yaml")
 
 
 def _check_models(value: Any, user: User) -> None:
@@ -199,13 +196,11 @@ def _check_backend(value: Any, user: User) -> None:
         return
     options = {"type": value} if isinstance(value, str) else dict(value) if isinstance(value, Mapping) else {}
     kind = options.pop("type", "")
-    tables = (("user", USER_BACKENDS), ("operator", OPERATOR_BACKENDS), ("admin", ADMIN_BACKENDS))
-    mine = [table[kind] for role, table in tables if kind in table and user.has_role(role)]  # type: ignore[arg-type]
-    if not mine:
+    allowed = _allowed_names(BACKEND_TABLES, kind, user)
+    if allowed is None:
         raise _not_allowed(
             f"a backend of type {str(kind)[:100]!r} cannot be asked for over HTTP by {_with_article(user.role)}"
         )
-    allowed = {name for names in mine for name in names}
     for name in options:
         if name not in allowed:
             raise _not_allowed(f"backend.{name} cannot be set over HTTP by {_with_article(user.role)}")
@@ -235,12 +230,8 @@ def _check_mode(value: Any, user: User) -> None:
         raise _not_allowed(f"permissions.mode is one of {', '.join(USER_MODES)} here")
 
 
-def _check_servers(value: Any, user: User) -> None:
-    """Accept all MCP servers: only an admin may set the option."""
-
-
-def _check_texts(value: Any, user: User) -> None:
-    """Accept free text: it is never resolved to code or files."""
+def _accept_any(value: Any, user: User) -> None:
+    """Accept all values: free text is never resolved to code or files, and only an admin may set MCP servers."""
 
 
 _SPECIAL: Mapping[tuple[str, str], Callable[[Any, User], None]] = {
@@ -248,16 +239,16 @@ _SPECIAL: Mapping[tuple[str, str], Callable[[Any, User], None]] = {
     ("critique", "model"): _check_model,
     ("summarization", "model"): _check_model,
     ("subagents", "agents"): _check_subagents,
-    ("subagents", "models"): _check_texts,
+    ("subagents", "models"): _accept_any,
     ("structured_output", "schema"): _check_schema,
     ("permissions", "mode"): _check_mode,
-    ("permissions", "deny"): _check_texts,
-    ("permissions", "ask"): _check_texts,
-    ("permissions", "allow"): _check_texts,
-    ("mcp", "servers"): _check_servers,
-    ("context", "texts"): _check_texts,
-    ("critique", "criteria"): _check_texts,
-    ("self_description", "text"): _check_texts,
+    ("permissions", "deny"): _accept_any,
+    ("permissions", "ask"): _accept_any,
+    ("permissions", "allow"): _accept_any,
+    ("mcp", "servers"): _accept_any,
+    ("context", "texts"): _accept_any,
+    ("critique", "criteria"): _accept_any,
+    ("self_description", "text"): _accept_any,
 }
 
 

@@ -63,10 +63,10 @@ class ToolRegistry:
 
     def register(self, given: Tool | Callable[..., Any]) -> None:
         """Add a native tool of the program that runs the server."""
-        made = given if isinstance(given, Tool) else tool(given)
-        if made.name in self.native:
-            raise ConfigError(f"there is a tool named {made.name!r} already; give this one another name")
-        self.native[made.name] = made
+        native = given if isinstance(given, Tool) else tool(given)
+        if native.name in self.native:
+            raise ConfigError(f"there is a tool named {native.name!r} already; give this one another name")
+        self.native[native.name] = native
 
     async def list_registered(self, user: User) -> list[RegisteredTool]:
         """Return the HTTP tools that this user's agents may have."""
@@ -76,16 +76,16 @@ class ToolRegistry:
 
     async def list_names(self, user: User) -> set[str]:
         """Return every tool name that this user's agents may list in `tools`."""
-        return {*self.native, *(kept.name for kept in await self.list_registered(user))}
+        return {*self.native, *(one.name for one in await self.list_registered(user))}
 
     async def add(self, user: User, name: str, data: Mapping[str, Any], *, shared: bool) -> RegisteredTool:
         """Register an HTTP tool, replacing an earlier one of the same owner."""
         if resolve_tool_name(name) in RESERVED_NAMES or name in self.native:
             raise ApiError(409, "conflict", f"there is a tool named {name!r} already; choose another name")
         owner = EVERYONE if shared else user.id
-        kept = RegisteredTool(name, owner, data)
+        registered = RegisteredTool(name, owner, data)
         await run_in_thread(
-            lambda: kept.create_tool().schema, "schema"
+            lambda: registered.create_tool().schema, "schema"
         )  # an invalid schema is refused now, not during a run
         there = {one.name: one for one in await self.list_registered(user)}
         if name in there and there[name].owner != owner:
@@ -93,16 +93,16 @@ class ToolRegistry:
         if name not in there and len(there) >= MAX_TOOLS:
             raise ApiError(409, "conflict", f"there are {MAX_TOOLS} tools already; deregister one first")
         await self.records.put(KIND, owner, name, data)
-        return kept
+        return registered
 
     async def remove(self, user: User, name: str) -> RegisteredTool:
-        for kept in await self.list_registered(user):
-            if kept.name == name:
-                await self.records.delete(KIND, kept.owner, name)
-                return kept
+        for registered in await self.list_registered(user):
+            if registered.name == name:
+                await self.records.delete(KIND, registered.owner, name)
+                return registered
         raise ApiError(404, "not_found", f"there is no registered tool {name[:100]!r}")
 
-    def select_tools(self, agent: str, named: Sequence[Any], kept: Iterable[RegisteredTool]) -> list[Tool]:
+    def select_tools(self, agent: str, named: Sequence[Any], registered: Iterable[RegisteredTool]) -> list[Tool]:
         """Return the tools of the server that an agent has."""
-        native = [made for name, made in self.native.items() if name in named]
-        return native + [one.create_tool() for one in kept if one.name in named or one.is_assigned_to(agent)]
+        native = [found for name, found in self.native.items() if name in named]
+        return native + [one.create_tool() for one in registered if one.name in named or one.is_assigned_to(agent)]

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -118,22 +118,22 @@ class AgentRegistry:
         await run_in_thread(
             lambda: [self._check_workspace(template) for template in self._code_templates.values()], "check"
         )
-        self._tasks = [asyncio.create_task(work, name=name) for name, work in self._background_work()]
+        background: dict[str, Coroutine[Any, Any, None]] = {
+            "sweep": self._sweep_forever(),
+            "reap": self.workspaces.reap(),
+        }
+        if self._watcher is not None:
+            background["reload"] = self._watcher.watch(self._on_reload, self._on_reload_error)
+        self._tasks = [asyncio.create_task(work, name=name) for name, work in background.items()]
 
     async def find_problems(self, user: User) -> dict[str, str]:
         """Return why agents of the file cannot be built, by agent id."""
         templates = [*self._file_templates.values()][:MAX_CHECKED_AGENTS]
-        kept = await self.toolbox.list_registered(user)
+        registered = await self.toolbox.list_registered(user)
         found = await run_in_thread(
-            lambda: {one.id: self._builder.find_problem(one, kept) for one in templates}, "check"
+            lambda: {one.id: self._builder.find_problem(one, registered) for one in templates}, "check"
         )
         return {id: problem for id, problem in found.items() if problem}
-
-    def _background_work(self) -> Iterator[tuple[str, Any]]:
-        yield "sweep", self._sweep_forever()
-        yield "reap", self.workspaces.reap()
-        if self._watcher is not None:
-            yield "reload", self._watcher.watch(self._on_reload, self._on_reload_error)
 
     async def stop(self) -> None:
         """Stop the background tasks, and close all instances with their commands, containers and connections."""
@@ -170,9 +170,17 @@ class AgentRegistry:
         return found
 
     def _on_reload(self, config: Config) -> None:
-        before, self._file_templates = self._file_templates, self._load_templates(config)
-        if changes := _diff_templates(before, self._file_templates):
-            self.bus.publish("config_reloaded", changes)
+        """Replace the templates of the file, and publish the added, removed and changed ones with the changed keys."""
+        before, after = self._file_templates, self._load_templates(config)
+        self._file_templates = after
+        changed = {
+            id: sorted(key for key in {*before[id].options, *after[id].options}
+                       if before[id].options.get(key) != after[id].options.get(key))
+            for id in sorted(before.keys() & after.keys()) if before[id].version != after[id].version
+        }  # fmt: skip
+        added, removed = sorted(after.keys() - before.keys()), sorted(before.keys() - after.keys())
+        if added or removed or changed:
+            self.bus.publish("config_reloaded", {"added": added, "removed": removed, "changed": changed})
 
     def _on_reload_error(self, message: str) -> None:
         self.bus.publish("config_error", {"message": message}, operators=True)  # the message may name host folders
@@ -205,8 +213,10 @@ class AgentRegistry:
         check_json(options)
         check_id(id)
         owner = EVERYONE if shared else user.id
-        made = template_from_request(id, options, self.settings.data.absolute(), owner)
-        await run_in_thread(lambda: (validate_options(id, options, made.folder), self.workspaces.check(made)), "check")
+        template = template_from_request(id, options, self.settings.data.absolute(), owner)
+        await run_in_thread(
+            lambda: (validate_options(id, options, template.folder), self.workspaces.check(template)), "check"
+        )
         taken = (
             id in self._file_templates
             or id in self._code_templates
@@ -216,7 +226,7 @@ class AgentRegistry:
         if taken or not await self.records.put(AGENT, owner, id, data, new=True):
             raise ApiError(409, "conflict", f"there is an agent {id!r} already; choose another id")
         self.bus.publish("agent_created", {"agent_id": id}, None if shared else user.id)
-        return made
+        return template
 
     async def delete(self, user: User, id: str, *, files: bool) -> None:
         """Delete an agent that was created over HTTP, with its overrides and, if `files`, this user's workspace."""
@@ -226,22 +236,18 @@ class AgentRegistry:
         if template.owner == EVERYONE and not user.has_role("operator"):
             raise ApiError(403, "not_allowed", "an agent that everyone has is deleted by an operator")
         await self.records.delete(AGENT, template.owner, id)
-        await self._delete_overrides(user, template)
+        for owner in {user.id, template.owner}:  # a later agent with this id must not get its overrides and grants
+            await self.records.delete(OVERRIDE, owner, id)
+        for row in await self.records.list(GRANT, user.id):
+            if row.data["agent"] == id:
+                await self.records.delete(GRANT, user.id, row.id)
         for key in [key for key in self._instances if key[1] == id and template.owner in (EVERYONE, key[0])]:
-            gone = self._retire(key)
-            if gone is not None and not gone.uses:
-                await self._discard(gone)
+            retired = self._retire(key)
+            if retired is not None and not retired.uses:
+                await self._discard(retired)
         if files:
             await self.workspaces.delete_files(template, user.id)
         self.bus.publish("agent_deleted", {"agent_id": id}, None if template.owner == EVERYONE else user.id)
-
-    async def _delete_overrides(self, user: User, template: AgentTemplate) -> None:
-        """Delete overrides and grants of an agent, so that a later agent with its id does not get them."""
-        for owner in {user.id, template.owner}:
-            await self.records.delete(OVERRIDE, owner, template.id)
-        for row in await self.records.list(GRANT, user.id):
-            if row.data["agent"] == template.id:
-                await self.records.delete(GRANT, user.id, row.id)
 
     async def get_agent(self, user: User, id: str) -> AgentInstance:
         """Return this user's instance of an agent. Build it if there is none, or if its options have changed."""
@@ -258,16 +264,14 @@ class AgentRegistry:
         return found
 
     async def _prepare(
-        self, user: User, template: AgentTemplate, said: Overrides
+        self, user: User, template: AgentTemplate, overrides: Overrides
     ) -> tuple[AgentInstance, list[RegisteredTool], list[Any]]:
         """Return an unbuilt instance with its tools and grants. Its version is a digest of all of them."""
-        registered, grants = (
-            await self.toolbox.list_registered(user),
-            [*(await self.list_grants(user, template.id)).values()],
-        )
+        registered = await self.toolbox.list_registered(user)
+        grants = [*(await self.list_grants(user, template.id)).values()]
         tools = [(one.name, one.data) for one in registered]
-        version = digest(canonical_json([template.version, template.owner, said.to_json(), tools, grants]))
-        return AgentInstance(template.id, user.id, template, said, version, self.sessions), registered, grants
+        version = digest(canonical_json([template.version, template.owner, overrides.to_json(), tools, grants]))
+        return AgentInstance(template.id, user.id, template, overrides, version, self.sessions), registered, grants
 
     def _retire(self, key: tuple[str, str]) -> AgentInstance | None:
         """Remove an instance from the registry. Runs that use it keep it until it is swept."""
@@ -294,8 +298,8 @@ class AgentRegistry:
             changed = change(Overrides.from_json(await self.records.get(OVERRIDE, owner, id)))
             check_json(changed.to_json())
             other = Overrides.from_json(await self.records.get(OVERRIDE, user.id if everyone else EVERYONE, id))
-            said = other.apply_over(changed) if everyone else changed.apply_over(other)
-            await self._close(await self._builder.build(user, *await self._prepare(user, template, said)))
+            merged = other.apply_over(changed) if everyone else changed.apply_over(other)
+            await self._close(await self._builder.build(user, *await self._prepare(user, template, merged)))
             await self.records.put(OVERRIDE, owner, id, changed.to_json())
 
     @asynccontextmanager
@@ -303,10 +307,10 @@ class AgentRegistry:
         self, user: User, id: str, change: Callable[[AgentTemplate, Overrides], Overrides]
     ) -> AsyncIterator[AgentInstance]:
         """Build an agent with changed overrides while the context is open. Nothing is stored."""
-        template, said = await self.get_template(user, id), await self.get_overrides(user, id)
+        template, overrides = await self.get_template(user, id), await self.get_overrides(user, id)
         if template.factory is not None:
             raise ApiError(409, "conflict", f"the agent {id!r} is made by a program; try changes there")
-        instance = await self._builder.build(user, *await self._prepare(user, template, change(template, said)))
+        instance = await self._builder.build(user, *await self._prepare(user, template, change(template, overrides)))
         try:
             yield instance
         finally:
@@ -326,8 +330,8 @@ class AgentRegistry:
 
     async def revoke(self, user: User, id: str, grant: str) -> bool:
         """Delete a grant; return False if there is none."""
-        kept = await self.records.get(GRANT, user.id, grant)
-        if kept is None or kept["agent"] != id or not await self.records.delete(GRANT, user.id, grant):
+        row = await self.records.get(GRANT, user.id, grant)
+        if row is None or row["agent"] != id or not await self.records.delete(GRANT, user.id, grant):
             return False
         self._publish_grants(user, id)
         return True
@@ -348,7 +352,11 @@ class AgentRegistry:
     async def _sweep(self) -> None:
         """Close unused instances, and publish changed workspace statuses."""
         for instance in self._instances.values():
-            self._publish_status(instance)
+            place = instance.workspace
+            if place is not None and place.backend.status != place.reported:
+                place.reported = place.backend.status
+                change = {"agent_id": instance.id, "status": place.reported.state, "reason": place.reported.reason}
+                self.bus.publish("container_status", change, instance.user_id)
         for key in await self._find_idle():
             self._retire(key)
         since = time.monotonic() - RETIRED_SECONDS
@@ -360,20 +368,16 @@ class AgentRegistry:
         await self._close(instance)
 
     async def _find_idle(self) -> list[tuple[str, str]]:
+        """Return the keys of instances that are idle or too many, and have no run and no background job."""
         now, over = time.monotonic(), len(self._instances) - MAX_INSTANCES
-        found = []
+        idle = []
         for number, (key, instance) in enumerate(self._instances.items()):
             old = now - instance.used_at > IDLE_SECONDS
-            if (old or number < over) and not instance.uses and not await _has_running_jobs(instance):
-                found.append(key)
-        return found
-
-    def _publish_status(self, instance: AgentInstance) -> None:
-        place = instance.workspace
-        if place is not None and place.backend.status != place.reported:
-            place.reported = place.backend.status
-            told = {"agent_id": instance.id, "status": place.reported.state, "reason": place.reported.reason}
-            self.bus.publish("container_status", told, instance.user_id)
+            if (old or number < over) and not instance.uses:
+                backend = instance.backend
+                if backend is None or not any(job["running"] for job in await backend.jobs()):
+                    idle.append(key)
+        return idle
 
     async def _close(self, instance: AgentInstance) -> None:
         async with AsyncExitStack() as ending:  # closes all parts even if one fails
@@ -399,20 +403,3 @@ def check_json(data: Mapping[str, Any]) -> None:
         orjson.dumps(data)
     except TypeError as error:
         raise ApiError(422, "invalid", f"this cannot be stored as JSON: {error}") from None
-
-
-async def _has_running_jobs(instance: AgentInstance) -> bool:
-    """Return True if background jobs are running in its workspace."""
-    backend = instance.backend
-    return backend is not None and any(job["running"] for job in await backend.jobs())
-
-
-def _diff_templates(before: Mapping[str, AgentTemplate], after: Mapping[str, AgentTemplate]) -> dict[str, Any]:
-    """Return the agents of a file that were added, removed and changed, and the changed keys."""
-    changed = {
-        id: sorted(key for key in {*before[id].options, *after[id].options}
-                   if before[id].options.get(key) != after[id].options.get(key))
-        for id in sorted(before.keys() & after.keys()) if before[id].version != after[id].version
-    }  # fmt: skip
-    told = {"added": sorted(after.keys() - before.keys()), "removed": sorted(before.keys() - after.keys())}
-    return {**told, "changed": changed} if changed or any(told.values()) else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -77,15 +77,15 @@ def is_valid_id(id: str) -> bool:
 
 def templates_from_config(config: Config) -> dict[str, AgentTemplate]:
     """Return the templates of a config file, by agent id."""
-    for id in config.agents:
+    templates = {}
+    for id, part in config.agents.items():
         check_id(id)
-    return {id: _template_from_part(part) for id, part in config.agents.items()}
-
-
-def _template_from_part(part: AgentConfig) -> AgentTemplate:
-    shares = "budget" in part.options and not part.is_own("budget")
-    made = AgentTemplate(part.id, "file", part.options, part.file.folder, shares_budget=shares)
-    return replace(made, version=_options_digest(part.options))
+        shares = "budget" in part.options and not part.is_own("budget")
+        version = _options_digest(part.options)
+        templates[id] = AgentTemplate(
+            part.id, "file", part.options, part.file.folder, shares_budget=shares, version=version
+        )
+    return templates
 
 
 def template_from_code(id: str, given: Mapping[str, Any] | Agent | AgentFactory, folder: Path) -> AgentTemplate:
@@ -119,8 +119,8 @@ def validate_options(
     id: str, options: Mapping[str, Any], folder: Path, over: Mapping[str, Any] | None = None
 ) -> AgentConfig:
     """Return the validated options of an agent, with `over` merged over them; raise a ConfigError if not valid."""
-    said: dict[str, Any] = {"agents": {id: dict(over or {})}, "defaults": dict(options)}
-    return Config(folder / "agents.yaml", InlineSource(f"the agent {id!r}", said, {(): 1})).agents[id]
+    config_data: dict[str, Any] = {"agents": {id: dict(over or {})}, "defaults": dict(options)}
+    return Config(folder / "agents.yaml", InlineSource(f"the agent {id!r}", config_data, {(): 1})).agents[id]
 
 
 def rebuild_config(

@@ -82,19 +82,16 @@ class Workspaces:
         """Remove containers that an earlier process of this server has left."""
         async with self._reaping:
             for row in await self.records.list(KIND, self.server):
-                await self._reap(row.data["engine"])
-
-    async def _reap(self, engine: str) -> None:
-        docker = await run_in_thread(_import_docker, "containers")
-        there = [place.backend for place in self._open.values()]
-        keep = [backend.id for backend in there if isinstance(backend, docker.Docker)]
-        try:
-            gone = await docker.reap(engine, server=self.server, keep=keep)
-        except (BackendError, ConfigError) as error:
-            logger.warning("containers of an earlier process could not be listed: %s", error)
-            return
-        if gone:
-            logger.info("removed %d containers of an earlier process", len(gone))
+                docker = await run_in_thread(_import_docker, "containers")
+                backends = [place.backend for place in self._open.values()]
+                keep = [backend.id for backend in backends if isinstance(backend, docker.Docker)]
+                try:
+                    removed = await docker.reap(row.data["engine"], server=self.server, keep=keep)
+                except (BackendError, ConfigError) as error:
+                    logger.warning("containers of an earlier process could not be listed: %s", error)
+                    continue
+                if removed:
+                    logger.info("removed %d containers of an earlier process", len(removed))
 
     async def stop(self) -> None:
         """Stop all open backends."""
@@ -105,20 +102,20 @@ class Workspaces:
         """Return the workspace folder of a user's agent on the host."""
         return self.data / "workspaces" / user / agent
 
-    def backend_options(self, template: AgentTemplate, said: Overrides, user: str) -> dict[str, Any] | None:
+    def backend_options(self, template: AgentTemplate, overrides: Overrides, user: str) -> dict[str, Any] | None:
         """Return the backend options of a user's agent, or None if it has no workspace."""
         given = template.options.get("backend", False)
         options: dict[str, Any] = {} if given is False else {"type": given} if isinstance(given, str) else dict(given)
         kind = options.pop("type", "")
-        if said.mode is None and not kind:
+        if overrides.mode is None and not kind:
             return None
-        wanted = {"local": "local", "remote": "docker", None: kind}[said.mode]
+        wanted = {"local": "local", "remote": "docker", None: kind}[overrides.mode]
         options = options if wanted == kind else {}
         if wanted == "local":
             return self._local_options(template, options, user)
-        return (
-            self._docker_options(template, options, said, user) if wanted == "docker" else {"type": "state", **options}
-        )
+        if wanted == "docker":
+            return self._docker_options(template, options, overrides, user)
+        return {"type": "state", **options}
 
     async def open(self, wanted: Mapping[str, Any] | None) -> WorkspaceMount | None:
         """Open the workspace with these options, or share the open one. The caller must `close` it."""
@@ -127,16 +124,13 @@ class Workspaces:
         key = digest(canonical_json(wanted))
         if key not in self._open:
             if wanted["type"] == "docker":
-                await self._record_engine(wanted.get("engine", ""))
-            made = await run_in_thread(lambda: _create_backend(wanted), "workspace")
-            self._open.setdefault(key, WorkspaceMount(key, made))
+                engine = wanted.get("engine", "")
+                async with self._reaping:  # a reap in progress may remove the wanted container
+                    await self.records.put(KIND, self.server, digest(engine.encode())[:32], {"engine": engine})
+            backend = await run_in_thread(lambda: _create_backend(wanted), "workspace")
+            self._open.setdefault(key, WorkspaceMount(key, backend))
         self._open[key].uses += 1
         return self._open[key]
-
-    async def _record_engine(self, engine: str) -> None:
-        """Record an engine for later reaping. Wait for a reap in progress: it may remove the wanted container."""
-        async with self._reaping:
-            await self.records.put(KIND, self.server, digest(engine.encode())[:32], {"engine": engine})
 
     async def close(self, place: WorkspaceMount) -> None:
         """Decrement the use count, and stop the backend at 0."""
@@ -194,28 +188,33 @@ class Workspaces:
         )
 
     def _docker_options(
-        self, template: AgentTemplate, options: dict[str, Any], said: Overrides, user: str
+        self, template: AgentTemplate, options: dict[str, Any], overrides: Overrides, user: str
     ) -> dict[str, Any]:
         workdir = options.get("workdir", WORKDIR)
         volumes = self._mount_volumes(template, options.pop("volumes", {}), workdir, user)
-        engine = said.sandbox_url if said.sandbox_url is not None else options.pop("engine", "")
+        engine = overrides.sandbox_url if overrides.sandbox_url is not None else options.pop("engine", "")
         options.pop("engine", None)
-        made = {"image": IMAGE, **options, "workdir": workdir, "volumes": volumes, "engine": engine, "owner": user}
+        wanted = {"image": IMAGE, **options, "workdir": workdir, "volumes": volumes, "engine": engine, "owner": user}
         id = options.pop("id", "") if user == LOCAL_USER.id else ""
-        made["id"] = id or digest(canonical_json([self.server, user, template.id, made]))[:24]
-        return {"type": "docker", **made, "server": self.server}
+        wanted["id"] = id or digest(canonical_json([self.server, user, template.id, wanted]))[:24]
+        return {"type": "docker", **wanted, "server": self.server}
 
     def _mount_volumes(
         self, template: AgentTemplate, given: Mapping[str, str], workdir: str, user: str
     ) -> dict[str, str]:
         """Return the mounts of a template. They are read-only except for the local user."""
-        beside = {_resolve_source(template.folder, source): target for source, target in given.items()}
+        beside = {}
+        for source, target in given.items():
+            is_volume = not source.startswith((".", "~")) and "/" not in source  # a bare name is one of the engine
+            beside[source if is_volume else str(template.folder / Path(source).expanduser())] = target
         if user == LOCAL_USER.id:
             beside = pin_volumes(beside, lambda source: self._find_pinned_files(template, source))
             covered = any(_covers_workdir(target, workdir) for target in beside.values())
             return beside if covered else {**beside, self._volume_name(user, template.id): workdir}
         shared = {
-            source: _as_read_only(target) for source, target in beside.items() if not _covers_workdir(target, workdir)
+            source: f"{target.partition(':')[0]}:ro"
+            for source, target in beside.items()
+            if not _covers_workdir(target, workdir)
         }
         return {**shared, self._volume_name(user, template.id): workdir}
 
@@ -250,19 +249,9 @@ def _import_docker() -> ModuleType:
     return docker
 
 
-def _resolve_source(folder: Path, source: str) -> str:
-    """Return the absolute path of a host folder. A bare name is a volume of the engine."""
-    named = not source.startswith((".", "~")) and "/" not in source
-    return source if named else str(folder / Path(source).expanduser())
-
-
 def _covers_workdir(target: str, workdir: str) -> bool:
     inside = posixpath.normpath(target.partition(":")[0])
     return workdir == inside or workdir.startswith(f"{inside.rstrip('/')}/")
-
-
-def _as_read_only(target: str) -> str:
-    return f"{target.partition(':')[0]}:ro"
 
 
 async def _stop_backend(backend: Backend) -> None:

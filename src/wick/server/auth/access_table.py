@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute, compile_path
 
@@ -101,15 +101,20 @@ class AccessTable:
 
     def __init__(self, routes: Sequence[BaseRoute], table: Iterable[tuple[str, str, Access]] = ACCESS) -> None:
         known = {(method, path): access for method, path, access in table}
-        self.all = [_find_access(known, *place) for route in routes for place in route_methods(route)]
-        self._plain = {(door.method, door.path): door for door in self.all if "{" not in door.path}
-        self._patterns = [door for door in self.all if "{" in door.path]
+        self.all: list[RouteAccess] = []
+        for method, path in (place for route in routes for place in route_methods(route)):
+            access = known.get((method, path))
+            if access is None:
+                raise ConfigError(f"{method} {path} has no row in ACCESS; add one with the role that it requires")
+            self.all.append(RouteAccess(compile_path(path)[0], method, path, access))
+        self._plain = {(row.method, row.path): row for row in self.all if "{" not in row.path}
+        self._patterns = [row for row in self.all if "{" in row.path]
 
     def find(self, method: str, path: str) -> RouteAccess | None:
         """Return the access of the route that matches a request, or None if no route matches."""
         if found := self._plain.get((method, path)):
             return found
-        return next((d for d in self._patterns if d.method == method and d.pattern.match(path)), None)
+        return next((row for row in self._patterns if row.method == method and row.pattern.match(path)), None)
 
 
 def route_methods(route: BaseRoute) -> list[tuple[str, str]]:
@@ -125,16 +130,4 @@ def route_methods(route: BaseRoute) -> list[tuple[str, str]]:
 
 def sort_routes(routes: Iterable[BaseRoute]) -> list[BaseRoute]:
     """Sort literal path segments before variables, so that `/agents/{id}` does not shadow `/agents/events`."""
-    return sorted(routes, key=lambda route: [part.startswith("{") for part in _route_path(route).split("/")])
-
-
-def _route_path(route: BaseRoute) -> str:
-    path: Any = getattr(route, "path", "")
-    return str(path)
-
-
-def _find_access(known: dict[tuple[str, str], Access], method: str, path: str) -> RouteAccess:
-    access = known.get((method, path))
-    if access is None:
-        raise ConfigError(f"{method} {path} has no row in ACCESS; add one with the role that it requires")
-    return RouteAccess(compile_path(path)[0], method, path, access)
+    return sorted(routes, key=lambda route: [part.startswith("{") for part in getattr(route, "path", "").split("/")])

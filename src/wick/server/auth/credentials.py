@@ -19,31 +19,31 @@ class Credential:
 
 
 def read_credential(scope: Any, cookie: str) -> Credential | None:
-    """Return the credential of a request: the Authorization header, else the cookie, else the ticket."""
+    """Return the credential of a request: the Authorization header, else the cookie, else the ticket.
+
+    A ticket is for a browser's WebSocket or EventSource, which cannot send headers.
+    """
     headers = scope["headers"]
-    bearer = _parse_bearer(read_header(headers, b"authorization"))
-    if bearer is not None:
-        return Credential("bearer", bearer)
+    if authorization := read_header(headers, b"authorization"):
+        scheme, _, token = authorization.partition(" ")
+        token = token.strip()
+        valid = scheme.lower() == "bearer" and 0 < len(token) <= MAX_CREDENTIAL_CHARS
+        return Credential("bearer", token if valid else "")  # the cookie does not replace an invalid header
     if value := _parse_cookie(read_header(headers, b"cookie"), cookie):
         return Credential("cookie", value)
-    if scope.get("method", "GET") == "GET" and (value := _parse_ticket(scope.get("query_string", b""))):
-        return Credential("ticket", value)  # a browser's WebSocket or EventSource cannot send headers
-    return None
+    query = scope.get("query_string", b"")
+    if scope.get("method", "GET") != "GET" or b"ticket=" not in query:
+        return None
+    if len(query) > MAX_CREDENTIAL_CHARS or query.count(b"&") >= 100:
+        return None
+    tickets = parse_qs(query.decode("latin-1"), max_num_fields=100).get("ticket", [])
+    return Credential("ticket", tickets[0]) if len(tickets) == 1 else None
 
 
 def read_header(headers: Any, name: bytes) -> str:
     """Return the value of a header, or an empty string if it is missing or repeated."""
     found = [value for key, value in headers if key == name]
     return found[0].decode("latin-1") if len(found) == 1 else ""
-
-
-def _parse_bearer(value: str) -> str | None:
-    """Return the token of an Authorization header, "" if the header is invalid, None if there is no header."""
-    if not value:
-        return None
-    scheme, _, token = value.partition(" ")
-    token = token.strip()
-    return token if scheme.lower() == "bearer" and 0 < len(token) <= MAX_CREDENTIAL_CHARS else ""
 
 
 def _parse_cookie(value: str, name: str) -> str:
@@ -57,10 +57,3 @@ def _parse_cookie(value: str, name: str) -> str:
         return ""
     like = [one.value for key, one in found.items() if key.startswith(f"{prefix}_")]
     return found[name].value if name in found else like[0] if len(like) == 1 else ""
-
-
-def _parse_ticket(query: bytes) -> str:
-    if b"ticket=" not in query or len(query) > MAX_CREDENTIAL_CHARS:
-        return ""
-    found = parse_qs(query.decode("latin-1"), max_num_fields=100).get("ticket", []) if query.count(b"&") < 100 else []
-    return found[0] if len(found) == 1 else ""

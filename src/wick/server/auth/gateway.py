@@ -35,19 +35,18 @@ class GatewayVerifier:
     async def verify_token(self, bearer: str) -> Claim | None:
         """Return the login and the role of a token, or None if the gateway rejects it."""
         name = secret_id(bearer)
-        async with self._asking.setdefault(
-            name, asyncio.Lock()
-        ):  # concurrent requests with the same token share one lookup
+        # concurrent requests with the same token share one lookup
+        async with self._asking.setdefault(name, asyncio.Lock()):
             try:
                 until, known = self._known.get(name, (0.0, None))
                 if self._clock() < until:
                     return known
                 self._known.pop(name, None)
-                found = await self._ask_gateway(bearer)
+                claim = await self._ask_gateway(bearer)
                 if len(self._known) >= MAX_CACHED:
                     self._known.clear()
-                self._known[name] = (self._clock() + CACHE_SECONDS, found)
-                return found
+                self._known[name] = (self._clock() + CACHE_SECONDS, claim)
+                return claim
             finally:
                 self._asking.pop(name, None)
 
@@ -57,6 +56,7 @@ class GatewayVerifier:
             await session.close()
 
     async def _ask_gateway(self, bearer: str) -> Claim | None:
+        """Request `{"username": …, "role": …}`. An unknown role is treated as `user`, the lowest."""
         if self._session is None:
             timeout = aiohttp.ClientTimeout(total=ASK_SECONDS)
             self._session = aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar())
@@ -67,9 +67,13 @@ class GatewayVerifier:
                     return None
                 if answer.status != 200:
                     raise _gateway_unavailable(f"it answered {answer.status}")
-                return _parse_claim(await _read_body(answer))
+                data: Any = orjson.loads(await _read_body(answer))
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise _gateway_unavailable(type(error).__name__) from error
+        name, role = (data.get("username"), data.get("role")) if isinstance(data, dict) else (None, None)
+        if not isinstance(name, str) or not 0 < len(name) <= 200:
+            return None
+        return name, next((known for known in ROLES if known == role), "user")
 
 
 async def _read_body(answer: aiohttp.ClientResponse) -> bytes:
@@ -80,17 +84,6 @@ async def _read_body(answer: aiohttp.ClientResponse) -> bytes:
         if len(body) > MAX_RESPONSE_BYTES:
             raise _gateway_unavailable(f"it sent more than {MAX_RESPONSE_BYTES:,} bytes")
     return bytes(body)
-
-
-def _parse_claim(body: bytes) -> Claim | None:
-    """Parse a response `{"username": …, "role": …}`. An unknown role is treated as `user`, the lowest."""
-    data: Any = orjson.loads(body)
-    if not isinstance(data, dict):
-        return None
-    name, role = data.get("username"), data.get("role")
-    if not isinstance(name, str) or not 0 < len(name) <= 200:
-        return None
-    return name, next((known for known in ROLES if known == role), "user")
 
 
 def _gateway_unavailable(why: str) -> ApiError:

@@ -44,7 +44,7 @@ class JwtVerifier:
             key = await self._find_key(jwt.get_unverified_header(bearer).get("kid", ""))
             if key is None:
                 return None
-            found = jwt.decode(
+            claims = jwt.decode(
                 bearer,
                 key=key,
                 algorithms=[*self._settings.algorithms],
@@ -55,10 +55,7 @@ class JwtVerifier:
             )
         except jwt.PyJWTError:
             return None
-        return self._parse_claim(found)
-
-    def _parse_claim(self, found: dict[str, Any]) -> Claim | None:
-        name, role = found[self._settings.name_claim], found.get(self._settings.role_claim)
+        name, role = claims[self._settings.name_claim], claims.get(self._settings.role_claim)
         if not isinstance(name, str) or not 0 < len(name) <= 200:
             return None
         return name, next((known for known in ROLES if known == role), "user")
@@ -66,7 +63,14 @@ class JwtVerifier:
     async def _find_key(self, id: Any) -> jwt.PyJWK | None:
         age = self._clock() - self._read
         if age >= FRESH_SECONDS or (id not in self._keys and age >= AGAIN_SECONDS):
-            self._keys, self._read = _parse_keys(await self._fetch_keys()), self._clock()
+            data = await self._fetch_keys()
+            try:
+                self._keys = {key.key_id or "": key for key in jwt.PyJWKSet.from_dict(orjson.loads(data)).keys}
+            except (jwt.PyJWTError, ValueError, AttributeError) as error:
+                why = "the keys of the sign-in service are not a JWKS document"
+                message = f"{why}; set jwt.jwks to the right file or address"
+                raise ApiError(503, "keys_unavailable", message) from error
+            self._read = self._clock()
         if not id and len(self._keys) == 1:
             return next(iter(self._keys.values()))
         return self._keys.get(id) if isinstance(id, str) else None
@@ -87,11 +91,3 @@ class JwtVerifier:
 def _keys_unavailable(why: str) -> ApiError:
     message = f"the keys of the sign-in service cannot be read ({why}); try again"
     return ApiError(503, "keys_unavailable", message, {"Retry-After": "2"})
-
-
-def _parse_keys(data: bytes) -> dict[str, jwt.PyJWK]:
-    try:
-        return {key.key_id or "": key for key in jwt.PyJWKSet.from_dict(orjson.loads(data)).keys}
-    except (jwt.PyJWTError, ValueError, AttributeError) as error:
-        message = "the keys of the sign-in service are not a JWKS document; set jwt.jwks to the right file or address"
-        raise ApiError(503, "keys_unavailable", message) from error

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from wick.server.auth.access_table import AccessTable, RouteAccess
+from wick.server.auth.access_table import AccessTable
 from wick.server.auth.browser_sessions import BrowserSessions
 from wick.server.auth.credentials import Credential, read_credential, read_header
 from wick.server.auth.identity import User
@@ -35,31 +35,29 @@ class Authenticator:
         self._remembered: dict[str, tuple[float, User]] = {}
 
     async def authenticate(self, credential: Credential | None) -> User | None:
+        """Return the user of a credential, or None if it is missing or not valid."""
         if credential is None:
             return None
         if credential.kind == "bearer":
             return await self.verifier.authenticate(credential.value)
         if credential.kind == "ticket":
             return await self.tickets.redeem(credential.value)
-        return await self._authenticate_cookie(credential.value)
-
-    async def sign_out(self, cookie: str) -> None:
-        self._remembered.pop(secret_id(cookie), None)
-        await self.browsers.sign_out(cookie)
-
-    async def _authenticate_cookie(self, cookie: str) -> User | None:
-        name, now = secret_id(cookie), time.monotonic()
+        name, now = secret_id(credential.value), time.monotonic()
         until, known = self._remembered.get(name, (0.0, None))
         if known is not None and now < until:
             return known
         self._remembered.pop(name, None)
-        bearer = await self.browsers.load_bearer(cookie)
+        bearer = await self.browsers.load_bearer(credential.value)
         user = await self.verifier.authenticate(bearer) if bearer else None
         if user is not None:
             if len(self._remembered) >= MAX_CACHED:
                 self._remembered.clear()
             self._remembered[name] = (now + CACHE_SECONDS, user)
         return user
+
+    async def sign_out(self, cookie: str) -> None:
+        self._remembered.pop(secret_id(cookie), None)
+        await self.browsers.sign_out(cookie)
 
 
 class AuthMiddleware:
@@ -74,13 +72,8 @@ class AuthMiddleware:
         limits: QuotaLimiter,
         metrics: Metrics,
     ) -> None:
-        self._app, self._authenticator, self._access, self._limits, self._metrics = (
-            app,
-            authenticator,
-            access,
-            limits,
-            metrics,
-        )
+        self._app, self._authenticator, self._access = app, authenticator, access
+        self._limits, self._metrics = limits, metrics
         self._hosts = frozenset(host.lower() for host in settings.allowed_hosts)
         self._origins = frozenset(settings.cors_origins)
         self._cookie = session_cookie_name(settings)
@@ -99,45 +92,30 @@ class AuthMiddleware:
         await self._app(scope, receive, send)
 
     async def _authorize(self, scope: Scope) -> None:
-        self._check_host(scope)
-        self._check_origin(scope)
-        door = self._access.find(request_method(scope), request_path(scope))
-        scope["wick.route_access"] = door
-        if door is not None and door.access == "public":
-            return
-        user = await self._authenticator.authenticate(read_credential(scope, self._cookie))
-        if user is None:
-            raise _unauthorized()
-        _check_role(door, user)
-        self._limits.count_request(user.id)
-        scope["wick.user"] = user
-
-    def _check_host(self, scope: Scope) -> None:
-        host = read_header(scope["headers"], b"host").lower()
+        """Set the route access and the user of a request; raise an ApiError if it is refused."""
+        headers = scope["headers"]
+        host = read_header(headers, b"host").lower()
         if not host or not {host, strip_port(host)} & self._hosts:
             message = "the server does not answer under this name; add it to `hosts:` in server.yaml if it should"
             raise ApiError(421, "wrong_host", message)
-
-    def _check_origin(self, scope: Scope) -> None:
-        """Raise a 403 if a page of another origin sends the request, unless the origin is listed in `cors_origins`."""
-        if not any(name == b"origin" for name, _ in scope["headers"]):
+        if any(name == b"origin" for name, _ in headers):
+            origin = read_header(headers, b"origin")
+            if origin not in self._origins and origin.lower() not in same_origins(host):
+                message = "a page of another origin may not ask for this; see `cors_origins`"
+                raise ApiError(403, "wrong_origin", message)
+        route = self._access.find(request_method(scope), request_path(scope))
+        scope["wick.route_access"] = route
+        if route is not None and route.access == "public":
             return
-        origin, host = read_header(scope["headers"], b"origin"), read_header(scope["headers"], b"host")
-        if origin in self._origins or origin.lower() in same_origins(host):
-            return
-        raise ApiError(403, "wrong_origin", "a page of another origin may not ask for this; see `cors_origins`")
-
-
-def _check_role(door: RouteAccess | None, user: User) -> None:
-    """Raise a 403 if the role of a user is too low. Without a matching route the app answers 404."""
-    if door is None or door.access == "public" or user.has_role(door.access):
-        return
-    raise ApiError(403, "forbidden", f"this takes the role {door.access}, and you have the role {user.role}")
-
-
-def _unauthorized() -> ApiError:
-    message = "sign in first: send a token as `Authorization: Bearer …`"
-    return ApiError(401, "unauthorized", message, {"WWW-Authenticate": "Bearer"})
+        user = await self._authenticator.authenticate(read_credential(scope, self._cookie))
+        if user is None:
+            message = "sign in first: send a token as `Authorization: Bearer …`"
+            raise ApiError(401, "unauthorized", message, {"WWW-Authenticate": "Bearer"})
+        if route is not None and route.access != "public" and not user.has_role(route.access):
+            message = f"this takes the role {route.access}, and you have the role {user.role}"
+            raise ApiError(403, "forbidden", message)
+        self._limits.count_request(user.id)
+        scope["wick.user"] = user
 
 
 def request_method(scope: Scope) -> str:

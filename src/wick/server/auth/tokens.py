@@ -34,9 +34,17 @@ class TokenVerifier:
         self.local_token = settings.token or ("" if settings.has_provider else load_or_create_token(settings.data))
         self._local_digest = _digest(self.local_token) if self.local_token else ""
         self._listed = settings.tokens
-        self._signed = _create_jwt_verifier(settings)
-        self._gateway = _create_gateway_verifier(settings)
+        self._signed: TokenChecker | None = None
+        self._gateway: ClosableTokenChecker | None = None
         self._users = users
+        if settings.jwt:  # the verifiers are slow to import
+            from wick.server.auth.jwt import JwtVerifier
+
+            self._signed = JwtVerifier(settings.jwt)
+        if settings.gateway:
+            from wick.server.auth.gateway import GatewayVerifier
+
+            self._gateway = GatewayVerifier(settings.gateway)
 
     async def authenticate(self, bearer: str) -> User | None:
         """Return the user of a token, or None if no source knows it."""
@@ -45,41 +53,19 @@ class TokenVerifier:
         digest = _digest(bearer)
         if self._local_digest and compare_digest(digest, self._local_digest):
             return LOCAL_USER
-        listed = [
-            token for token in self._listed if compare_digest(digest, token.sha256)
-        ]  # compares all of them: constant time
+        # compare all of them: constant time
+        listed = [token for token in self._listed if compare_digest(digest, token.sha256)]
         if listed:
             return await self._users.get_or_create("token", listed[0].name, listed[0].role)
-        return await self._authenticate_external(bearer)
-
-    async def close(self) -> None:
-        if self._gateway is not None:
-            await self._gateway.close()
-
-    async def _authenticate_external(self, bearer: str) -> User | None:
         if self._signed is not None and bearer.count(".") == 2 and (claim := await self._signed.verify_token(bearer)):
             return await self._users.get_or_create("jwt", *claim)
         if self._gateway is not None and (claim := await self._gateway.verify_token(bearer)):
             return await self._users.get_or_create("gateway", *claim)
         return None
 
-
-def _create_jwt_verifier(settings: Settings) -> TokenChecker | None:
-    """Return the JWT verifier if JWTs are configured. Import it only then, since the import is slow."""
-    if not settings.jwt:
-        return None
-    from wick.server.auth.jwt import JwtVerifier
-
-    return JwtVerifier(settings.jwt)
-
-
-def _create_gateway_verifier(settings: Settings) -> ClosableTokenChecker | None:
-    """Return the gateway verifier if a gateway is configured. Import it only then."""
-    if not settings.gateway:
-        return None
-    from wick.server.auth.gateway import GatewayVerifier
-
-    return GatewayVerifier(settings.gateway)
+    async def close(self) -> None:
+        if self._gateway is not None:
+            await self._gateway.close()
 
 
 def load_or_create_token(data: Path) -> str:

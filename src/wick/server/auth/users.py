@@ -22,22 +22,19 @@ class Users:
         """Return the user of a login that a provider has verified. Create the id on the first sign-in."""
         key = (provider, login)
         if key not in self._ids:
-            found = await self._get_or_create_id(provider, login)
+            id = f"u_{secrets.token_hex(8)}"
+            if await self._records.put(KIND, provider, login, {"id": id}, new=True):
+                await self._records.put("user_name", "", id, {"name": login, "provider": provider})
+            else:
+                row = await self._records.get(KIND, provider, login)
+                assert row is not None, "user records are never deleted"
+                id = str(row["id"])
             if len(self._ids) >= MAX_CACHED:
                 self._ids.clear()
-            self._ids[key] = found
+            self._ids[key] = id
         return User(self._ids[key], login, role)
 
     async def name(self, id: str) -> str:
         """Return the login of a user id, or the id itself if it is unknown."""
         found = await self._records.get("user_name", "", id)
         return str(found["name"]) if found else id
-
-    async def _get_or_create_id(self, provider: str, login: str) -> str:
-        id = f"u_{secrets.token_hex(8)}"
-        if await self._records.put(KIND, provider, login, {"id": id}, new=True):
-            await self._records.put("user_name", "", id, {"name": login, "provider": provider})
-            return id
-        row = await self._records.get(KIND, provider, login)
-        assert row is not None, "user records are never deleted"
-        return str(row["id"])

@@ -24,22 +24,19 @@ class AdmissionMiddleware:
             if not self._started:
                 asyncio.get_running_loop().call_soon(self._admit_next)
             if self._started >= STARTS_PER_ITERATION:
-                await self._wait_turn()
+                turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._waiting.append(turn)
+                await turn
             else:
                 self._started += 1
         await self._app(scope, receive, send)
 
-    async def _wait_turn(self) -> None:
-        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(mine)
-        await mine
-
     def _admit_next(self) -> None:
         self._started = 0
         while self._waiting and self._started < STARTS_PER_ITERATION:
-            mine = self._waiting.popleft()
-            if not mine.done():  # else the request was cancelled while it waited
-                mine.set_result(None)
+            turn = self._waiting.popleft()
+            if not turn.done():  # else the request was cancelled while it waited
+                turn.set_result(None)
                 self._started += 1
         if self._started:
             asyncio.get_running_loop().call_soon(self._admit_next)

@@ -72,9 +72,8 @@ def _count_outside_strings(body: bytes) -> Iterator[int]:
     inside = escaped = False
     for at in range(0, len(body), PIECE_BYTES):
         piece = body[at + escaped : at + PIECE_BYTES]
-        escaped = (
-            len(piece) - len(piece.rstrip(b"\\"))
-        ) % 2 == 1  # the backslash escapes the first byte of the next piece
+        # an odd backslash at the end escapes the first byte of the next piece
+        escaped = (len(piece) - len(piece.rstrip(b"\\"))) % 2 == 1
         parts = piece.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
         yield sum(_count_separators(part) for part in parts[inside::2])
         inside ^= len(parts) % 2 == 0

@@ -68,25 +68,18 @@ class RequestIdMiddleware:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] in ("http.response.start", "websocket.http.response.start"):
-                _add_headers(message, id)
-                self._count(scope, message["status"], time.perf_counter() - began)
+                headers = MutableHeaders(raw=message.setdefault("headers", []))
+                for name, value in SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
+                headers["X-Request-Id"] = id
+                headers.setdefault("Cache-Control", "no-store")
+                route = scope.get("wick.route_access")
+                path = route.path if route is not None else "(none)"
+                seconds = time.perf_counter() - began
+                self._metrics.count_response(scope.get("method", "WS"), path, message["status"], seconds)
             await send(message)
 
         await self._app(scope, receive, send_with_headers)
-
-    def _count(self, scope: Scope, status: int, seconds: float) -> None:
-        door = scope.get("wick.route_access")
-        path = door.path if door is not None else "(none)"
-        self._metrics.count_response(scope.get("method", "WS"), path, status, seconds)
-
-
-def _add_headers(message: Message, id: str) -> None:
-    headers = MutableHeaders(raw=message.setdefault("headers", []))
-    for name, value in SECURITY_HEADERS.items():
-        headers.setdefault(name, value)
-    headers["X-Request-Id"] = id
-    if "cache-control" not in headers:
-        headers["Cache-Control"] = "no-store"
 
 
 class ErrorMiddleware:
@@ -103,12 +96,8 @@ class ErrorMiddleware:
                 raise
             if scope["type"] == "websocket":  # the error of an HTTP request was logged by `handle_error`
                 logger.error("connection %s to %s failed", scope["wick.request_id"], scope["path"], exc_info=error)
-                await _close_websocket(send)
-
-
-async def _close_websocket(send: Send) -> None:
-    with suppress(Exception):  # it may be closed already
-        await send({"type": "websocket.close", "code": 1011})
+                with suppress(Exception):  # it may be closed already
+                    await send({"type": "websocket.close", "code": 1011})
 
 
 class BodyLimitMiddleware:
@@ -130,10 +119,11 @@ class BodyLimitMiddleware:
 
 
 def body_limit(scope: Scope) -> int:
-    door = scope.get("wick.route_access")
-    if door is not None and door.access == "public":
+    """Return the body limit of the route that matches a request, in bytes."""
+    route = scope.get("wick.route_access")
+    if route is not None and route.access == "public":
         return TINY_BYTES
-    files = door is not None and door.path.endswith(("/files/upload", "/skills"))
+    files = route is not None and route.path.endswith(("/files/upload", "/skills"))
     return LARGE_BYTES if files else SMALL_BYTES
 
 

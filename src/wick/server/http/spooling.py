@@ -27,7 +27,9 @@ class SpoolingMiddleware:
         spooled: list[IO[bytes]] = []
 
         async def spool_large(message: Message) -> None:
-            file = await _spool(message["body"]) if _is_large(message) else None
+            whole = message["type"] == "http.response.body" and not message.get("more_body")
+            body = message.get("body", b"") if whole else b""
+            file = await _spool(body) if len(body) > LARGE_BYTES else None
             if file is None:
                 await send(message)
             else:
@@ -56,11 +58,6 @@ class _SpooledResponse(Response):
         with self._file:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             await _send_file(self._file, send)
-
-
-def _is_large(message: Message) -> bool:
-    whole = message["type"] == "http.response.body" and not message.get("more_body")
-    return whole and len(message.get("body", b"")) > LARGE_BYTES
 
 
 async def _spool(body: bytes) -> IO[bytes] | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tempfile import SpooledTemporaryFile
 from typing import Any
 
-from starlette.datastructures import FormData, UploadFile
+from starlette.datastructures import UploadFile
 from starlette.requests import Request
 
 from wick.server.errors import ApiError
@@ -62,7 +62,11 @@ async def open_upload(request: Request, most: int) -> AsyncIterator[Upload]:
     """Open the uploaded file of a request; raise a 413 if it has more than `most` bytes."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() == "multipart/form-data":
         async with request.form(max_files=1, max_fields=4, max_part_size=10_000) as form:
-            yield _upload_from_form(form, most)
+            part, path = form.get("file"), form.get("path", "")
+            if not isinstance(part, UploadFile):
+                raise ApiError(422, "invalid", "the form has no file in its field `file`; add one")
+            _check_size(part, most)
+            yield Upload(part, path if isinstance(path, str) else "")
         return
     with SpooledTemporaryFile(SMALL_BYTES) as spooled:
         file = UploadFile(spooled, size=0)  # type: ignore[arg-type]
@@ -73,18 +77,6 @@ async def open_upload(request: Request, most: int) -> AsyncIterator[Upload]:
         yield Upload(file)
 
 
-def _upload_from_form(form: FormData, most: int) -> Upload:
-    file, path = form.get("file"), form.get("path", "")
-    if not isinstance(file, UploadFile):
-        raise ApiError(422, "invalid", "the form has no file in its field `file`; add one")
-    _check_size(file, most)
-    return Upload(file, path if isinstance(path, str) else "")
-
-
 def _check_size(file: UploadFile, most: int) -> None:
     if (file.size or 0) > most:
-        raise _too_large(most)
-
-
-def _too_large(most: int) -> ApiError:
-    return ApiError(413, "too_large", f"an uploaded file may have at most {most:,} bytes")
+        raise ApiError(413, "too_large", f"an uploaded file may have at most {most:,} bytes")

@@ -68,11 +68,12 @@ class BusSubscription:
         self._some = asyncio.Event()
         self._closed = False
 
-    def put(self, news: BusEvent) -> None:
+    def put(self, event: BusEvent) -> None:
+        """Queue an event. If the queue is full, replace all of it with `resync`."""
         if len(self._waiting) >= MAX_PENDING:
             self._waiting.clear()
-            news = BusEvent("resync", {})
-        self._waiting.append(news)
+            event = BusEvent("resync", {})
+        self._waiting.append(event)
         self._some.set()
 
     def close(self) -> None:
@@ -84,6 +85,6 @@ class BusSubscription:
         await self._some.wait()
         if not self._closed:
             self._some.clear()
-        found = [*self._waiting]
+        events = [*self._waiting]
         self._waiting.clear()
-        return found
+        return events

@@ -54,20 +54,18 @@ async def _load_pictures(slides: Sequence[Slide], backend: Backend, folder: str)
     """Return the pictures that can be read. For the others, the slide shows the alternative text."""
     blocks = [block for slide in slides for block in slide.all_blocks if block.kind == "picture"]
     names = [*dict.fromkeys(block.lines[1] for block in blocks)][:DECK_PICTURES]
-    found, room = Pictures(), DECK_PICTURES_BYTES
+    pictures, room = Pictures(), DECK_PICTURES_BYTES
     for name in names:
         kind = PICTURES.get(posixpath.splitext(name)[1].lower())
-        data = await _load_picture(backend, posixpath.join(folder, name)) if kind else None
-        if kind and data is not None and len(data) <= room:
-            found[name], room = (kind, data), room - len(data)
-    return found
-
-
-async def _load_picture(backend: Backend, path: str) -> bytes | None:
-    try:
-        content = await backend.read(path, limit=PICTURE_BYTES)
-    except BackendError:
-        return None
-    if content["truncated"]:
-        return None
-    return b64decode(content["content"]) if content["encoding"] == "base64" else content["content"].encode()
+        if not kind:
+            continue
+        try:
+            content = await backend.read(posixpath.join(folder, name), limit=PICTURE_BYTES)
+        except BackendError:
+            continue
+        if content["truncated"]:
+            continue
+        data = b64decode(content["content"]) if content["encoding"] == "base64" else content["content"].encode()
+        if len(data) <= room:
+            pictures[name], room = (kind, data), room - len(data)
+    return pictures

@@ -35,8 +35,8 @@ class QuotaLimiter:
         left = min(burst, left + (now - at) * rate)
         if left < 1:
             raise _too_many("requests at once", math.ceil((1 - left) / rate))
-        if len(self._buckets) >= MAX_BUCKETS:
-            self._drop_full_buckets(now)
+        if len(self._buckets) >= MAX_BUCKETS:  # drop buckets that have refilled: a missing bucket counts as full
+            self._buckets = {id: bucket for id, bucket in self._buckets.items() if now - bucket[1] < burst / rate}
         self._buckets[user] = (left - 1, now)
 
     def check_room(self, kind: QuotaKind, have: int) -> None:
@@ -65,13 +65,8 @@ class QuotaLimiter:
         return sum(count for (each, _), count in self._held.items() if each == kind)
 
     def limit_of(self, kind: QuotaKind) -> int:
-        found: int = getattr(self._quotas, kind)
-        return found
-
-    def _drop_full_buckets(self, now: float) -> None:
-        """Drop buckets that have refilled completely: a missing bucket counts as full."""
-        whole = self._quotas.burst / self._quotas.requests_per_second
-        self._buckets = {user: bucket for user, bucket in self._buckets.items() if now - bucket[1] < whole}
+        limit: int = getattr(self._quotas, kind)
+        return limit
 
 
 def _too_many(what: str, seconds: int) -> ApiError:

@@ -23,7 +23,7 @@ from wick.capability import Capability
 from wick.constants import SECRET_CHARS, SECRET_DISTINCT, SECRET_LIVE_CHARS, SECRET_LOG_CHARS
 from wick.events import ChatModelEnd, Emit, Event, ToolEnd, ToolStream, UserMessage
 from wick.hooks import after
-from wick.messages import Part, TextPart
+from wick.messages import TextPart
 from wick.operations import ModelCall, ToolUse
 from wick.protocols import Store
 from wick.server.media import safe_part
@@ -44,7 +44,7 @@ def is_strong(secret: str) -> bool:
 class Secrets:
     """The secrets of a server, and their redaction.
 
-    `without` is for text that users see: it redacts strong secrets only. `redact_log` is for the operator's log and
+    `redact_text` is for text that users see: it redacts strong secrets only. `redact_log` is for the operator's log and
     redacts all of them.
     """
 
@@ -108,9 +108,9 @@ class Secrets:
     def redact_entry(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a log entry, redacted if it holds a tool result, a hook decision or the end of a run."""
         kind, data = row["kind"], row["data"]
-        told = kind in _REDACTED_KINDS or (kind == "message" and data["role"] == "tool")
-        traced = kind == "value" and data["key"] == TRACES
-        return {**row, "data": self.redact_json(data)} if self and (told or traced) else row
+        is_output = kind in _REDACTED_KINDS or (kind == "message" and data["role"] == "tool")
+        is_trace = kind == "value" and data["key"] == TRACES
+        return {**row, "data": self.redact_json(data)} if self and (is_output or is_trace) else row
 
 
 def _split_secret(secret: str) -> Iterator[str]:
@@ -169,7 +169,10 @@ class Redaction(Capability):
             output=hide.redact_text(result.output),
             error=hide.redact_text(result.error),
             data=hide.redact_json(result.data),
-            parts=tuple(self._redact_part(part) for part in result.parts),
+            parts=tuple(
+                replace(part, text=hide.redact_text(part.text)) if isinstance(part, TextPart) else part
+                for part in map(safe_part, result.parts)
+            ),
         )
         if hidden != result:
             use.result = hidden
@@ -181,10 +184,6 @@ class Redaction(Capability):
         if error is not None and (hidden := self._secrets.redact_text(str(error))) != str(error):
             call.error = copy(error)
             call.error.args = (hidden,)
-
-    def _redact_part(self, part: Part) -> Part:
-        part = safe_part(part)
-        return replace(part, text=self._secrets.redact_text(part.text)) if isinstance(part, TextPart) else part
 
 
 class RedactingStore:
@@ -202,6 +201,8 @@ class RedactingStore:
 
 class RedactingEmitter:
     """Forwards events with redacted secrets: live output of tools, decisions of hooks, errors.
+
+    Messages of the user and the model are not redacted.
 
     Live output is delayed to the end of its last word. The rest is part of the tool's result.
     """
@@ -222,16 +223,11 @@ class RedactingEmitter:
                 return
         elif isinstance(event, ToolEnd):  # it holds the whole output
             self._pending.pop((event.run_id, event.call_id), None)
-        if self._secrets and not isinstance(
-            event, UserMessage | ChatModelEnd
-        ):  # messages of the user and the model are not redacted
-            self._redact_event(event)
+        if self._secrets and not isinstance(event, UserMessage | ChatModelEnd):
+            for name in self.FIELDS:
+                if value := getattr(event, name, None):
+                    setattr(event, name, self._secrets.redact_json(value))
         self._emit(event)
-
-    def _redact_event(self, event: Event) -> None:
-        for name in self.FIELDS:
-            if value := getattr(event, name, None):
-                setattr(event, name, self._secrets.redact_json(value))
 
 
 class RedactingFormatter(logging.Formatter):

@@ -20,13 +20,11 @@ from wick.server.agents.http_tools import Registered
 from wick.server.agents.redacted_options import enabled_capabilities, model_name
 from wick.server.agents.registry import AGENT
 from wick.server.agents.templates import EVERYONE, AgentTemplate
-from wick.server.auth.identity import User
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
 from wick.server.http.json_body import JsonRoute
 from wick.server.ops.redaction import Redaction
 from wick.server.routes.backend import describe_backend
-from wick.server.service import Service
 from wick.server.strict_models import StrictModel
 
 logger = logging.getLogger("wick.server")
@@ -56,21 +54,18 @@ NewAgent.__doc__ = "A new agent: the keys of agents.yaml that are allowed over H
 @router.get("/agents/")
 async def list_agents(caller: Caller, wick: Wick) -> AgentList:
     """List your agents: those of all users, and your own."""
-    found = sorted(await wick.registry.list_templates(caller), key=lambda template: template.id)
-    told = [await _summarize(template, caller, wick) for template in found]
-    return AgentList(agents=[AgentInfo(**one) for one in told])
-
-
-async def _summarize(template: AgentTemplate, caller: User, wick: Service) -> dict[str, Any]:
-    """Return the summary of an agent. An agent of a factory is built first: its options are unknown."""
-    told = _summary(template, template.options)
-    if template.factory is None:
-        return told
-    try:
-        return told | await _describe_built(await wick.registry.get_agent(caller, template.id))
-    except Exception:  # the other agents are still listed
-        logger.warning("the agent %s cannot be built; its model and hooks are not listed", template.id, exc_info=True)
-        return told
+    agents = []
+    for template in sorted(await wick.registry.list_templates(caller), key=lambda template: template.id):
+        summary = _summary(template, template.options)
+        if template.factory is not None:  # its options are unknown until it is built
+            try:
+                summary |= await _describe_built(await wick.registry.get_agent(caller, template.id))
+            except Exception:  # the other agents are still listed
+                logger.warning(
+                    "the agent %s cannot be built; its model and hooks are not listed", template.id, exc_info=True
+                )
+        agents.append(AgentInfo(**summary))
+    return AgentList(agents=agents)
 
 
 async def _describe_built(instance: AgentInstance) -> dict[str, Any]:
@@ -86,13 +81,13 @@ async def _describe_built(instance: AgentInstance) -> dict[str, Any]:
 @router.post("/agents/", status_code=201)
 async def create_agent(body: NewAgent, caller: Caller, wick: Wick) -> AgentDetail:  # type: ignore[valid-type]
     """Create an agent of your own."""
-    said: dict[str, Any] = body.model_dump(exclude_none=True)  # type: ignore[attr-defined]
-    id, shared = said.pop("agent_id"), said.pop("shared")
+    options: dict[str, Any] = body.model_dump(exclude_none=True)  # type: ignore[attr-defined]
+    id, shared = options.pop("agent_id"), options.pop("shared")
     if shared and not caller.has_role("operator"):
         raise ApiError(403, "not_allowed", "an agent for all users requires an operator; leave out shared")
-    check_agent(said, caller, await wick.registry.toolbox.list_names(caller))
+    check_agent(options, caller, await wick.registry.toolbox.list_names(caller))
     wick.limits.check_room("agents", len(await wick.records.list(AGENT, EVERYONE if shared else caller.id)))
-    await wick.registry.create(caller, id, said, shared=shared)
+    await wick.registry.create(caller, id, options, shared=shared)
     try:
         return await _build_detail(await wick.registry.get_agent(caller, id))
     except Exception:  # an agent that cannot be built is not stored
@@ -134,11 +129,11 @@ def _summary(template: AgentTemplate, options: Mapping[str, Any]) -> dict[str, A
 async def _build_detail(instance: AgentInstance) -> AgentDetail:
     template, agent = instance.template, instance.agent
     known = effective_options(template, instance.overrides).options
-    told = _summary(template, known)
+    summary = _summary(template, known)
     if template.factory is not None:
-        told |= await _describe_built(instance)
+        summary |= await _describe_built(instance)
     return AgentDetail(
-        **told,
+        **summary,
         system_prompt=agent.system,
         context_window=known.get("context_window"),
         tools=list_tools(agent),

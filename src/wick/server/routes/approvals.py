@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from typing import Annotated, Any
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from pydantic import Field, JsonValue
@@ -11,7 +12,7 @@ from pydantic import Field, JsonValue
 from wick._internal.frozen import thaw
 from wick._internal.worker_threads import run_in_thread
 from wick.api.conversions import make_approval
-from wick.api.types import Approval, ApprovalList, ApprovalReceipt, Choice, ShellCommands
+from wick.api.types import ApprovalList, ApprovalReceipt, Choice, ShellCommands
 from wick.permissions.shell import parse_script
 from wick.protocols import Summary
 from wick.server.auth.identity import User
@@ -37,16 +38,27 @@ class Decision(StrictModel):
 async def waiting(caller: Caller, wick: Wick, thread_id: Annotated[str, Query(max_length=200)] = "") -> ApprovalList:
     """List the pending questions of one thread or of all."""
     heads = [head async for head in _list_asking_threads(wick, caller, thread_id)]
-    found = [approval for head in heads for approval in await _list_approvals(wick, caller, head)]
-    return ApprovalList(approvals=found)
+    approvals = []
+    for head in heads:
+        for question in await wick.runs.sessions.questions(head.id, owner=caller.id):
+            asked = thaw(question)
+            command, shell = (asked.get("args") or {}).get("command"), None
+            if isinstance(command, str):
+                shell = await run_in_thread(partial(_parse_shell, command), "reading a command")
+            approvals.append(make_approval(head, asked, str(head.meta.get("agent", "")), shell))
+    return ApprovalList(approvals=approvals)
 
 
 @router.post("/{id}")
 async def answer(id: str, body: Decision, caller: Caller, wick: Wick) -> ApprovalReceipt:
     """Answer a question; the run continues. Only the first answer counts."""
-    thread = await _find_thread(wick, caller, id, body.thread_id)
-    await wick.runs.answer_question(caller, thread, id, body.choice, body.words, body.args)
-    return ApprovalReceipt(id=id, thread_id=thread, choice=body.choice)
+    async for head in _list_asking_threads(wick, caller, body.thread_id):
+        if id in (await wick.runs.sessions.load(head.id, owner=caller.id)).questions:
+            break
+    else:
+        raise not_found(f"open question {id!r}")
+    await wick.runs.answer_question(caller, head.id, id, body.choice, body.words, body.args)
+    return ApprovalReceipt(id=id, thread_id=head.id, choice=body.choice)
 
 
 async def _list_asking_threads(wick: Service, user: User, thread_id: str) -> AsyncIterator[Summary]:
@@ -61,19 +73,6 @@ async def _list_asking_threads(wick: Service, user: User, thread_id: str) -> Asy
         cursor = page.next
 
 
-async def _list_approvals(wick: Service, user: User, head: Summary) -> list[Approval]:
-    asked = await wick.runs.sessions.questions(head.id, owner=user.id)
-    return [await _create_approval(head, thaw(question)) for question in asked]
-
-
-async def _create_approval(head: Summary, asked: Mapping[str, Any]) -> Approval:
-    command = (asked.get("args") or {}).get("command")
-    shell = (
-        await run_in_thread(lambda: _parse_shell(command), "reading a command") if isinstance(command, str) else None
-    )
-    return make_approval(head, asked, str(head.meta.get("agent", "")), shell)
-
-
 def _parse_shell(command: str) -> ShellCommands:
     script = parse_script(command)
     files = [redirect for redirect in script.redirects if redirect.is_file]
@@ -83,11 +82,3 @@ def _parse_shell(command: str) -> ShellCommands:
         writes=[one.target.text for one in files if one.writes],
         opaque=[*script.opaque],
     )
-
-
-async def _find_thread(wick: Service, user: User, id: str, thread_id: str) -> str:
-    async for head in _list_asking_threads(wick, user, thread_id):
-        thread = await wick.runs.sessions.load(head.id, owner=user.id)
-        if id in thread.questions:
-            return head.id
-    raise not_found(f"open question {id!r}")

@@ -58,9 +58,9 @@ async def switch_backend(id: str, change: BackendChange, caller: Caller, wick: W
 async def _check_confined(wick: Wick, instance: AgentInstance, user: User, change: BackendChange) -> None:
     """Try the new workspace before it is stored; raise a 403 if commands would be less protected."""
     places = wick.registry.workspaces
-    said = _apply_change(instance.overrides, change)
+    overrides = _apply_change(instance.overrides, change)
     place = await places.open(
-        await run_in_thread(lambda: places.backend_options(instance.template, said, user.id), "workspace")
+        await run_in_thread(lambda: places.backend_options(instance.template, overrides, user.id), "workspace")
     )
     if place is None:
         return
@@ -75,8 +75,8 @@ async def _check_confined(wick: Wick, instance: AgentInstance, user: User, chang
         )
 
 
-def _apply_change(said: Overrides, change: BackendChange) -> Overrides:
-    return replace(said, mode=change.mode, sandbox_url=change.sandbox_url)
+def _apply_change(overrides: Overrides, change: BackendChange) -> Overrides:
+    return replace(overrides, mode=change.mode, sandbox_url=change.sandbox_url)
 
 
 def describe_backend(instance: AgentInstance) -> BackendInfo | None:

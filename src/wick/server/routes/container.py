@@ -7,7 +7,6 @@ from typing import Literal
 from fastapi import APIRouter
 
 from wick.api.types import ContainerState
-from wick.protocols import Backend
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
 from wick.server.http.json_body import JsonRoute
@@ -30,14 +29,10 @@ async def control_container(id: str, body: ContainerAction, caller: Caller, wick
     if instance.workspace is None or backend is None:
         raise ApiError(409, "conflict", f"the agent {id!r} has no container of yours")
     with instance.hold():
-        await _apply_action(backend, body.action)
+        await backend.stop()
+        if body.action == "restart":
+            await backend.start()
     status = instance.workspace.reported = backend.status
-    told = {"agent_id": id, "status": status.state, "reason": status.reason}
-    wick.bus.publish("container_status", told, caller.id)
+    change = {"agent_id": id, "status": status.state, "reason": status.reason}
+    wick.bus.publish("container_status", change, caller.id)
     return ContainerState(agent_id=id, status=status.state, reason=status.reason)
-
-
-async def _apply_action(backend: Backend, action: Literal["stop", "restart"]) -> None:
-    await backend.stop()
-    if action == "restart":
-        await backend.start()

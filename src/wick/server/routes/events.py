@@ -43,15 +43,14 @@ async def _stream_batches(bus: EventBus, user: User) -> AsyncIterator[list[Event
     with bus.subscribe(user.id, operator=user.has_role("operator")) as reader:
         yield []
         while True:
-            found: list[BusEvent] | None = None
+            events: list[BusEvent] | None = None
             with suppress(TimeoutError):
                 async with asyncio.timeout(HEARTBEAT_SECONDS):
-                    found = await reader.receive()
-            if found is not None and not found:
+                    events = await reader.receive()
+            if events is not None and not events:  # the bus is closed
                 return
-            yield [_encode_event(news) for news in found or ()]
-
-
-def _encode_event(news: BusEvent) -> EventFrame:
-    data = orjson.dumps({"event": news.kind, "data": news.data})
-    return EventFrame(b"event: %s\ndata: %s\n\n" % (news.kind.encode(), data))
+            frames = []
+            for event in events or ():
+                data = orjson.dumps({"event": event.kind, "data": event.data})
+                frames.append(EventFrame(b"event: %s\ndata: %s\n\n" % (event.kind.encode(), data)))
+            yield frames

@@ -99,7 +99,13 @@ async def read_file(
 async def write_file(id: str, body: FileWrite, caller: Caller, wick: Wick) -> Response:
     """Write a workspace file, and create missing folders."""
     async with _open_for_writing(wick, caller, id) as backend:
-        return FileJSONResponse(await backend.write(body.path, _decode_content(body)))
+        content: str | bytes = body.content
+        if body.encoding == "base64":
+            try:
+                content = b64decode(body.content, validate=True)
+            except (NotBase64, ValueError):
+                raise ApiError(422, "invalid", "the content is not valid base64") from None
+        return FileJSONResponse(await backend.write(body.path, content))
 
 
 @router.post("/agents/{id}/files/upload", status_code=201, response_model=FileWritten, openapi_extra=UPLOAD)
@@ -184,15 +190,6 @@ def _require_backend(instance: AgentInstance) -> Backend:
     if backend is None:
         raise ApiError(409, "conflict", f"the agent {instance.id!r} has no workspace; switch its backend")
     return backend
-
-
-def _decode_content(body: FileWrite) -> str | bytes:
-    if body.encoding == "utf-8":
-        return body.content
-    try:
-        return b64decode(body.content, validate=True)
-    except (NotBase64, ValueError):
-        raise ApiError(422, "invalid", "the content is not valid base64") from None
 
 
 async def _read_pieces(instance: AgentInstance, backend: Backend, piece: ReadResult) -> AsyncIterator[bytes]:

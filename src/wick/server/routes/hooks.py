@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from pydantic import Field, JsonValue
@@ -54,56 +53,50 @@ async def change_hooks(
     template = await wick.registry.get_template(caller, id)
     if (everyone or change.order is not None) and not caller.has_role("operator"):
         raise ApiError(403, "not_allowed", "changing hooks for all users, or their order, requires an operator")
-    _check_change(change, caller, own=template.owner == caller.id)
-    await wick.registry.change_overrides(caller, id, lambda said: _apply_change(said, change), everyone=everyone)
-    instance = await wick.registry.get_agent(caller, id)
-    told = {"agent_id": id, "hooks": [*change.hooks], "reordered": change.order is not None}
-    wick.bus.publish("hooks_changed", told, None if everyone else caller.id)
-    return _list_capabilities(instance, caller)
-
-
-def _check_change(change: HookChange, user: User, *, own: bool) -> None:
-    named = [*change.hooks, *(change.order or ())]
-    for name in named:
+    order = change.order or []
+    for name in (*change.hooks, *order):
         if name not in BY_KEY or not BY_KEY[name].kind:
             known = ", ".join(key for key, ring in BY_KEY.items() if ring.kind)
             raise ApiError(422, "invalid", f"there is no hook {name[:100]!r}; there are {known}")
-    if len({*(change.order or ())}) != len(change.order or ()):
+    if len({*order}) != len(order):
         raise ApiError(422, "invalid", "the order has a hook twice; name each hook once")
     for name, value in change.hooks.items():
-        check_hook(name, value, user, own=own)
+        check_hook(name, value, caller, own=template.owner == caller.id)
+    await wick.registry.change_overrides(
+        caller, id, lambda overrides: _apply_change(overrides, change), everyone=everyone
+    )
+    instance = await wick.registry.get_agent(caller, id)
+    event = {"agent_id": id, "hooks": [*change.hooks], "reordered": change.order is not None}
+    wick.bus.publish("hooks_changed", event, None if everyone else caller.id)
+    return _list_capabilities(instance, caller)
 
 
-def _apply_change(said: Overrides, change: HookChange) -> Overrides:
-    hooks = {**said.hooks, **change.hooks}
-    order = said.order if change.order is None else change.order
-    return replace(said, hooks={name: value for name, value in hooks.items() if value is not None}, order=order)
+def _apply_change(overrides: Overrides, change: HookChange) -> Overrides:
+    hooks = {**overrides.hooks, **change.hooks}
+    order = overrides.order if change.order is None else change.order
+    return replace(overrides, hooks={name: value for name, value in hooks.items() if value is not None}, order=order)
 
 
 def _list_capabilities(instance: AgentInstance, user: User) -> HookList:
     known = effective_options(instance.template, instance.overrides).options
     on = set(enabled_capabilities({**known, "backend": instance.backend is not None}))
     rings = [ring for ring in sort_rings(instance.overrides.order) if ring.kind and ring.key != "sessions"]
-    return HookList(hooks=[_hook_info(ring.key, ring.key in on, known, instance, user) for ring in rings])
-
-
-def _hook_info(name: str, on: bool, known: Mapping[str, Any], instance: AgentInstance, user: User) -> HookInfo:
-    owner = next((part for part in instance.agent.capabilities if part.name == name), None)
-    return HookInfo(
-        name=name,
-        on=on,
-        changed=name in instance.overrides.hooks,
-        options=redact_options(known.get(name, on)),
-        points=[hook.point for hook in owner.hooks()] if owner is not None else [],
-        tools=[tool.name for tool in owner.tools()] if owner is not None else [],
-        refused=_find_refusal(name, not on, user, own=instance.template.owner == user.id),
-    )
-
-
-def _find_refusal(name: str, on: bool, user: User, *, own: bool) -> str:
-    """Return why the user may not enable or disable a capability, or an empty string."""
-    try:
-        check_hook(name, on, user, own=own)
-    except ApiError as error:
-        return str(error)
-    return ""
+    hooks = []
+    for name in (ring.key for ring in rings):
+        refusal = ""  # why the user may not switch it
+        try:
+            check_hook(name, name not in on, user, own=instance.template.owner == user.id)
+        except ApiError as error:
+            refusal = str(error)
+        owner = next((part for part in instance.agent.capabilities if part.name == name), None)
+        info = HookInfo(
+            name=name,
+            on=name in on,
+            changed=name in instance.overrides.hooks,
+            options=redact_options(known.get(name, name in on)),
+            points=[hook.point for hook in owner.hooks()] if owner is not None else [],
+            tools=[tool.name for tool in owner.tools()] if owner is not None else [],
+            refused=refusal,
+        )
+        hooks.append(info)
+    return HookList(hooks=hooks)

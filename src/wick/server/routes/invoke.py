@@ -40,10 +40,10 @@ async def invoke(id: str, body: RunRequest, caller: Caller, wick: Wick, key: Ide
         status = 400 if info.error["code"] == "config_error" else 502  # an invalid configuration, or a failed run
         raise ApiError(status, info.error["code"], info.error["message"], headers)
     thread = turn.thread or await load(wick.store, caller.id, turn.thread_id)
-    came_to = {"outcome": info.outcome, "reason": info.reason, "usage": info.usage or {}, "cost": info.cost}
+    outcome = {"outcome": info.outcome, "reason": info.reason, "usage": info.usage or {}, "cost": info.cost}
     response = next((message.text for message in reversed(thread.messages) if message.role == "assistant"), "")
-    whose = {"thread_id": turn.thread_id, "run_id": turn.run_id, "response": response}
-    return await thread_response(InvokeResult, whose | came_to, thread)
+    about = {"thread_id": turn.thread_id, "run_id": turn.run_id, "response": response}
+    return await thread_response(InvokeResult, about | outcome, thread)
 
 
 @router.post("/{id}/stream", status_code=200, response_class=EventStream, responses=STREAM)

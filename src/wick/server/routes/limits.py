@@ -17,27 +17,26 @@ async def get_limits(id: str, caller: Caller, wick: Wick) -> LimitsInfo:
     """Return the limits of your agent's runs, and the state of its budgets."""
     hooks = (await wick.registry.get_agent(caller, id)).agent.hooks
     owners = [*dict.fromkeys(hook.owner for hook in hooks if isinstance(hook.owner, Budget | Limits))]
-    limits = next((one for one in owners if isinstance(one, Limits)), None)
     budgets = [_budget_info(one) for one in owners if isinstance(one, Budget)]
-    return LimitsInfo(agent_id=id, limits=_run_limits(limits) if limits is not None else None, budgets=budgets)
+    limits = next((one for one in owners if isinstance(one, Limits)), None)
+    run_limits = None
+    if limits is not None:
+        run_limits = RunLimits(
+            steps=limits.steps,
+            tokens=limits.tokens,
+            seconds=limits.seconds,
+            cost=None if limits.cost is None else float(limits.cost),
+            tool_calls=limits.tool_calls,
+        )
+    return LimitsInfo(agent_id=id, limits=run_limits, budgets=budgets)
 
 
-def _run_limits(found: Limits) -> RunLimits:
-    return RunLimits(
-        steps=found.steps,
-        tokens=found.tokens,
-        seconds=found.seconds,
-        cost=None if found.cost is None else float(found.cost),
-        tool_calls=found.tool_calls,
-    )
-
-
-def _budget_info(found: Budget) -> BudgetInfo:
-    spent, reserved = found.spent, found.reserved
+def _budget_info(budget: Budget) -> BudgetInfo:
+    spent, reserved = budget.spent, budget.reserved
     return BudgetInfo(
-        name=found.name,
-        tokens=found.tokens,
-        dollars=None if found.dollars is None else float(found.dollars),
+        name=budget.name,
+        tokens=budget.tokens,
+        dollars=None if budget.dollars is None else float(budget.dollars),
         spent_tokens=spent.tokens,
         spent_dollars=float(spent.dollars),
         reserved_tokens=reserved.tokens,

@@ -51,16 +51,12 @@ class OpenAIRoute(JsonRoute):
             except RequestValidationError as error:
                 raise request_error(validation_message(error.errors()), code="invalid") from None
             except (ApiError, WickError) as error:
-                raise _to_openai_error(error) from error
+                known = as_api_error(error)
+                if known is None or isinstance(known, OpenAIError):
+                    raise
+                raise OpenAIError(known.status, known.code, known.message, known.headers) from error
 
         return answer
-
-
-def _to_openai_error(error: Exception) -> Exception:
-    known = as_api_error(error)
-    if known is None or isinstance(known, OpenAIError):
-        return error
-    return OpenAIError(known.status, known.code, known.message, known.headers)
 
 
 router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAIRoute)
@@ -94,12 +90,12 @@ async def complete(
     key: Annotated[str, Header(alias="Idempotency-Key", max_length=200)] = "",
 ) -> Response | ChatCompletion:
     """Run an agent in a new thread. Assistant messages of the request are taken from the client without a check."""
-    said = parse_conversation(asked, systems=wick.settings.allow_system_messages)
+    messages = parse_conversation(asked, systems=wick.settings.allow_system_messages)
     if not asked.stream:
-        return await _build_completion(asked, await wick.runs.start(caller, asked.model, [*said], key=key))
+        return await _build_completion(asked, await wick.runs.start(caller, asked.model, [*messages], key=key))
     with ExitStack() as holding:
         holding.enter_context(wick.limits.hold("streams", caller.id))  # before the run starts: it could not be streamed
-        turn = await wick.runs.start(caller, asked.model, [*said], key=key)
+        turn = await wick.runs.start(caller, asked.model, [*messages], key=key)
         return EventStream(lambda: _stream_chunks(asked, turn), holding=holding.pop_all())
 
 
@@ -126,9 +122,9 @@ async def _stream_chunks(asked: ChatRequest, turn: QueuedRun) -> AsyncIterator[l
     spoken, head = CompletionText(turn.run_id), (_completion_id(turn), int(time()), asked.model)
     yield [_data_frame(create_chunk(*head, [create_choice({"role": "assistant", "content": ""})], None))]
     async for batch in turn.frames():
-        told = "".join([spoken.add_event(frame.event) for frame in batch])
-        if told or not batch:
-            yield [_data_frame(create_chunk(*head, [create_choice({"content": told})], None))] if told else []
+        text = "".join([spoken.add_event(frame.event) for frame in batch])
+        if text or not batch:
+            yield [_data_frame(create_chunk(*head, [create_choice({"content": text})], None))] if text else []
     try:
         end = _require_end(spoken, turn)
     except OpenAIError as error:

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from wick.api.types import Grant, PermissionsInfo, RuleInfo
 from wick.capabilities.permissions import Permissions
-from wick.permissions.rules import POLICIES, Rule
+from wick.permissions.rules import POLICIES
 from wick.server.agents.builder import AgentInstance
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import not_found
@@ -26,7 +26,11 @@ async def get_permissions(id: str, caller: Caller, wick: Wick) -> PermissionsInf
     return PermissionsInfo(
         agent_id=id,
         mode=found[0].mode if found else None,
-        rules=[_rule_info(made) for one in found for made in one.rules],
+        rules=[
+            RuleInfo(type=rule.type, rule=rule.text, message=rule.message, policy=_POLICY_OF_RULE.get(rule.text, ""))
+            for capability in found
+            for rule in capability.rules
+        ],
         grants=[Grant(id=key, tool=str(rule["tool"]), args=rule["args"]) for key, rule in grants.items()],
     )
 
@@ -42,7 +46,3 @@ async def revoke_grant(id: str, grant: str, caller: Caller, wick: Wick) -> None:
 def _find_permissions(instance: AgentInstance) -> list[Permissions]:
     owners = {id(hook.owner): hook.owner for hook in instance.agent.hooks}
     return [owner for owner in owners.values() if isinstance(owner, Permissions)]
-
-
-def _rule_info(made: Rule) -> RuleInfo:
-    return RuleInfo(type=made.type, rule=made.text, message=made.message, policy=_POLICY_OF_RULE.get(made.text, ""))

@@ -87,15 +87,15 @@ async def _replay_agent(wick: Service, user: User, body: ReplayRequest) -> Async
         yield agent.with_hooks(Permissions(**body.rules.model_dump(), mode=PASSIVE_MODE))
         return
     async with wick.registry.try_overrides(
-        user, body.agent_id, lambda template, said: _apply_request(template, said, body)
+        user, body.agent_id, lambda template, overrides: _apply_request(template, overrides, body)
     ) as instance:
         yield instance.agent
 
 
-def _apply_request(template: AgentTemplate, said: Overrides, body: ReplayRequest) -> Overrides:
+def _apply_request(template: AgentTemplate, overrides: Overrides, body: ReplayRequest) -> Overrides:
     asked = {name: value for name, value in body.hooks.items() if value is not None}
-    kept = {name: value for name, value in said.hooks.items() if name not in body.hooks}
-    changed = replace(said, hooks={**kept, **asked})
+    unchanged = {name: value for name, value in overrides.hooks.items() if name not in body.hooks}
+    changed = replace(overrides, hooks={**unchanged, **asked})
     more = {type: given for type, given in body.rules.model_dump().items() if given}
     if not more:
         return changed

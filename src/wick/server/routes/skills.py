@@ -57,7 +57,7 @@ async def switch_skills(id: str, change: SkillChange, caller: Caller, wick: Wick
             404, "not_found", f"there is no skill {unknown[0][:100]!r}; there are {', '.join(known.values())}"
         )
     named = {known[_skill_key(name)]: on for name, on in switched.items()}
-    await wick.registry.change_overrides(caller, id, lambda said: replace(said, skills={**said.skills, **named}))
+    await wick.registry.change_overrides(caller, id, lambda own: replace(own, skills={**own.skills, **named}))
     wick.bus.publish("skills_changed", {"agent_id": id, "skills": named}, caller.id)
     return await list_skills(id, caller, wick)
 
@@ -68,7 +68,7 @@ async def upload_skill(request: Request, id: str, caller: Caller, wick: Wick, ov
     _find_skills(await wick.registry.get_agent(caller, id))
     async with open_upload(request, ARCHIVE_BYTES) as file, wick.files:  # a small archive may expand to a large one
         if not (await wick.registry.get_overrides(caller, id)).uploads:
-            await wick.registry.change_overrides(caller, id, lambda said: replace(said, uploads=True))
+            await wick.registry.change_overrides(caller, id, lambda own: replace(own, uploads=True))
         instance = await wick.registry.get_agent(caller, id)
         skills = _find_skills(instance)
         if not skills.paths or skills.backend is None:

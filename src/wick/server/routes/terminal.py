@@ -14,7 +14,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from wick.errors import BackendError, WickError
-from wick.protocols import Backend, Terminal
+from wick.protocols import Terminal
 from wick.server.auth.identity import User
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError, as_api_error
@@ -45,7 +45,9 @@ async def open_terminal(
     try:
         await _serve_terminal(socket, id, caller, wick, rows, columns)
     except (ApiError, WickError) as error:
-        await _deny(socket, as_api_error(error) or ApiError(500, "internal", "the terminal could not be opened"))
+        refusal = as_api_error(error) or ApiError(500, "internal", "the terminal could not be opened")
+        with suppress(RuntimeError, WebSocketDisconnect):  # the client may have disconnected
+            await socket.send_denial_response(refusal.response())
 
 
 async def _serve_terminal(socket: WebSocket, id: str, user: User, wick: Service, rows: int, columns: int) -> None:
@@ -53,7 +55,9 @@ async def _serve_terminal(socket: WebSocket, id: str, user: User, wick: Service,
     backend = instance.backend
     if backend is None or backend.name == "state":
         raise ApiError(409, "conflict", f"the agent {id!r} has no workspace with commands")
-    _check_allowed(backend, user)
+    protection = backend.protection
+    if (protection.level == "none" or protection.asks) and not user.has_role("operator"):  # a shell on the host
+        raise ApiError(403, "not_allowed", f"a terminal requires an operator here: {protection.says}")
     size = {"rows": min(max(rows, 1), 1_000), "columns": min(max(columns, 1), 1_000)}
     with wick.limits.hold("terminals", user.id), instance.hold():
         terminal = await backend.terminal(**size, approved=user.has_role("operator"))
@@ -71,13 +75,6 @@ async def _accept(socket: WebSocket) -> bool:
     except OSError:
         return False
     return True
-
-
-def _check_allowed(backend: Backend, user: User) -> None:
-    """Raise a 403 if commands are not confined: only an operator may open a shell on the host."""
-    protection = backend.protection
-    if (protection.level == "none" or protection.asks) and not user.has_role("operator"):
-        raise ApiError(403, "not_allowed", f"a terminal requires an operator here: {protection.says}")
 
 
 async def _relay(socket: WebSocket, terminal: Terminal) -> None:
@@ -104,16 +101,11 @@ async def _relay_input(socket: WebSocket, terminal: Terminal) -> None:
         if len(data) > INPUT_BYTES:
             return await _close_socket(socket, 1009, f"a message may have at most {INPUT_BYTES:,} bytes")
         if data[:1] == bytes([CONTROL]) and len(data) > 1:  # alone it is Ctrl-A from the keyboard
-            await _handle_control(data[1:], terminal)
+            with suppress(ValidationError):  # ignored: a terminal of the wrong size still works
+                wanted = Resize.model_validate_json(data[1:])
+                await terminal.resize(wanted.rows, wanted.columns)
         elif data:
             await terminal.write(data)
-
-
-async def _handle_control(data: bytes, terminal: Terminal) -> None:
-    """Resize the terminal. An invalid message is ignored: a terminal of the wrong size still works."""
-    with suppress(ValidationError):
-        wanted = Resize.model_validate_json(data)
-        await terminal.resize(wanted.rows, wanted.columns)
 
 
 async def _relay_output(socket: WebSocket, terminal: Terminal) -> None:
@@ -130,9 +122,3 @@ async def _close_terminal(terminal: Terminal) -> None:
 async def _close_socket(socket: WebSocket, code: int, reason: str) -> None:
     with suppress(RuntimeError, WebSocketDisconnect):  # the client may have disconnected
         await socket.close(code, reason[:120])
-
-
-async def _deny(socket: WebSocket, error: ApiError) -> None:
-    """Refuse the connection with an HTTP error response."""
-    with suppress(RuntimeError, WebSocketDisconnect):
-        await socket.send_denial_response(error.response())

@@ -96,9 +96,8 @@ async def one(id: str, caller: Caller, wick: Wick, request: Request) -> Response
     """Return a thread with its messages."""
     head = await wick.store.head(caller.id, id)
     async with wick.thread_loader.load(caller.id, id, request) as thread:
-        queue = (
-            await wick.store.inbox(caller.id, id) if head.queued else ()
-        )  # after the log, so that no message is in both
+        # after the log, so that no message is in both
+        queue = await wick.store.inbox(caller.id, id) if head.queued else ()
         unheard = [{"position": row.position, "message": row.data} for row in queue if row.kind == "message"]
         last = len(thread.entries)  # the thread may have grown since its head was read
         about = {**make_thread_info(head).model_dump(), "last": last, "unheard": thaw(unheard)}
@@ -111,8 +110,8 @@ async def change(id: str, body: ThreadChange, caller: Caller, wick: Wick) -> Thr
     head = await wick.store.head(caller.id, id)
     if body.meta is not None and len(canonical_json(body.meta)) > META_BYTES:
         raise ApiError(413, "too_large", f"the metadata of a thread may have at most {META_BYTES:,} bytes")
-    said = {key: value for key, value in (body.meta or {}).items() if key not in OWN_META}
-    meta = None if body.meta is None else said | {key: head.meta[key] for key in OWN_META if key in head.meta}
+    given = {key: value for key, value in (body.meta or {}).items() if key not in OWN_META}
+    meta = None if body.meta is None else given | {key: head.meta[key] for key in OWN_META if key in head.meta}
     return make_thread_info(await wick.store.describe(caller.id, id, title=body.title, meta=meta))
 
 

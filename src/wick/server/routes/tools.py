@@ -53,7 +53,7 @@ async def available_tools(caller: Caller, wick: Wick) -> AvailableTools:
     ]
     operator = caller.has_role("operator")
     return AvailableTools(
-        tools=[*found, *(_describe_tool(kept, operator) for kept in await toolbox.list_registered(caller))]
+        tools=[*found, *(_describe_tool(one, operator) for one in await toolbox.list_registered(caller))]
     )
 
 
@@ -61,10 +61,10 @@ async def available_tools(caller: Caller, wick: Wick) -> AvailableTools:
 @router.post("/agents/tools/", status_code=201)
 async def register_tool(body: NewTool, caller: Caller, wick: Wick) -> AvailableTool:
     """Register or replace a tool behind HTTP; agents get it from their next run on."""
-    said = body.model_dump(exclude={"name", "shared"})
-    kept = await wick.registry.toolbox.add(caller, body.name, said, shared=body.shared)
+    data = body.model_dump(exclude={"name", "shared"})
+    registered = await wick.registry.toolbox.add(caller, body.name, data, shared=body.shared)
     wick.bus.publish("tools_changed", {"registered": body.name}, None if body.shared else caller.id)
-    return _describe_tool(kept, True)
+    return _describe_tool(registered, True)
 
 
 @router.delete("/agents/tools/{name}", status_code=204)
@@ -72,8 +72,8 @@ async def deregister_tool(name: str, caller: Caller, wick: Wick) -> None:
     """Remove a tool behind HTTP."""
     if name in wick.registry.toolbox.native or name in BUILTIN:
         raise ApiError(409, "conflict", f"the tool {name!r} belongs to the program that runs the server")
-    kept = await wick.registry.toolbox.remove(caller, name)
-    wick.bus.publish("tools_changed", {"deregistered": name}, None if kept.owner == EVERYONE else caller.id)
+    registered = await wick.registry.toolbox.remove(caller, name)
+    wick.bus.publish("tools_changed", {"deregistered": name}, None if registered.owner == EVERYONE else caller.id)
 
 
 _BUILTIN = {
@@ -84,14 +84,14 @@ _BUILTIN = {
 }
 
 
-def _describe_tool(kept: RegisteredTool, operator: bool) -> AvailableTool:
-    data = kept.data
+def _describe_tool(registered: RegisteredTool, operator: bool) -> AvailableTool:
+    data = registered.data
     return AvailableTool(
-        name=kept.name,
+        name=registered.name,
         description=data["description"],
         kind="http",
         parameters=data["parameters"],
         callback_url=redact_options(data["callback_url"]) if operator else None,
         agents=data.get("agents", []),
-        shared=kept.owner == EVERYONE,
+        shared=registered.owner == EVERYONE,
     )

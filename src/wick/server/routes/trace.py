@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from fastapi import APIRouter
-from pydantic import JsonValue
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -42,11 +41,11 @@ def list_runs(thread: Thread) -> list[ThreadRun]:
     for entry in thread.entries:
         if entry.kind == "run_start":
             id = entry.data["run"]
-            begun = ThreadRun(run_id=id, first=entry.seq, started=entry.at, traced=id in traced)
-            found.setdefault(id, begun)
-        elif entry.kind == "run_end" and (run := found.get(entry.data["run"])):
-            run.last, run.ended = entry.seq, entry.at
-            run.outcome, run.reason = entry.data["outcome"], entry.data["reason"]
+            run = ThreadRun(run_id=id, first=entry.seq, started=entry.at, traced=id in traced)
+            found.setdefault(id, run)
+        elif entry.kind == "run_end" and (ended := found.get(entry.data["run"])):
+            ended.last, ended.ended = entry.seq, entry.at
+            ended.outcome, ended.reason = entry.data["outcome"], entry.data["reason"]
     return [*found.values()]
 
 
@@ -57,11 +56,11 @@ async def trace(id: str, caller: Caller, wick: Wick, request: Request) -> RunTra
     if row is None:
         raise not_found(f"run {id!r}")
     async with wick.thread_loader.load(caller.id, row["thread"], request) as thread:
-        kept = thread.values.get(VALUE, {}).get(id)
+        recorded = thread.values.get(VALUE, {}).get(id)
         del thread  # release the thread while prices are looked up
-    if kept is None:
+    if recorded is None:
         raise not_found(f"trace of run {id!r}: the run is in progress, has no recorder, or its trace has expired")
-    found = RunTrace.model_validate({**thaw(kept), "thread_id": row["thread"]})
+    found = RunTrace.model_validate({**thaw(recorded), "thread_id": row["thread"]})
     await run_in_thread(lambda: _add_costs(found.spans), "looking up prices")
     return found
 
@@ -70,7 +69,8 @@ def _add_costs(spans: Iterable[TraceSpan]) -> None:
     """Add the cost of each model call. The price list is read on first use, which takes a moment."""
     for span in _walk_spans(spans):
         asked, model = span.attributes, span.attributes.get("gen_ai.request.model")
-        tokens = Usage(*(_token_count(asked.get(f"gen_ai.usage.{name}")) for name in COUNTED))
+        counts = [asked.get(f"gen_ai.usage.{name}") for name in COUNTED]
+        tokens = Usage(*(count if isinstance(count, int) else 0 for count in counts))
         if isinstance(model, str) and tokens.total_tokens:
             cost = price(model, tokens)
             span.cost = None if cost is None else float(cost)
@@ -80,7 +80,3 @@ def _walk_spans(spans: Iterable[TraceSpan]) -> Iterator[TraceSpan]:
     for span in spans:
         yield span
         yield from _walk_spans(span.children)
-
-
-def _token_count(value: JsonValue) -> int:
-    return value if isinstance(value, int) else 0

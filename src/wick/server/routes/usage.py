@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query
 from wick.api.types import UsageReport, UsageRow, UsageTotals
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
-from wick.server.runs.usage import UsageAmount, UsageLine, sum_usage
+from wick.server.runs.usage import UsageAmount, sum_usage
 
 router = APIRouter(tags=["usage"])
 
@@ -32,14 +32,11 @@ async def usage(
         raise ApiError(403, "denied", "the usage of other users requires an admin; leave out user")
     owner = None if user == ALL_USERS else user or caller.id
     lines = await wick.usage.list_lines(owner, since=since, until=until, agent=agent)
-    return UsageReport(
-        rows=[_usage_row(line) for line in lines], total=UsageTotals.model_validate(_amounts(sum_usage(lines)))
-    )
-
-
-def _usage_row(line: UsageLine) -> UsageRow:
-    whose = {"user_id": line.owner, "user": line.user, "day": line.day, "agent": line.agent, "model": line.model}
-    return UsageRow.model_validate({**whose, **_amounts(line.used)})
+    rows = []
+    for line in lines:
+        facts = {"user_id": line.owner, "user": line.user, "day": line.day, "agent": line.agent, "model": line.model}
+        rows.append(UsageRow.model_validate({**facts, **_amounts(line.used)}))
+    return UsageReport(rows=rows, total=UsageTotals.model_validate(_amounts(sum_usage(lines))))
 
 
 def _amounts(used: UsageAmount) -> dict[str, float]:

@@ -80,9 +80,9 @@ class QueuedRun:
             async for frames in self.runs.follow(self.info, self.after):
                 if frames and frames[-1].terminal:
                     next_one = await self.runs.next_run_for(self.info, self.position)
-                told = frames if next_one is None else frames[:-1]
-                self.after = max((frame.position for frame in told if frame.position is not None), default=self.after)
-                yield told
+                sent = frames if next_one is None else frames[:-1]
+                self.after = max((frame.position for frame in sent if frame.position is not None), default=self.after)
+                yield sent
                 if self.runs.find_stall(self.info) is not None:
                     return  # without a terminal frame: the run is still open
             if next_one is None:
@@ -164,22 +164,21 @@ class Runs:
         A repeated request with the same `key` gets the same run, also after a restart. Another request is a 409.
         """
         self._check_open()
-        instance = await self.registry.get_agent(
-            user, agent
-        )  # refuses an agent that cannot be built before anything is stored
+        # refuses an agent that cannot be built before anything is stored
+        instance = await self.registry.get_agent(user, agent)
         await _check_parts(instance.agent, messages)
         if recipe and not any(getattr(hook.owner, "name", "") == "recipes" for hook in instance.agent.hooks):
             raise ApiError(400, "invalid", f"the agent {agent!r} has no recipes; switch them on with `recipes: true`")
-        said = [message.to_json() for message in messages]
+        rows = [message.to_json() for message in messages]
         thread, after = await self._remember_request(
-            user, key, [agent, thread_id, said, recipe], thread_id or Thread().id
+            user, key, [agent, thread_id, rows, recipe], thread_id or Thread().id
         )
         head = await self.threads.open(user, agent, thread)
         if recipe and head.run and after is None:
             raise ApiError(409, "conflict", "a run is in progress, and a recipe can only start one; wait for its end")
         if head.asking and after in (None, head.last):  # a repeated request does not deny questions of its own run
             await self._deny_questions(user, thread)
-        return await self._enqueue(user, head, said, key, recipe, after)
+        return await self._enqueue(user, head, rows, key, recipe, after)
 
     async def send(self, user: User, thread: str, messages: Sequence[Message], *, key: str = "") -> QueuedRun:
         """Send messages to a thread. A run in progress takes them at its next step; otherwise a run starts."""
@@ -187,34 +186,31 @@ class Runs:
         head = await self.store.head(user.id, thread)
         instance = await self.registry.get_agent(user, thread_agent(head))
         await _check_parts(instance.agent, messages)
-        said = [message.to_json() for message in messages]
-        _, after = await self._remember_request(user, key, [thread, said], thread)
-        return await self._enqueue(user, head, said, key, "", after)
+        rows = [message.to_json() for message in messages]
+        _, after = await self._remember_request(user, key, [thread, rows], thread)
+        return await self._enqueue(user, head, rows, key, "", after)
 
     def _check_open(self) -> None:
         if self.stopping:
             raise _stopping_error()
 
-    async def _remember_request(self, user: User, key: str, said: Any, thread: str) -> tuple[str, int | None]:
+    async def _remember_request(self, user: User, key: str, request: Any, thread: str) -> tuple[str, int | None]:
         """Store a request under its idempotency key; return its thread and the number of entries at that time."""
         if not key:
             return thread, None
-        last = await self._last_entry(user, thread)
-        asked: dict[str, Any] = {"hash": digest(canonical_json(said)), "thread": thread, "after": last}
+        try:
+            last = (await self.store.head(user.id, thread)).last
+        except StoreError as error:
+            if error.code != "not_found":
+                raise
+            last = 0
+        asked: dict[str, Any] = {"hash": digest(canonical_json(request)), "thread": thread, "after": last}
         if not await self.records.put(KEY, user.id, key, asked, new=True, until=time() + KEY_SECONDS):
             before = await self.records.get(KEY, user.id, key) or asked
             if before["hash"] != asked["hash"]:
                 raise ApiError(409, "conflict", "this Idempotency-Key was used for another request; take a new one")
             asked = before
         return str(asked["thread"]), int(asked["after"])
-
-    async def _last_entry(self, user: User, thread: str) -> int:
-        try:
-            return (await self.store.head(user.id, thread)).last
-        except StoreError as error:
-            if error.code != "not_found":
-                raise
-            return 0
 
     async def _deny_questions(self, user: User, thread: str) -> None:
         """Deny all pending questions of a thread: the user sent a message instead of an answer."""
@@ -225,22 +221,27 @@ class Runs:
                 )
 
     async def _enqueue(
-        self, user: User, head: Summary, said: Sequence[Mapping[str, Any]], key: str, recipe: str, after: int | None
+        self, user: User, head: Summary, rows: Sequence[Mapping[str, Any]], key: str, recipe: str, after: int | None
     ) -> QueuedRun:
         last = head.last if after is None else after
         wanted = RunInfo("", user.id, head.id, thread_agent(head), last, name=user.name, role=user.role, recipe=recipe)
-        with nullcontext() if head.run else self._reserve_run(user):
-            position = await self.store.enqueue(user.id, head.id, *said, key=key)
+        reservation: AbstractContextManager[None] = nullcontext()
+        if not head.run:  # running and starting runs count against the quota
+            self.limits.check_room("runs", self.executor.count_runs(user.id) + self.limits.count_held("runs", user.id))
+            reservation = self.limits.hold("runs", user.id)
+        with reservation:
+            position = await self.store.enqueue(user.id, head.id, *rows, key=key)
             try:
                 info = await retry_store(lambda: self.run_for_message(user, wanted, position))
             except StoreError as error:
-                raise _queued_error(head.id, error) from error
+                raise ApiError(
+                    503,
+                    error.code if error.code in TEMPORARY else "unavailable",
+                    f"the message is stored in thread {head.id} and will be answered, but its run cannot be followed "
+                    "now; read the thread later, or repeat the request with the same Idempotency-Key",
+                    {"X-Thread-Id": head.id, "Retry-After": "5"},
+                ) from error
         return QueuedRun(self, info, position, START if info.begin >= last else (last, inf))
-
-    def _reserve_run(self, user: User) -> AbstractContextManager[None]:
-        """Reserve one run of a user's quota. Running and starting runs count."""
-        self.limits.check_room("runs", self.executor.count_runs(user.id) + self.limits.count_held("runs", user.id))
-        return self.limits.hold("runs", user.id)
 
     # -- finding the run of a message ---------------------------------------------------------------------------------
 
@@ -320,13 +321,12 @@ class Runs:
         if head.run == id:
             return info, "waiting" if head.asking else "running" if head.leased else "interrupted"
         mine = self.executor.find(user.id, info.thread)
-        if (mine is not None and mine.info.id == id) or await self._is_queued(head, id):
+        if mine is not None and mine.info.id == id:
+            return info, "queued"
+        if any(derive_run_id(head, position) == id for position in await self._pending_positions(head)):
             return info, "queued"
         settled = await self.load_outcome(info)
         return settled, "ended" if settled.ended else "interrupted"
-
-    async def _is_queued(self, head: Summary, id: str) -> bool:
-        return any(derive_run_id(head, position) == id for position in await self._pending_positions(head))
 
     async def load_outcome(self, info: RunInfo) -> RunInfo:
         """Return a run with its outcome from the record or the log. A run that has not ended has no outcome."""
@@ -365,11 +365,9 @@ class Runs:
             return None
         waiting = [] if head.run else await self._pending_positions(head)
         if position in waiting:
-            return (
-                None
-                if derive_run_id(head, waiting[0]) == over.id
-                else await self.run_for_message(over.user, over, position)
-            )
+            if derive_run_id(head, waiting[0]) == over.id:
+                return None
+            return await self.run_for_message(over.user, over, position)
         other = derive_run_id(head, position)
         row = None if other == over.id else await self.records.get(KIND, over.owner, other)
         return None if row is None else RunInfo.from_json(over.owner, other, row)
@@ -443,11 +441,11 @@ class Runs:
 
     async def fork(self, user: User, thread: str, at: int | None, title: str) -> Summary:
         """Fork a thread after an entry. A run that was open there is ended as cancelled in the fork."""
-        made, agent = await self.threads.fork(user, thread, at, title)
-        if made.run:
+        forked, agent = await self.threads.fork(user, thread, at, title)
+        if forked.run:
             result = Result(outcome="cancelled", reason="the thread was forked")
-            await self.executor.end_abandoned(RunInfo(made.run, user.id, made.id, agent), result)
-        return await self.threads.assign_agent(made, agent)
+            await self.executor.end_abandoned(RunInfo(forked.run, user.id, forked.id, agent), result)
+        return await self.threads.assign_agent(forked, agent)
 
     async def delete_thread(self, user: User, thread: str) -> None:
         """Delete a thread and those of its subagents. A run in progress is cancelled first."""
@@ -470,8 +468,8 @@ class Runs:
 def _pending_run(user: User, head: Summary, waiting: Sequence[int], recipe: str = "") -> RunInfo:
     """Return the pending run of a thread: the open one, or the one that answers the first queued message."""
     id, begin = (head.run, 0) if head.run else (derive_run_id(head, waiting[0]), head.last)
-    whose = {"name": user.name, "role": user.role, "recipe": recipe}
-    return RunInfo(id, head.owner, head.id, thread_agent(head), begin, time(), **whose)  # type: ignore[arg-type]
+    about = {"name": user.name, "role": user.role, "recipe": recipe}
+    return RunInfo(id, head.owner, head.id, thread_agent(head), begin, time(), **about)  # type: ignore[arg-type]
 
 
 OPEN = "the run has not ended"
@@ -499,16 +497,6 @@ def still_open_error(info: RunInfo, reason: str) -> ApiError:
         f"run {info.id} is still open: {reason}; follow it at /runs/{info.id}/events, or repeat the request with the "
         "same Idempotency-Key: without one it would be a second request",
         headers,
-    )
-
-
-def _queued_error(thread: str, error: StoreError) -> ApiError:
-    return ApiError(
-        503,
-        error.code if error.code in TEMPORARY else "unavailable",
-        f"the message is stored in thread {thread} and will be answered, but its run cannot be followed now; "
-        "read the thread later, or repeat the request with the same Idempotency-Key",
-        {"X-Thread-Id": thread, "Retry-After": "5"},
     )
 
 

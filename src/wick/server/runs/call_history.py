@@ -22,12 +22,19 @@ def explain_call(thread: Thread, call_id: str, seq: int | None = None) -> CallRe
         elif (call := _find_call(entry, call_id)) is not None:
             if found is not None and found.seq == seq:
                 break
-            asked, found = call, _start_reasons(thread.id, run, entry.seq, call)
+            about: dict[str, Any] = {"thread_id": thread.id, "run_id": run, "call_id": call.id, "seq": entry.seq}
+            found = CallReasons(**about, tool=call.name, args=thaw(call.args), invalid=call.invalid)
+            asked = call
         elif found is not None and asked is not None and found.result is None:
             _apply_entry(found, asked, entry)
     if found is None or (seq is not None and found.seq != seq):
         return None
-    found.verdicts = [HookVerdict(**row) for row in _trace_verdicts(thread, found)] or found.verdicts
+    # the trace of the run, if there is one, has the verdicts of all hooks
+    trace = thread.values.get(VALUE, {}).get(found.run_id, {"spans": ()})
+    this = {"tool_call_id": found.call_id, "gen_ai.conversation.id": thread.id}
+    uses = [span for span in _walk_spans(trace["spans"]) if this.items() <= span["attributes"].items()]
+    if len(uses) == 1:  # ambiguous if two calls have this id
+        found.verdicts = [HookVerdict(**row) for row in thaw(uses[0].get("why", []))] or found.verdicts
     return found
 
 
@@ -42,53 +49,33 @@ def _start_reasons(thread: str, run: str, seq: int, call: ToolCall) -> CallReaso
 
 
 def _apply_entry(found: CallReasons, call: ToolCall, entry: Entry) -> None:
+    """Add an entry that follows a call to its history, if the entry is about the call."""
     data = entry.data
     if isinstance(data, Message):
         if data.tool_call_id == call.id:
             found.result, found.result_seq = data.text, entry.seq
     elif entry.kind == "answered":
-        _apply_answer(found.questions, entry)
+        for asked in found.questions:
+            if asked.id == data["id"]:
+                asked.allowed, asked.answered_at, asked.by = data["allowed"], entry.at, data.get("by", "")
+                asked.reason, asked.scope = data.get("reason", ""), data.get("scope", "")
     elif entry.kind == "asked" and data.get("call_id") == call.id:
         if all(question.id != data["id"] for question in found.questions):  # after a rewind it is asked again
             found.questions.append(CallQuestion(id=data["id"], question=data["question"], at=entry.at))
-    elif data.get("call") == call.id:
-        _apply_call_entry(found, call, entry)
-
-
-def _apply_call_entry(found: CallReasons, call: ToolCall, entry: Entry) -> None:
-    data = entry.data
-    if entry.kind == "decision":
+    elif data.get("call") != call.id:
+        return
+    elif entry.kind == "decision":
         found.verdicts.append(
             HookVerdict(**{name: thaw(data[name]) for name in HookVerdict.model_fields if name in data})
         )
     elif entry.kind == "intent":
-        sealed = CallAttempt(number=data["attempt"], args=_sealed_args(call, data), hash=data["hash"], at=entry.at)
-        found.attempts.append(sealed)
+        # the log holds the difference of the sealed arguments to those of the call
+        unchanged = {name: value for name, value in call.args.items() if name not in data.get("without", ())}
+        args = {**thaw(unchanged), **thaw(data.get("args", {}))}
+        found.attempts.append(CallAttempt(number=data["attempt"], args=args, hash=data["hash"], at=entry.at))
     elif entry.kind == "done":
         for attempt in found.attempts:
             attempt.ended = data["ended"] if attempt.number == data["attempt"] else attempt.ended
-
-
-def _apply_answer(questions: Iterable[CallQuestion], entry: Entry) -> None:
-    for asked in questions:
-        if asked.id == entry.data["id"]:
-            asked.allowed, asked.answered_at = entry.data["allowed"], entry.at
-            asked.reason, asked.scope = entry.data.get("reason", ""), entry.data.get("scope", "")
-            asked.by = entry.data.get("by", "")
-
-
-def _sealed_args(call: ToolCall, data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the sealed arguments of an attempt. The log holds their difference to those of the call."""
-    kept = {name: value for name, value in call.args.items() if name not in data.get("without", ())}
-    return {**thaw(kept), **thaw(data.get("args", {}))}
-
-
-def _trace_verdicts(thread: Thread, found: CallReasons) -> list[dict[str, Any]]:
-    """Return the verdicts of all hooks from the run's trace, or an empty list if there is no trace."""
-    trace = thread.values.get(VALUE, {}).get(found.run_id, {"spans": ()})
-    this = {"tool_call_id": found.call_id, "gen_ai.conversation.id": thread.id}
-    uses = [span for span in _walk_spans(trace["spans"]) if this.items() <= span["attributes"].items()]
-    return thaw(uses[0].get("why", [])) if len(uses) == 1 else []  # ambiguous if two calls have this id
 
 
 def _walk_spans(spans: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from time import monotonic, time
 from typing import Any, TypeGuard, TypeVar
@@ -103,8 +103,9 @@ class RunExecutor:
         key = info.owner, info.thread
         if key in self.running:
             return
-        running = self.running[key] = ActiveRun(user, info, self._create_hub(info))
-        self.board.expect(info.owner, running.hub)
+        hub = RunHub(Thread(info.thread), info.id, info.begin, self.registry.secrets.redact_entry)
+        running = self.running[key] = ActiveRun(user, info, hub)
+        self.board.expect(info.owner, hub)
         running.task = asyncio.create_task(self._execute(running, then), name=info.id)
 
     def _on_lease_held(self, run: Run) -> None:
@@ -137,16 +138,16 @@ class RunExecutor:
         self.board.remove(running.info.owner, running.hub)
         result = running.run.progress.result if running.run is not None else None
         clear_tracebacks(problem, result.error if result is not None else None)
-        begun = problem is None or running.ended_in_log or running.hub.has_started
-        if not running.stalled and (end == "elsewhere" or (end == "told" and begun)):
+        started = problem is None or running.ended_in_log or running.hub.has_started
+        if not running.stalled and (end == "elsewhere" or (end == "told" and started)):
             await then(running)
 
     def _is_elsewhere(self, running: ActiveRun, error: Exception) -> bool:
         """Return True if another process holds the thread or has ended the run. A hook may raise the same error."""
         if not isinstance(error, StoreError) or error.code not in ("conflict", "fenced", "over"):
             return False
-        kept = running.run.scratch.get(self.registry.sessions) if running.run is not None else None
-        return not running.lease_held or error.code == "over" or (kept is not None and kept.failure is error)
+        held = running.run.scratch.get(self.registry.sessions) if running.run is not None else None
+        return not running.lease_held or error.code == "over" or (held is not None and held.failure is error)
 
     def _update_stall(self, running: ActiveRun, problem: Exception | None) -> None:
         """Record since when a run is stalled, or that it no longer is."""
@@ -176,7 +177,8 @@ class RunExecutor:
         row = await self.records.get(KIND, info.owner, info.id)
         crashed = [at[1] for name, at in (row or {}).items() if _is_crash(name, at)]
         reached, in_tool = await self._read_progress(info) if crashed else (0, False)
-        if (deaths := _deaths_at(reached, crashed)) >= (RUN_CRASHES if in_tool else MODEL_CRASHES):
+        deaths = crashed.count(reached) + any(place < reached for place in crashed)  # those before count as one
+        if deaths >= (RUN_CRASHES if in_tool else MODEL_CRASHES):
             raise RunCrashed(
                 f"the server ended {deaths} times at the same step of this run, so the run is not resumed; "
                 "send another message to continue the thread"
@@ -209,8 +211,9 @@ class RunExecutor:
         try:
             result = await self._resolve_result(running, problem)
             price = await run_in_thread(lambda: result.price, "a price") if result.charges else None
-            running.info = self._redact_info(running.info.with_result(result, None if price is None else float(price)))
-            noted = running.info
+            info = running.info.with_result(result, None if price is None else float(price))
+            hide = self.registry.secrets.redact_json
+            noted = running.info = replace(info, reason=hide(info.reason), error=hide(info.error))
             if result.outcome == "interrupted":  # keeps the earlier crashes for its resume
                 fields = {**noted.to_json(), **({running.start: 0} if running.start else {})}
                 await retry_store(lambda: self.records.add(KIND, noted.owner, noted.id, {}, fields))
@@ -228,14 +231,6 @@ class RunExecutor:
         except Exception:
             logger.exception("the outcome of run %s could not be recorded", running.info.id)
 
-    def _create_hub(self, info: RunInfo) -> RunHub:
-        return RunHub(Thread(info.thread), info.id, info.begin, self.registry.secrets.redact_entry)
-
-    def _redact_info(self, info: RunInfo) -> RunInfo:
-        """Return the record of a run with redacted secrets."""
-        hide = self.registry.secrets.redact_json
-        return replace(info, reason=hide(info.reason), error=hide(info.error))
-
     async def _resolve_result(self, running: ActiveRun, problem: Exception | None) -> Result:
         """Return the result of a run. Write the end of one that failed or was cancelled before it started."""
         result = running.run.progress.result if running.run is not None else None
@@ -246,7 +241,9 @@ class RunExecutor:
             self.record_damage(problem)
             if _is_temporary(problem) and (running.hub.is_open or not running.hub.has_started):
                 return self._mark_stalled(running, result, problem)
-            RedactingEmitter(self.registry.secrets, running.hub.emit)(_failed_event(running, problem))
+            code, message = error_code(problem), public_text(problem)
+            failed = Failed(running.info.id, thread_id=running.info.thread, code=code, message=message)
+            RedactingEmitter(self.registry.secrets, running.hub.emit)(failed)
             if running.hub.is_open:  # it may be resumed
                 return _report_left_open(running, result, problem)
         unended = not running.hub.has_started or (running.cancelled and running.hub.is_open)  # according to the log
@@ -269,8 +266,8 @@ class RunExecutor:
     async def end_abandoned(self, info: RunInfo, result: Result) -> bool:
         """Write the end of a run that no server performs; return False if there was nothing to end."""
         thread = Thread(info.thread)
-        async with hold(self.store, info.owner, thread, wait=False) as kept:
-            messages = [*await kept.fetch_messages()] if thread.open_run is None and await self._is_next(info) else []
+        async with hold(self.store, info.owner, thread, wait=False) as held:
+            messages = [*await held.fetch_messages()] if thread.open_run is None and await self._is_next(info) else []
             is_open = thread.open_run is not None and thread.open_run["run"] == info.id
             if is_open or messages:
                 error = None if result.error is None else (error_code(result.error), public_text(result.error))
@@ -314,14 +311,7 @@ def _is_crash(key: str, start: Any) -> bool:
     return has_ended(key.removeprefix(START_PREFIX)) or time() - float(start[0]) > LEASE_SECONDS
 
 
-def _deaths_at(reached: int, crashed: Sequence[int]) -> int:
-    """Return how many starts crashed at this position of the log, given the positions of all crashed starts."""
-    return crashed.count(reached) + any(place < reached for place in crashed)
-
-
 CANCELLED = Result(outcome="cancelled", reason="user requested")
-
-
 STALLED = "the store cannot be written now; the run continues when it can"
 
 
@@ -340,11 +330,6 @@ async def retry_store(work: Callable[[], Awaitable[T]]) -> T:
 def _is_temporary(error: Exception) -> TypeGuard[StoreError]:
     """Return True for a temporary store error: the stored data is unchanged."""
     return isinstance(error, StoreError) and error.code in TEMPORARY
-
-
-def _failed_event(running: ActiveRun, problem: Exception) -> Failed:
-    words = public_text(problem)
-    return Failed(running.info.id, thread_id=running.info.thread, code=error_code(problem), message=words)
 
 
 def _report_left_open(running: ActiveRun, result: Result, problem: Exception) -> Result:

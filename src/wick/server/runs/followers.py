@@ -147,13 +147,13 @@ class RunFollowers:
 
     async def _follow_log(self, info: RunInfo, reader: StreamReader) -> Batches:
         """Yield frames from the log until the run has ended or is performed here."""
-        telling, watching = _LogPosition(info), self.store.watch(info.owner, info.thread)
+        position, watching = _LogPosition(info), self.store.watch(info.owner, info.thread)
         news: asyncio.Future[News] | None = None
         try:
             while self.board.find(info) is None:
-                async for frames in self._read_new(info, telling, reader):
+                async for frames in self._read_new(info, position, reader):
                     yield frames
-                if (last := await self._final_frames(info, telling, reader)) is not None:
+                if (last := await self._final_frames(info, position, reader)) is not None:
                     yield [*last]
                     return
                 if self.board.closed:
@@ -177,21 +177,24 @@ class RunFollowers:
             with suppress(StoreError):
                 await watching.aclose()  # type: ignore[attr-defined]
 
-    async def _read_new(self, info: RunInfo, told: _LogPosition, reader: StreamReader) -> AsyncIterator[list[Frame]]:
-        async for batch in self.store.read(info.owner, info.thread, after=told.at):
+    async def _read_new(
+        self, info: RunInfo, position: _LogPosition, reader: StreamReader
+    ) -> AsyncIterator[list[Frame]]:
+        """Yield the frames of new log entries, and advance both positions."""
+        async for batch in self.store.read(info.owner, info.thread, after=position.at):
             frames: list[Frame] = []
             for row in batch:
-                frames += told.telling.build_frames(row, reader.position)
-                told.at = row["seq"]
+                frames += position.builder.build_frames(row, reader.position)
+                position.at = row["seq"]
             if frames:
                 reader.advance(frames)
                 yield frames
 
-    async def _final_frames(self, info: RunInfo, told: _LogPosition, reader: StreamReader) -> list[Frame] | None:
+    async def _final_frames(self, info: RunInfo, position: _LogPosition, reader: StreamReader) -> list[Frame] | None:
         """Return the last frames of a finished run that the reader has not seen, or None if it has not ended."""
-        if told.telling.finished:
+        if position.builder.finished:
             return []
-        pause = None if self.board.is_expected(info) else told.telling.pause
+        pause = None if self.board.is_expected(info) else position.builder.pause
         if pause is not None and pause.position is not None and pause.position > reader.position:
             return [pause]
         row = await self.records.get(KIND, info.owner, info.id)
@@ -200,17 +203,13 @@ class RunFollowers:
                 transient_frame(Failed(info.id, thread_id=info.thread, code="not_found", message=f"{info.id} is gone"))
             ]
         now = RunInfo.from_json(info.owner, info.id, row)
-        return (
-            [transient_frame(now.terminal_event())] if now.ended and not await self._has_log_grown(info, told) else None
-        )
-
-    async def _has_log_grown(self, info: RunInfo, told: _LogPosition) -> bool:
-        """Return True if the log has grown since it was read: it may contain the end."""
-        return (await self.store.head(info.owner, info.thread)).last > told.at
+        if not now.ended or (await self.store.head(info.owner, info.thread)).last > position.at:
+            return None  # the log has grown since it was read: it may contain the end
+        return [transient_frame(now.terminal_event())]
 
 
 class _LogPosition:
     """The position up to which a log was turned into frames."""
 
     def __init__(self, info: RunInfo) -> None:
-        self.telling, self.at = FrameBuilder(info.thread, info.id), info.begin
+        self.builder, self.at = FrameBuilder(info.thread, info.id), info.begin

@@ -39,23 +39,10 @@ from wick.threads import split_reply_row
 StreamPosition = tuple[int, float]  # an entry and the number of its frame; the last frame is at infinity
 START: StreamPosition = (0, inf)
 RELEASED = "interrupted"  # reason of a run that a server released: it is resumed, so this is not an end
-VERDICT_FIELDS = (
-    "hook",
-    "position",
-    "verdict",
-    "ms",
-    "reason",
-    "changed",
-    "shadow",
-)  # fields of a decision that are sent
-QUESTION_FIELDS = (
-    "id",
-    "question",
-    "expires",
-    "run",
-    "operation",
-    "hash",
-)  # fields of an `asked` entry that are not part of `about`
+# fields of a decision that are sent
+VERDICT_FIELDS = ("hook", "position", "verdict", "ms", "reason", "changed", "shadow")
+# fields of an `asked` entry that are not part of `about`
+QUESTION_FIELDS = ("id", "question", "expires", "run", "operation", "hash")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,47 +106,37 @@ class FrameBuilder:
 
     def build_frames(self, row: Mapping[str, Any], after: StreamPosition = START) -> list[Frame]:
         """Return the frames of a log entry that come after a position."""
-        events, seq = self._events(row["kind"], row["data"]), row["seq"]
+        kind, data, seq = row["kind"], row["data"], row["seq"]
+        events: list[Event] = []
+        if kind == "run_start":
+            self.active, self.pause = data["run"] == self.run, None
+        elif self.active and not self.finished and kind in _HANDLERS:
+            events = _HANDLERS[kind](self, data)
+        for event in events:
+            event.run_id = event.run_id or self.run  # a question of a subagent keeps its own
         self.pause = None if self.finished else self.pause
         if not events or seq < after[0]:
             return []
-        made = [frame for frame in durable_frames(events, seq) if frame.position is not None and frame.position > after]
-        if made and made[-1].terminal and not self.finished:
-            self.pause = made.pop()
-        return made
-
-    def _events(self, kind: str, data: Any) -> list[Event]:
-        if kind == "run_start":
-            self._start(data)
-            return []
-        if not self.active or self.finished or kind not in _HANDLERS:
-            return []
-        return [_with_run_id(event, self.run) for event in _HANDLERS[kind](self, data)]
-
-    def _start(self, data: Any) -> None:
-        self.active, self.pause = data["run"] == self.run, None
+        frames = [one for one in durable_frames(events, seq) if one.position is not None and one.position > after]
+        if frames and frames[-1].terminal and not self.finished:
+            self.pause = frames.pop()
+        return frames
 
     def _message(self, message: Any) -> list[Event]:
         if message["role"] == "assistant":
-            return self._reply(message)
-        if message["role"] == "tool":
-            return [self._result(message)]
-        return [UserMessage(message=message)]
-
-    def _reply(self, message: Any) -> list[Event]:
-        self.text, self.why = message_text(message), {}
-        calls = message.get("tool_calls", ())
-        starts = [ToolStart(name=call["name"], call_id=call["id"], args=call["args"]) for call in calls]
-        message, about = split_reply_row(message)
-        told = about or {}
-        usage = {name: int(count) for name, count in told.get("usage", {}).items()}
-        return [ChatModelEnd(name=told.get("model", ""), message=dict(message), usage=usage), *starts]
-
-    def _result(self, message: Any) -> Event:
+            self.text, self.why = message_text(message), {}
+            calls = message.get("tool_calls", ())
+            starts = [ToolStart(name=call["name"], call_id=call["id"], args=call["args"]) for call in calls]
+            message, about = split_reply_row(message)
+            about = about or {}
+            usage = {name: int(count) for name, count in about.get("usage", {}).items()}
+            return [ChatModelEnd(name=about.get("model", ""), message=dict(message), usage=usage), *starts]
+        if message["role"] != "tool":
+            return [UserMessage(message=message)]
         call, text = message["tool_call_id"], message_text(message)
         output, error = ("", text) if message.get("failed") else (text, "")
         why = self.why.pop(call, [])
-        return ToolEnd(name=message.get("name", ""), call_id=call, output=output, error=error, why=why)
+        return [ToolEnd(name=message.get("name", ""), call_id=call, output=output, error=error, why=why)]
 
     def _decision(self, data: Any) -> list[Event]:
         if data.get("operation") == "tool_use" and "call" in data:
@@ -209,9 +186,3 @@ _HANDLERS: dict[str, Callable[[FrameBuilder, Any], list[Event]]] = {
     "run_end": FrameBuilder._end,
     "rewind": FrameBuilder._rewind,
 }
-
-
-def _with_run_id(event: Event, run: str) -> Event:
-    """Set the run id of an event. A question of a subagent keeps its own."""
-    event.run_id = event.run_id or run
-    return event

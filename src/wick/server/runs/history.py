@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,15 +30,13 @@ class ThreadHistory:
     thread: str
     facts: dict[int, MessageFact] = field(default_factory=dict)
     ends: list[dict[str, Any]] = field(default_factory=list)
-    _unassigned: list[MessageFact] = field(
-        default_factory=list
-    )  # last user messages, maybe logged before their run started
+    # last user messages, maybe logged before their run started
+    _unassigned: list[MessageFact] = field(default_factory=list)
     _run: str = ""
     _begun: dict[str, float] = field(default_factory=dict)
     _took: dict[str, float] = field(default_factory=dict)
-    _asked: dict[str, tuple[MessageFact, str]] = field(
-        default_factory=dict
-    )  # by call id: the requesting message and the tool
+    # by call id: the requesting message and the tool
+    _asked: dict[str, tuple[MessageFact, str]] = field(default_factory=dict)
 
     @classmethod
     def from_thread(cls, thread: Thread) -> ThreadHistory:
@@ -52,11 +49,23 @@ class ThreadHistory:
         if isinstance(entry.data, Message):
             self._message(entry.data, MessageFact(entry.seq, entry.at, self._run))
         elif entry.kind == "run_start":
-            self._start(entry.data["run"])
+            run = entry.data["run"]
+            for fact in self._unassigned if run != self._run else ():
+                fact.run = run
+            self._run = run
+            self._unassigned.clear()
         elif entry.kind == "run_end":
-            self._end(entry)
+            if entry.data["outcome"] != "interrupted":  # it is resumed, so this is not an end
+                about = {name: entry.data.get(name) for name in ("run", "outcome", "reason", "error")}
+                self.ends.append({"seq": entry.seq, "at": entry.at, **about})
+            self._run = ""
         elif entry.kind == "intent":
-            self._intent(entry)
+            call = entry.data["call"]
+            self._begun[call] = entry.at
+            asked, tool = self._asked.get(call, (None, ""))
+            if asked is not None and tool in DELEGATES:
+                place = digest(entry.data["key"].encode("utf-8", "surrogatepass"))[:12]
+                asked.children[call] = f"{self.thread[:150]}.{place}"
         elif entry.kind == "done" and entry.data["call"] in self._begun:
             self._took[entry.data["call"]] = (entry.at - self._begun[entry.data["call"]]) * 1000
 
@@ -79,24 +88,3 @@ class ThreadHistory:
             self._asked[call.id] = (fact, call.name)
         if message.role == "tool":
             fact.ms = self._took.pop(message.tool_call_id, None)
-
-    def _start(self, run: str) -> None:
-        for fact in self._unassigned if run != self._run else ():
-            fact.run = run
-        self._run = run
-        self._unassigned.clear()
-
-    def _end(self, entry: Entry) -> None:
-        about: Mapping[str, Any] = entry.data
-        if about["outcome"] != "interrupted":  # it is resumed, so this is not an end
-            known = {name: about.get(name) for name in ("run", "outcome", "reason", "error")}
-            self.ends.append({"seq": entry.seq, "at": entry.at, **known})
-        self._run = ""
-
-    def _intent(self, entry: Entry) -> None:
-        call = entry.data["call"]
-        self._begun[call] = entry.at
-        asked, tool = self._asked.get(call, (None, ""))
-        if asked is not None and tool in DELEGATES:
-            place = digest(entry.data["key"].encode("utf-8", "surrogatepass"))[:12]
-            asked.children[call] = f"{self.thread[:150]}.{place}"

@@ -135,21 +135,20 @@ class RunHub:
             self._last = event  # `finish` sends it after the outcome is recorded
             return
         self.flush()
-        if not self.end and self._is_forwarded(event):
+        if not self.end and self._track_event(event):
             self._broadcast(transient_frame(event))
 
-    def _is_forwarded(self, event: Event) -> bool:
-        """Return True if an event is sent as a transient frame: no log entry produces it."""
+    def _track_event(self, event: Event) -> bool:
+        """Update the message that the model is writing; return True if the event is sent as a transient frame.
+
+        An event is not sent if a log entry produces it, or if it restarts a message that is already complete.
+        """
         if isinstance(event, APPROVAL_EVENTS) or event.terminal:
             return False
         if event.run_id != self.run:
             return True
         if isinstance(event, LOGGED_EVENTS):
             return False
-        return self._track_message(event)
-
-    def _track_message(self, event: Event) -> bool:
-        """Update the message that the model is writing; return False for an event that came too late."""
         if isinstance(event, ChatModelStart):
             self._open, self._start = [], event
         elif isinstance(event, ChatModelRestart):
@@ -212,17 +211,14 @@ class RunHub:
         while self._sent < self._count_saved():
             self._send_next()
         if end == "told" and not self._builder.finished:
-            self._ending = self._closing_frame()
+            # the log has no final end of the run: it paused or failed
+            last = self._last or Failed(self.run, thread_id=self.thread.id, message="the run ended without a result")
+            pause = self._builder.pause if isinstance(last, Done) and last.outcome == "interrupted" else None
+            self._ending = transient_frame(last) if pause is None else pause
             self._broadcast(self._ending)
         self.end = end
         for reader in self._readers:
             reader.wake()
-
-    def _closing_frame(self) -> Frame:
-        """Return the last frame of a run without a final end in the log: it paused or failed."""
-        last = self._last or Failed(self.run, thread_id=self.thread.id, message="the run ended without a result")
-        pauses = isinstance(last, Done) and last.outcome == "interrupted"
-        return self._builder.pause if pauses and self._builder.pause is not None else transient_frame(last)
 
     # -- readers ------------------------------------------------------------------------------------------------------
 
@@ -251,12 +247,13 @@ class RunHub:
 
     def _replay_missed(self, reader: StreamReader) -> Iterator[list[Frame]]:
         """Yield the frames that a reader has missed, in batches."""
-        telling, at = FrameBuilder(self.thread.id, self.run), self.begin
+        builder, at = FrameBuilder(self.thread.id, self.run), self.begin
         frames: list[Frame] = []
         while at < self._sent:
-            frames += telling.build_frames(self._hide(self.thread.entries[at].to_json()), reader.position)
+            frames += builder.build_frames(self._hide(self.thread.entries[at].to_json()), reader.position)
             at += 1
-            if len(frames) >= REPLAY_FRAMES or _total_size(frames) >= READER_BYTES or (frames and at == self._sent):
+            size = sum(len(frame.text) for frame in frames)
+            if len(frames) >= REPLAY_FRAMES or size >= READER_BYTES or (frames and at == self._sent):
                 reader.advance(frames)
                 yield frames
                 frames = []
@@ -269,7 +266,3 @@ class RunHub:
             reader.offer(transient_frame(ChatModelRestart(self.run, content=self._open[0])))
         elif self._open is not None and self._start is not None:  # it was sent while the reader still followed the log
             reader.offer(transient_frame(self._start))
-
-
-def _total_size(frames: Sequence[Frame]) -> int:
-    return sum(len(frame.text) for frame in frames)

@@ -39,10 +39,6 @@ class _Backoff:
     pause: float
 
 
-def _is_locked(error: Exception) -> bool:
-    return isinstance(error, StoreError) and error.code == "locked"
-
-
 class RunRecovery:
     """Resumes and cancels runs in the background, from `start` to `stop`."""
 
@@ -50,9 +46,8 @@ class RunRecovery:
         self.runs, self.look = runs, look
         self.problem = ""  # error code if the store cannot be read
         self._tried: dict[tuple[str, str], _Backoff] = {}
-        self._expiry: dict[
-            tuple[str, str], tuple[int, float]
-        ] = {}  # by thread: its last entry, and when its first question expires
+        # by thread: its last entry, and when its first question expires
+        self._expiry: dict[tuple[str, str], tuple[int, float]] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -74,8 +69,9 @@ class RunRecovery:
                 self.problem = ""
             except Exception as error:
                 known = isinstance(error, WickError)
+                locked = isinstance(error, StoreError) and error.code == "locked"
                 self.runs.executor.record_damage(error)
-                self.problem = getattr(error, "code", "") if known and not _is_locked(error) else ""
+                self.problem = getattr(error, "code", "") if known and not locked else ""
                 logger.warning("recovery of runs failed; retrying: %s", error, exc_info=not known)
             await asyncio.sleep(pause)
 
@@ -123,27 +119,19 @@ class RunRecovery:
         return time() >= expiry
 
     async def _resume(self, head: Summary) -> None:
-        self._schedule_retry(head)
-        try:
-            user = await self._run_user(head)
-            await self.runs.resume_thread(user, head, lapsed=bool(head.asking))
-        except (ApiError, StoreError) as error:
-            logger.warning("thread %s of %s cannot be resumed: %s", head.id, head.owner, error)
-
-    def _schedule_retry(self, head: Summary) -> None:
-        """Set the next retry of a thread with exponential backoff. A changed thread starts at the first delay again."""
+        # exponential backoff; a changed thread starts at the first delay again
         key, seen = (head.owner, head.id), (head.last, head.queued)
         before = self._tried.get(key)
         longest = STALLED_BACKOFF if key in self.runs.executor.stalls else MAX_BACKOFF
         pause = min(before.pause * 2, longest) if before is not None and before.head == seen else self.look
         self._tried[key] = _Backoff(seen, monotonic() + pause, pause)
-
-    async def _run_user(self, head: Summary) -> User:
-        """Return the user of a thread's run, from the record of the run if there is one."""
-        row = await self.runs.records.get(KIND, head.owner, head.run) if head.run else None
-        if row is not None:
-            return RunInfo.from_json(head.owner, head.run, row).user
-        return User(head.owner, head.owner, "user")
+        try:
+            user = User(head.owner, head.owner, "user")
+            if head.run and (row := await self.runs.records.get(KIND, head.owner, head.run)) is not None:
+                user = RunInfo.from_json(head.owner, head.run, row).user
+            await self.runs.resume_thread(user, head, lapsed=bool(head.asking))
+        except (ApiError, StoreError) as error:
+            logger.warning("thread %s of %s cannot be resumed: %s", head.id, head.owner, error)
 
     # -- cancelling ---------------------------------------------------------------------------------------------------
 

@@ -39,13 +39,13 @@ class UserThreads:
     async def _create(self, user: User, agent: str, id: str) -> Summary:
         await self.check_room(user)
         try:
-            made = await self.store.create(user.id, id, meta={"agent": agent})
+            head = await self.store.create(user.id, id, meta={"agent": agent})
         except StoreError as error:
             if error.code != "conflict":
                 raise
             return await self.open(user, agent, id)  # created concurrently
         self._counts[user.id] += 1
-        return made
+        return head
 
     async def check_room(self, user: User) -> None:
         """Make room for one more thread by deleting the longest idle ones. Raise a 429 if all are in use."""
@@ -56,19 +56,18 @@ class UserThreads:
             self._counts[user.id] = len([head async for head in self._list_all(user.id)])
         while (over := self._counts[user.id] - most + 1) > 0:
             if not await self.expire(0.0, owner=user.id, limit=over):
-                self._counts[user.id] = len(
-                    [head async for head in self._list_all(user.id)]
-                )  # other servers delete threads, too
+                # recount: other servers delete threads, too
+                self._counts[user.id] = len([head async for head in self._list_all(user.id)])
                 break
         self.limits.check_room("threads", self._counts[user.id])
 
     async def expire(self, idle: float, *, owner: str = "", limit: int = constants.EXPIRED_AT_ONCE) -> int:
         """Delete some threads that have been idle for this many seconds; return their number."""
-        gone = await self.store.expire(idle, owner=owner, limit=min(limit, constants.EXPIRED_AT_ONCE))
-        for whose, _ in gone:
-            if whose in self._counts:
-                self._counts[whose] = max(0, self._counts[whose] - 1)
-        return len(gone)
+        expired = await self.store.expire(idle, owner=owner, limit=min(limit, constants.EXPIRED_AT_ONCE))
+        for user_id, _ in expired:
+            if user_id in self._counts:
+                self._counts[user_id] = max(0, self._counts[user_id] - 1)
+        return len(expired)
 
     async def _list_all(self, owner: str) -> AsyncIterator[Summary]:
         cursor = None
@@ -87,19 +86,21 @@ class UserThreads:
         agent, place = thread_agent(head), head.last if at is None else at
         await self.check_room(user)
         about = {"forked_from": id, "forked_at": place}
-        made = await self.store.fork(user.id, id, place, Thread().id, title=title, meta=about)
+        forked = await self.store.fork(user.id, id, place, Thread().id, title=title, meta=about)
         self._counts[user.id] += 1
-        return made, agent
+        return forked, agent
 
-    async def assign_agent(self, made: Summary, agent: str) -> Summary:
+    async def assign_agent(self, forked: Summary, agent: str) -> Summary:
         """Set the agent of a fork."""
-        return await self.store.describe(made.owner, made.id, meta={**made.meta, "agent": agent})
+        return await self.store.describe(forked.owner, forked.id, meta={**forked.meta, "agent": agent})
 
     async def delete(self, user: User, id: str) -> None:
         """Delete a thread and its subthreads."""
-        for child in [head.id async for head in self._list_all(user.id) if _is_subthread(head, id)]:
-            with suppress(StoreError):
-                await self.store.delete(user.id, child)
+        heads = [head async for head in self._list_all(user.id)]
+        for head in heads:
+            if "parent" in head.meta and head.id.startswith(f"{id}."):
+                with suppress(StoreError):
+                    await self.store.delete(user.id, head.id)
         await self.store.delete(user.id, id)
         self._counts.pop(user.id, None)  # recount on the next request
 
@@ -113,7 +114,3 @@ def thread_agent(head: Summary) -> str:
     if "parent" in head.meta or not isinstance(agent, str):
         raise ApiError(409, "conflict", f"thread {head.id} belongs to a subagent; send messages to its parent thread")
     return agent
-
-
-def _is_subthread(head: Summary, id: str) -> bool:
-    return "parent" in head.meta and head.id.startswith(f"{id}.")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from time import time
-from typing import Any
 
 from wick._internal.worker_threads import run_in_thread
 from wick.operations import Result
@@ -73,12 +72,15 @@ class UsageLedger:
 
         With `ended=False` the log has no end of the run: its charges are recorded now, the run itself when it ends.
         """
-        known = await self._count_recorded(user, run) if _has_paused_before(result, run) else None
+        entries = result.thread.entries if result.thread is not None else ()
+        ends = [entry for entry in entries if entry.kind == "run_end" and entry.data["run"] == run]
+        before = await self.records.get(COUNTED, user.id, run) if len(ends) > 1 else None  # it has paused before
         if run and result.outcome == "interrupted" and ended:
-            await self._remember_recorded(user, run, len(result.charges))
-        charges = result.charges[known or 0 :]
+            counted = {"charges": len(result.charges)}
+            await self.records.put(COUNTED, user.id, run, counted, until=time() + COUNTED_SECONDS)
+        charges = result.charges[int(before["charges"]) if before is not None else 0 :]
         spent = await run_in_thread(lambda: _sum_by_model(charges), "summing usage") if charges else {}
-        if known is None and ended:  # the run counts once, for the model of its first call
+        if before is None and ended:  # the run counts once, for the model of its first call
             first = result.charges[0].model if result.charges else ""
             spent[first] = spent.get(first, UsageAmount()) + UsageAmount(runs=1)
         day = datetime.now(UTC).date().isoformat()
@@ -87,29 +89,20 @@ class UsageLedger:
             await self.records.add(KIND, user.id, f"{day}/{agent}/{model}", used.numbers(), facts)
         return spent
 
-    async def _count_recorded(self, user: User, run: str) -> int | None:
-        """Return the number of recorded charges of a run, or None if it was not recorded."""
-        before = await self.records.get(COUNTED, user.id, run)
-        return None if before is None else int(before["charges"])
-
-    async def _remember_recorded(self, user: User, run: str, charges: int) -> None:
-        await self.records.put(COUNTED, user.id, run, {"charges": charges}, until=time() + COUNTED_SECONDS)
-
     async def list_lines(
         self, owner: str | None, *, since: date | None = None, until: date | None = None, agent: str = ""
     ) -> list[UsageLine]:
         """Return the usage of an owner, or of all users, from `since` to `until` inclusive."""
         first, last = since.isoformat() if since else "", until.isoformat() if until else "9999-12-31"
-        found = [line async for line in self._iterate_lines(owner)]
-        wanted = [line for line in found if first <= line.day <= last and agent in ("", line.agent)]
-        return sorted(wanted, key=lambda line: (line.day, line.user, line.agent, line.model))
-
-    async def _iterate_lines(self, owner: str | None) -> AsyncIterator[UsageLine]:
-        after = ""
+        lines, after = list[UsageLine](), ""
         while rows := await self.records.list(KIND, owner, after=after):
             for row in rows:
-                yield _parse_line(row.owner, row.data)
+                data = row.data
+                if first <= data["day"] <= last and agent in ("", data["agent"]):
+                    used = UsageAmount(**{name: int(data[name]) for name in _NAMES if name in data})
+                    lines.append(UsageLine(row.owner, data["user"], data["day"], data["agent"], data["model"], used))
             after = rows[-1].id if owner is not None else rows[-1].cursor
+        return sorted(lines, key=lambda line: (line.day, line.user, line.agent, line.model))
 
 
 def sum_usage(lines: Iterable[UsageLine]) -> UsageAmount:
@@ -117,26 +110,12 @@ def sum_usage(lines: Iterable[UsageLine]) -> UsageAmount:
     return sum((line.used for line in lines), UsageAmount())
 
 
-def _has_paused_before(result: Result, run: str) -> bool:
-    """Return True if the log already has an earlier end of the run."""
-    ends = [entry for entry in result.thread.entries if entry.kind == "run_end"] if result.thread is not None else []
-    return len([entry for entry in ends if entry.data["run"] == run]) > 1
-
-
-def _parse_line(owner: str, data: dict[str, Any]) -> UsageLine:
-    used = UsageAmount(**{name: int(data[name]) for name in _NAMES if name in data})
-    return UsageLine(owner, data["user"], data["day"], data["agent"], data["model"], used)
-
-
 def _sum_by_model(charges: Sequence[Charge]) -> dict[str, UsageAmount]:
     spent: dict[str, UsageAmount] = {}
     for charge in charges:
         if charge.usage.total_tokens:  # else the provider reported no usage
-            spent[charge.model] = spent.get(charge.model, UsageAmount()) + _charge_amount(charge)
+            price = charge.price
+            cost = 0 if price is None else round(price * NANO)
+            used = UsageAmount(questions=1, unpriced=price is None, nanodollars=cost, **charge.usage.to_json())
+            spent[charge.model] = spent.get(charge.model, UsageAmount()) + used
     return spent
-
-
-def _charge_amount(charge: Charge) -> UsageAmount:
-    price = charge.price
-    cost = 0 if price is None else round(price * NANO)
-    return UsageAmount(questions=1, unpriced=price is None, nanodollars=cost, **charge.usage.to_json())
