@@ -181,7 +181,7 @@ def _drop_nested(files: Sequence[str]) -> list[str]:
 
 
 def _is_within(folder: str, folders: set[str]) -> bool:
-    while folder:
+    while folder not in ("", "/"):
         folder = posixpath.dirname(folder)
         if folder in folders:
             return True
