@@ -137,10 +137,10 @@ def test_tasks_in_the_background_say_how_they_are(browser: Browser, server: Serv
         tasks = page.locator(".tasks")
         expect(tasks).to_contain_text("1 of 1 running")
         (server.folder / "later").touch()
-        expect(tasks).to_contain_text("1 ended")
+        expect(tasks).to_contain_text("1 finished")
         finished(page)
         page.reload()
-        expect(page.locator(".tasks")).to_contain_text("1 ended")
+        expect(page.locator(".tasks")).to_contain_text("1 finished")
 
 
 def test_todos_are_a_checklist(browser: Browser, server: Served, api: Asking) -> None:

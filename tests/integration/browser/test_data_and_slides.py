@@ -189,7 +189,7 @@ def test_slides_are_presented_over_the_whole_screen(ada: Page, api: Asking) -> N
         ada.keyboard.press(key)
     expect(shown.locator("blockquote")).to_have_text("Swim while you can.")
     ada.keyboard.press("Tab")
-    expect(shown.get_by_role("button", name="End")).to_be_focused()
+    expect(shown.get_by_role("button", name="Exit (Esc)")).to_be_focused()
     ada.keyboard.press("Enter")
     expect(shown).to_have_count(0)
     until(lambda: ada.evaluate("document.fullscreenElement === null"))

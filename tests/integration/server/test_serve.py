@@ -109,7 +109,7 @@ def test_a_config_that_is_wrong_is_said(tmp_path: Path, text: str, says: str) ->
 
 def test_two_files_are_one_too_many(tmp_path: Path) -> None:
     done = wick_serve("a.yaml", "--config", "b.yaml", folder=tmp_path)
-    assert done.returncode == 2 and "two files" in done.stderr
+    assert done.returncode == 2 and "two configuration files" in done.stderr
 
 
 def test_an_address_of_nobody_is_said(tmp_path: Path) -> None:

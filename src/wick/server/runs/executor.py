@@ -17,9 +17,10 @@ from wick.events import Done, Failed
 from wick.operations import Result, Run
 from wick.protocols import Store
 from wick.server.agents.registry import AgentRegistry
+from wick.server.agents.templates import EVERYONE
 from wick.server.auth.identity import User
 from wick.server.errors import DAMAGED
-from wick.server.ops.metrics import Metrics
+from wick.server.ops.metrics import OTHER, Metrics
 from wick.server.ops.redaction import RedactingEmitter
 from wick.server.records import Records
 from wick.server.runs.followers import HubDirectory
@@ -53,6 +54,7 @@ class ActiveRun:
     lease_held: bool = False  # this server holds the lease of its thread
     stalled: bool = False  # temporary store error: the run stays open and is resumed later
     start: str = ""  # the key of this start in the run's record
+    is_shared: bool = False  # its agent is one that everyone has, so that metrics may name it
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,7 @@ class RunExecutor:
         info, hub = running.info, running.hub
         await self._record_start(running)
         instance = await self.registry.get_agent(running.user, info.agent)
+        running.is_shared = instance.template.owner == EVERYONE
         emit = RedactingEmitter(self.registry.secrets, hub.emit)
         stream = instance.agent.stream("", thread=hub.thread, user=info.owner, emit=emit, recipe=info.recipe)
         stream.run.id, running.run = info.id, stream.run
@@ -225,7 +228,8 @@ class RunExecutor:
             for model, used in spent.items():
                 if used.questions:  # else the run has no model call
                     tokens = {"input": used.input_tokens, "output": used.output_tokens}
-                    self.metrics.count_usage(running.info.agent, model, tokens, used.cost)
+                    names = (running.info.agent, model) if running.is_shared else (OTHER, OTHER)
+                    self.metrics.count_usage(*names, tokens, used.cost)
             if not running.stalled:
                 self.metrics.runs.labels(result.outcome).inc()
         except Exception:

@@ -181,7 +181,7 @@ def test_a_program_that_fails_is_said_to(wick: Wick) -> None:
     wick.write("agents.yaml", "model: demo\nexecutables: {dirs: [programs]}\n")
     crashed = asked(wick, EVENT, "--agent", "agents.yaml", name="crashes")
     assert crashed.code == 1
-    assert crashed.out.startswith("failed: it ended with exit code 5, so it has not agreed")
+    assert crashed.out.startswith("failed: it ended with exit code 5, so the operation is blocked")
     babbled = asked(wick, EVENT, "--agent", "agents.yaml", name="babbles")
     assert babbled.code == 1 and "no JSON" in babbled.out
 
@@ -228,9 +228,9 @@ def test_a_handler_of_settings_is_listed_trusted_and_tried(wick: Wick) -> None:
     refused = asked(wick, call, name="PreToolUse")
     assert refused.code == 3 and "refused: no force" in refused.out
     several = asked(wick, {}, name="Stop")
-    assert several.code == 2 and "say which: echo one, exit 1" in several.err
+    assert several.code == 2 and "choose one: echo one, exit 1" in several.err
     failed = asked(wick, {}, name="exit 1")
-    assert failed.code == 1 and "ended with exit code 1, so the run goes on" in failed.out
+    assert failed.code == 1 and "ended with exit code 1, so the run continues" in failed.out
 
 
 @pytest.mark.parametrize(
@@ -274,4 +274,4 @@ def test_a_new_program_of_a_folder_needs_trust_and_replaces_nothing(wick: Wick) 
 def test_a_payload_that_is_none_is_a_sentence(local: Wick, text: str) -> None:
     local.write("event.json", text)
     done = local("hooks", "test", "no_force", "--payload", "event.json")
-    assert done.code == 2 and done.err.startswith("Error: the payload is ")
+    assert done.code == 2 and done.err.startswith("Error: the payload ")

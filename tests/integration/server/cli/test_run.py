@@ -264,7 +264,7 @@ def test_servers_that_cannot_be_used_are_sentences(wick: Wick, cli_server: Serve
     wick.write("token", TOKENS["ada"])
     assert wick("run", "hi", "--server", cli_server.url, "--token-file", "token").code == 0
     wick.write("none", "two words")
-    assert "has no token in it" in wick("run", "hi", "--server", cli_server.url, "--token-file", "none").err
+    assert "has no token;" in wick("run", "hi", "--server", cli_server.url, "--token-file", "none").err
     assert wick("run", "hi", "--server", cli_server.url, "--token-file", "gone").code == 1
     assert wick("run", "hi", "--token-file", "token").code == 2
     agent = wick("run", "hi", "--server", cli_server.url, "--token-file", "token", "--agent", "nobody")
@@ -431,11 +431,11 @@ def test_hooks_that_are_not_trusted_are_named_in_one_line(wick: Wick) -> None:
         _program(wick, name)
     done = wick("run", "What is 2 + 2?", "--model", "demo")
     assert done.code == 0
-    (line,) = [line for line in done.err.splitlines() if "not trusted" in line]
+    (line,) = [line for line in done.err.splitlines() if "untrusted" in line]
     assert line.endswith(".wick/hooks/three and 1 more; review them, then run: wick hooks trust")
     assert wick("hooks", "trust", "--yes").code == 0
     done = wick("run", "What is 2 + 2?", "--model", "demo")
-    assert done.code == 3 and "not today" in done.err and "not trusted" not in done.err
+    assert done.code == 3 and "not today" in done.err and "untrusted" not in done.err
 
 
 def test_a_new_hook_leaves_the_trusted_ones_on(wick: Wick) -> None:
@@ -452,7 +452,7 @@ def test_without_hooks_no_program_is_loaded(wick: Wick) -> None:
     assert wick("hooks", "trust", "--yes").code == 0
     _program(wick, "second")
     done = wick("run", "What is 2 + 2?", "--model", "demo", "--no-hooks")
-    assert done.code == 0 and done.out and "not trusted" not in done.err
+    assert done.code == 0 and done.out and "untrusted" not in done.err
     done = wick("run", "x", "--recipe", "r", "--no-hooks")
     assert done.code == 2 and "--recipe does not work with --no-hooks" in done.err
 

@@ -123,7 +123,7 @@ def test_a_wrong_token_is_a_sentence(tmp_path: Path, cli_server: Served) -> None
     done = place("threads", "list", "--token-file", "token")
     assert done.code == 1 and "--token-file" in done.err
     place.wick.write("token", "")
-    assert "has no token in it" in place("threads", "list", "--token-file", "token").err
+    assert "has no token;" in place("threads", "list", "--token-file", "token").err
 
 
 def test_words_of_others_do_not_steer_the_terminal(place: Somewhere) -> None:

@@ -92,6 +92,20 @@ def test_a_scrape_has_documented_series_only() -> None:
     }
 
 
+async def test_agents_of_single_users_are_not_named(tmp_path: Path) -> None:
+    async with hosted(tmp_path, agents={"a": {"model": "demo"}}) as here:
+        async with here.client("ada") as ada:
+            async with ada.post("/agents/", json={"agent_id": "secret-plan", "model": "demo"}) as answer:
+                assert answer.status == 201, await answer.text()
+            body = {"messages": [{"role": "user", "content": "hi"}]}
+            async with ada.post("/agents/secret-plan/invoke", json=body) as answer:
+                assert answer.status == 200, await answer.text()
+        async with here.client("olga") as olga, olga.get("/metrics") as answer:
+            text = await answer.text()
+    assert "secret-plan" not in text
+    assert value(text, "wick_tokens_total", agent="other", model="other", kind="output") > 0
+
+
 async def test_a_server_counts_requests_runs_tokens_and_instances(tmp_path: Path) -> None:
     async with hosted(tmp_path, agents={"a": {"model": "demo"}}) as here:
         async with here.client("ada") as ada:
