@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
+import signal
 import sys
 import termios
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -41,6 +43,15 @@ INQUIRY_KINDS = ("confirm", "select", "multiselect", "input")  # of the tool `as
 RULE = re.compile(r"a(?:lways)?\s+(\w+\(.*)", re.DOTALL)  # as in: a Bash(git *)
 
 
+def _is_terminal_closed() -> bool:
+    """Return True if standard input is a terminal that was closed, so that its calls fail with EIO."""
+    try:
+        termios.tcgetattr(sys.stdin)
+    except termios.error as error:
+        return bool(error.args[0] == errno.EIO)
+    return False
+
+
 class ApprovalPrompt:
     """A prompt for approvals and questions on a terminal, given as a file."""
 
@@ -49,7 +60,10 @@ class ApprovalPrompt:
         self._console = Console(file=file, highlight=False)
 
     async def ask(self, request: ApprovalRequest) -> ApprovalReply:
-        """Ask a question and return the answer. Ctrl-D denies; Ctrl-C raises Interrupted, which stops the run."""
+        """Ask a question and return the answer. Ctrl-D denies; Ctrl-C raises Interrupted, which stops the run.
+
+        If the terminal is closed, the process ends as by SIGHUP, and the question stays open.
+        """
         # Discard type-ahead: keys pressed before the question was shown must not answer it.
         clear_typeahead(self._session.input)
         with suppress(termios.error, OSError, ValueError):
@@ -57,7 +71,11 @@ class ApprovalPrompt:
         is_inquiry = request.about.get("tool") == "ask_user" and request.about.get("kind") in INQUIRY_KINDS
         try:
             return await (self._ask_question(request) if is_inquiry else self._ask_permission(request))
-        except EOFError:
+        except (EOFError, OSError) as error:
+            if _is_terminal_closed():  # the signal of the closed terminal may come later than the end of input
+                signal.raise_signal(signal.SIGHUP)
+            if isinstance(error, OSError):
+                raise
             return ApprovalReply("deny")
         except KeyboardInterrupt:
             raise Interrupted from None
