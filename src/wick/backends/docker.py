@@ -13,7 +13,6 @@ have run.
 
 from __future__ import annotations
 
-import os
 import posixpath
 import secrets
 import ssl
@@ -47,6 +46,7 @@ from wick.workspace.results import (
     ReadResult,
     WriteResult,
 )
+from wick.workspace.text import is_argument_text
 
 T = TypeVar("T")
 DAEMONS = ("stdio", "tcp", "unix", "none")
@@ -398,21 +398,13 @@ SHELL = "command -v bash >/dev/null 2>&1 && exec bash; exec sh"
 
 
 def _check_command(command: str, limit: float = 1.0, env: Mapping[str, str] | None = None) -> None:
-    if not command.strip() or not _is_text(command):
+    if not command.strip() or not is_argument_text(command):
         raise BackendError("a command is a text that is not empty and has no NUL in it", "invalid")
     if not 0 < limit < float("inf"):
         raise BackendError(f"a time limit is a number of seconds above 0, not {limit}", "invalid")
     for name, value in (env or {}).items():
-        if not name or "=" in name or not _is_text(name + value):
+        if not name or "=" in name or not is_argument_text(name + value):
             raise BackendError(f"the environment variable {name!r} has a name or a value that none can have", "invalid")
-
-
-def _is_text(text: str) -> bool:
-    """Return True if a text can be passed to a program."""
-    try:
-        return b"\0" not in os.fsencode(text)
-    except UnicodeEncodeError:
-        return False
 
 
 async def reap(

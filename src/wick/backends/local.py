@@ -43,6 +43,7 @@ from wick.workspace.results import (
     ReadResult,
     WriteResult,
 )
+from wick.workspace.text import is_argument_text
 from wick.workspace.workspace import Workspace
 
 T = TypeVar("T")
@@ -245,7 +246,7 @@ class Local:
         return terminal
 
     def _check_allowed(self, command: str, approved: bool) -> None:
-        if not command.strip() or not _is_argument_text(command):
+        if not command.strip() or not is_argument_text(command):
             raise BackendError(
                 "a command is a text that is not empty and has no NUL or half a character in it", "invalid"
             )
@@ -440,13 +441,5 @@ def _merge_limits(limits: Mapping[str, float | None]) -> dict[str, float]:
 def _invalid_env_name(env: Mapping[str, str]) -> str | None:
     """Return the name of an environment variable that the system would reject, or None."""
     return next(
-        (name for name, text in env.items() if not name or "=" in name or not _is_argument_text(name + text)), None
+        (name for name, text in env.items() if not name or "=" in name or not is_argument_text(name + text)), None
     )
-
-
-def _is_argument_text(text: str) -> bool:
-    """Return True if a text can be passed to a program."""
-    try:
-        return b"\0" not in os.fsencode(text)
-    except UnicodeEncodeError:
-        return False

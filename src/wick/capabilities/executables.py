@@ -63,7 +63,7 @@ class Executables(Capability):
         names = [program.name for program in self.found]
         for name in fail or {}:
             if name not in names:
-                there = f"the programs are {', '.join(names)}" if names else "there is none"
+                there = f"the programs are {', '.join(names)}" if names else "no program was found"
                 raise ConfigError(f"fail= names the program {name!r}, which is not there; {there}")
         self._active = [program for program in self.found if program.points or program.tools]
         self._workers = {

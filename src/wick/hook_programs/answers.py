@@ -48,7 +48,7 @@ def parse_answer(printed: bytes) -> dict[str, Any]:
         if error.msg == "Extra data":
             raise InvalidAnswer("answered twice, or with more than one JSON document") from None
         start = one_line(printed[:80].decode(errors="replace"), 80)
-        raise InvalidAnswer(f"answered with something that is no JSON: {start!r}") from None
+        raise InvalidAnswer(f"answered with something that is not JSON: {start!r}") from None
     except UnicodeDecodeError:
         raise InvalidAnswer("answered with bytes that are no UTF-8") from None
     except RecursionError:
@@ -85,7 +85,7 @@ _KINDS = {
 
 
 def _reject_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _reject_duplicates(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:

@@ -137,7 +137,7 @@ class Trust:
             data = json.loads(text)
             files = data.get("files") if isinstance(data, dict) else None
             if not isinstance(files, dict) or data.get("version") != VERSION:
-                raise ValueError(f"it is none of version {VERSION}")
+                raise ValueError(f"it is not of version {VERSION}")
             if not all(isinstance(row, dict) for row in files.values()):
                 raise ValueError("it has a file without a row")
             return files

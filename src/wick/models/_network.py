@@ -22,7 +22,7 @@ _CONTEXTS = 32  # TLS contexts that are cached
 
 @dataclass(frozen=True, slots=True)
 class NetworkSettings:
-    """How connections to a server are verified and routed. Files are checked when the settings are created.
+    """Verification and routing of connections to a server. Files are checked when the settings are created.
 
     `verify` is False, or the path of a CA file or folder instead of the CAs of the system. `cert` is the path of a PEM
     file with the client certificate and its key, or `(certificate, key)` or `(certificate, key, password)`.

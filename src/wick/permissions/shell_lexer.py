@@ -110,7 +110,7 @@ class _Lexer:
                 # An escaped newline between two operators may join them to one.
                 last, first = self.text[self.at - 1] if self.at else "", self.text[self.at + 2 : self.at + 3]
                 if last and last in "<>&|();" and first not in (" ", "\t"):
-                    raise UnclearCommand("it has a sign that goes on in the next line")
+                    raise UnclearCommand("it has an operator that continues on the next line")
                 self.at += 2
             elif char == "#":
                 end = self.text.find("\n", self.at)

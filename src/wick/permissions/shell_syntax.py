@@ -151,7 +151,7 @@ class _Parser:
         elif self.text.startswith("\\\n", self.at):
             last, first = self.text[self.at - 1] if self.at else "", self.text[self.at + 2 : self.at + 3]
             if last and last in "<>&|();" and first not in (" ", "\t"):
-                raise UnclearCommand("it has a sign that goes on in the next line")
+                raise UnclearCommand("it has an operator that continues on the next line")
             self.at += 2
         elif char == "#":
             end = self.text.find("\n", self.at)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import io
+import os
 from itertools import chain
 from typing import Iterable, Iterator
 
@@ -51,6 +52,14 @@ def cut_at_nul(block: bytes) -> bytes:
     """Return a block up to the line with the first NUL, where its text ends."""
     cut = block.find(b"\0")
     return block if cut < 0 else block[: block.rfind(b"\n", 0, cut) + 1]
+
+
+def is_argument_text(text: str) -> bool:
+    """Return True if a text can be passed to a program."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
 
 
 def encode_content(content: str | bytes) -> bytes:

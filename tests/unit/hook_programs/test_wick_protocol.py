@@ -172,13 +172,13 @@ def test_a_result_is_a_text_or_its_parts() -> None:
         (b'"x"', "a JSON text"),
         (b"null", "a JSON null"),
         (b"true", "a JSON true or false"),
-        (b'{"a": NaN}', "NaN is no JSON number"),
+        (b'{"a": NaN}', "NaN is not a JSON number"),
         (b'{"a": 1, "a": 2}', "'a' is there twice"),
         (b'{"a": "\\ud800"}', "half of a surrogate pair"),
         (b'{"a":' + b"[" * 150 + b"]" * 150 + b"}", "nested more than 100 levels deep"),
         (b"{} {}", "answered twice"),
         (b"\xff", "no UTF-8"),
-        (b"{", "no JSON: '{'"),
+        (b"{", "not JSON: '{'"),
     ],
 )
 def test_what_is_printed_is_one_json_object(printed: bytes, problem: str) -> None:

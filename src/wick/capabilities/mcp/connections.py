@@ -186,7 +186,7 @@ class McpConnections:
         self._loops: dict[asyncio.AbstractEventLoop, dict[str, McpConnection]] = {}
 
     async def connect(self, server: McpServer) -> McpConnection:
-        """Return the open connection to a server; open one if there is none or it has ended."""
+        """Return the open connection to a server; open one if none is open or it has ended."""
         loop = asyncio.get_running_loop()
         links = self._loops.setdefault(loop, {})
         link = links.get(server.name)

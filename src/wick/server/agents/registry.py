@@ -197,7 +197,7 @@ class AgentRegistry:
         return sorted(template.id for template in await self.list_templates(user))
 
     async def get_template(self, user: User, id: str) -> AgentTemplate:
-        """Return a template of a user; raise a 404 if there is none or it belongs to another user."""
+        """Return a template of a user; raise a 404 if it does not exist or belongs to another user."""
         if found := self._file_templates.get(id) or self._code_templates.get(id):
             return found
         for owner in (EVERYONE, user.id) if is_valid_id(id) else ():
@@ -250,7 +250,7 @@ class AgentRegistry:
         self.bus.publish("agent_deleted", {"agent_id": id}, None if template.owner == EVERYONE else user.id)
 
     async def get_agent(self, user: User, id: str) -> AgentInstance:
-        """Return this user's instance of an agent. Build it if there is none, or if its options have changed."""
+        """Return this user's instance of an agent. Build it if it does not exist or its options have changed."""
         draft = await self._prepare(user, await self.get_template(user, id), await self.get_overrides(user, id))
         key, version = (user.id, id), draft[0].version
         async with self._locks.setdefault(key, asyncio.Lock()):
@@ -329,7 +329,7 @@ class AgentRegistry:
         return {row.id: row.data["rule"] for row in rows if row.data["agent"] == id}
 
     async def revoke(self, user: User, id: str, grant: str) -> bool:
-        """Delete a grant; return False if there is none."""
+        """Delete a grant; return False if it does not exist."""
         row = await self.records.get(GRANT, user.id, grant)
         if row is None or row["agent"] != id or not await self.records.delete(GRANT, user.id, grant):
             return False

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import orjson
 
-from wick.server.auth.identity import ROLES, Role
+from wick.server.auth.identity import Claim, parse_claim
 from wick.server.auth.signed_cookies import secret_id
 from wick.server.errors import ApiError
 
@@ -18,8 +18,6 @@ CACHE_SECONDS = 10.0
 ASK_SECONDS = 5.0
 MAX_RESPONSE_BYTES = 64_000
 MAX_CACHED = 10_000
-
-Claim = tuple[str, Role]  # a login and a role
 
 
 class GatewayVerifier:
@@ -56,7 +54,7 @@ class GatewayVerifier:
             await session.close()
 
     async def _ask_gateway(self, bearer: str) -> Claim | None:
-        """Request `{"username": …, "role": …}`. An unknown role is treated as `user`, the lowest."""
+        """Request `{"username": …, "role": …}`."""
         if self._session is None:
             timeout = aiohttp.ClientTimeout(total=ASK_SECONDS)
             self._session = aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar())
@@ -70,10 +68,7 @@ class GatewayVerifier:
                 data: Any = orjson.loads(await _read_body(answer))
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise _gateway_unavailable(type(error).__name__) from error
-        name, role = (data.get("username"), data.get("role")) if isinstance(data, dict) else (None, None)
-        if not isinstance(name, str) or not 0 < len(name) <= 200:
-            return None
-        return name, next((known for known in ROLES if known == role), "user")
+        return parse_claim(data.get("username"), data.get("role")) if isinstance(data, dict) else None
 
 
 async def _read_body(answer: aiohttp.ClientResponse) -> bytes:

@@ -8,6 +8,14 @@ from wick.api.types import UserRole
 
 Role = UserRole
 ROLES: tuple[Role, ...] = ("user", "operator", "admin")  # each includes the permissions of the previous one
+Claim = tuple[str, Role]  # a login and a role
+
+
+def parse_claim(name: object, role: object) -> Claim | None:
+    """Return the claim of an external sign-in, or None without a login. An unknown role is treated as `user`."""
+    if not isinstance(name, str) or not 0 < len(name) <= 200:
+        return None
+    return name, next((known for known in ROLES if known == role), "user")
 
 
 @dataclass(frozen=True, slots=True)

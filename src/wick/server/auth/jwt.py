@@ -13,7 +13,7 @@ import orjson
 from wick._internal.http_requests import fetch
 from wick._internal.worker_threads import run_in_thread
 from wick.errors import ConfigError, ToolError
-from wick.server.auth.identity import ROLES, Role
+from wick.server.auth.identity import Claim, parse_claim
 from wick.server.errors import ApiError
 from wick.server.settings import Jwt
 
@@ -22,8 +22,6 @@ FRESH_SECONDS = 600.0  # keys are reloaded after this
 AGAIN_SECONDS = 30.0  # for an unknown key id, after this
 ASK_SECONDS = 5.0
 LEEWAY_SECONDS = 30
-
-Claim = tuple[str, Role]
 
 
 class JwtVerifier:
@@ -55,10 +53,7 @@ class JwtVerifier:
             )
         except jwt.PyJWTError:
             return None
-        name, role = claims[self._settings.name_claim], claims.get(self._settings.role_claim)
-        if not isinstance(name, str) or not 0 < len(name) <= 200:
-            return None
-        return name, next((known for known in ROLES if known == role), "user")
+        return parse_claim(claims[self._settings.name_claim], claims.get(self._settings.role_claim))
 
     async def _find_key(self, id: Any) -> jwt.PyJWK | None:
         age = self._clock() - self._read

@@ -306,7 +306,7 @@ class Runs:
     # -- state --------------------------------------------------------------------------------------------------------
 
     async def load_info(self, user: User, id: str) -> RunInfo:
-        """Return the record of a user's run; raise a 404 if there is none."""
+        """Return the record of a user's run; raise a 404 if it does not exist."""
         row = await self.records.get(KIND, user.id, id)
         if row is None:
             raise not_found(f"run {id!r}")

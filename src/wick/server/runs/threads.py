@@ -25,7 +25,7 @@ class UserThreads:
         self._counts: Counter[str] = Counter()
 
     async def open(self, user: User, agent: str, id: str) -> Summary:
-        """Return a thread; create it if there is none. Raise a 409 for a thread of another agent or a subagent."""
+        """Return a thread; create it if it does not exist. Raise a 409 for a thread of another agent or a subagent."""
         try:
             head = await self.store.head(user.id, id)
         except StoreError as error:

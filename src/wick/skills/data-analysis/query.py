@@ -68,7 +68,7 @@ def from_json(path: str) -> tuple[list[str], list[list[Any]]]:
         else:
             data = [json.loads(line) for line in text.splitlines() if line.strip()]
     except ValueError as error:
-        raise Unusable(f"{path} is no JSON: {error}") from None
+        raise Unusable(f"{path} is not JSON: {error}") from None
     if isinstance(data, dict):
         data = next((value for value in data.values() if isinstance(value, list)), [data])
     if not isinstance(data, list) or not data or not all(isinstance(row, dict) for row in data):

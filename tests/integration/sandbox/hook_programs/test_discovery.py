@@ -125,7 +125,7 @@ def test_who_does_not_say_in_time_what_it_hooks_is_broken(
         ("echo lost >&2; exit 1", "ended with exit code 1: lost"),
         ("echo on_fire", 'answered with "on_fire"'),
         ("true", 'answered with ""'),
-        ("printf '{'", "answered with something that is no JSON"),
+        ("printf '{'", "answered with something that is not JSON"),
         ("echo '{\"points\": 1}'", "answered with a JSON number in 'points'"),
         ("echo '{\"points\": []}'", "answered without points"),
         ('echo \'{"points": ["turn_end"], "protocol": "smoke"}\'', "answered with the protocol 'smoke'"),

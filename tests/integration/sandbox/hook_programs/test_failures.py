@@ -25,7 +25,7 @@ FAILURES = {
     "hangs": ("sleep 600", "did not answer within 1 s"),
     "answers too late": (f"{READ}sleep 600; echo '{{}}'", "did not answer within 1 s"),
     "ignores that it is to end": ("trap '' TERM; sleep 600 & wait; sleep 600", "did not answer within 1 s"),
-    "prints garbage": (f"{READ}echo no", "answered with something that is no JSON: 'no'"),
+    "prints garbage": (f"{READ}echo no", "answered with something that is not JSON: 'no'"),
     "prints a list": (f"{READ}echo '[]'", "answered with a JSON list, and not with an object"),
     "prints bytes": (f"{READ}printf '\\377\\376'", "answered with bytes that are no UTF-8"),
     "prints 100 MB": (f"{READ}head -c 100000000 /dev/zero", "printed more than 1 MB"),

@@ -114,7 +114,7 @@ def test_a_long_result_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
     ("name", "text", "sql", "sentence"),
     [
         ("a.csv", "", "SELECT 1", "is empty"),
-        ("a.json", "{", "SELECT 1", "is no JSON"),
+        ("a.json", "{", "SELECT 1", "is not JSON"),
         ("a.json", "[1]", "SELECT 1", "is no list of objects"),
         ("a.json", "[]", "SELECT 1", "is no list of objects"),
         ("a.json", '[{"a": 99999999999999999999}]', "SELECT 1", "that did not work"),

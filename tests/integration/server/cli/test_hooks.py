@@ -183,7 +183,7 @@ def test_a_program_that_fails_is_said_to(wick: Wick) -> None:
     assert crashed.code == 1
     assert crashed.out.startswith("failed: it ended with exit code 5, so the operation is blocked")
     babbled = asked(wick, EVENT, "--agent", "agents.yaml", name="babbles")
-    assert babbled.code == 1 and "no JSON" in babbled.out
+    assert babbled.code == 1 and "not JSON" in babbled.out
 
 
 WARM = """#!/usr/bin/env python3
