@@ -59,6 +59,10 @@ def settings(store: str, folder: Path, **more: Any) -> dict[str, Any]:
     return {**said, **more}
 
 
+class ServerKilled(AssertionError):
+    """The server was killed by a signal before it listened."""
+
+
 @dataclass
 class Served:
     """A server that is running, or has been killed and can be started again."""
@@ -99,6 +103,8 @@ class Served:
                     self.link = link[1]
                 return
             if self.process.poll() is not None:
+                if self.process.returncode == -signal.SIGKILL:
+                    raise ServerKilled(f"the server was killed while it started:\n{self.log}")
                 break
             time.sleep(0.05)
         self.kill()
