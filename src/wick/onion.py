@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from inspect import isawaitable
 from time import perf_counter
@@ -31,8 +31,10 @@ from wick.why import Why
 
 logger = logging.getLogger(__name__)
 
+Perform = Callable[[Any], Awaitable[Any]]  # performs a sealed operation
 
-def build_onion(hooks: Iterable[Hook], operation: type[Operation[Any]], core: Next[Any]) -> Next[Any]:
+
+def build_onion(hooks: Iterable[Hook], operation: type[Operation[Any]], core: Perform) -> Next[Any]:
     """Wrap `core` in the gate, then in the hooks of `operation`; the first hook is the outermost ring."""
     next: Next[Any] = partial(_gate, operation, core)
     for hook in reversed(order_rings(hooks, operation)):
@@ -232,7 +234,7 @@ async def _run_after(hook: Hook, op: Operation[Any]) -> None:
     op.apply_verdict(verdict, hook.name)
 
 
-async def _gate(operation: type[Operation[Any]], core: Next[Any], op: Operation[Any]) -> Any:
+async def _gate(operation: type[Operation[Any]], core: Perform, op: Operation[Any]) -> Any:
     """Seal the operation, consult every guard, ask the user if necessary, then perform exactly the sealed operation.
 
     Only this function has a reference to `sealed`. Guards and the user get read-only views.
@@ -316,7 +318,7 @@ async def _call_hook(hook: Hook, *args: Any) -> Any:
     task = asyncio.current_task()
     cancels = task.cancelling() if task else 0
     try:
-        start, answer = perf_counter(), hook.fn(*args)
+        start, answer = perf_counter(), hook.call_with_deps(*args) if hook.deps else hook.fn(*args)
         if answer is not None and isawaitable(answer):
             name = f"the hook {hook.name!r}"
             answer = await (run_with_timeout(hook.timeout, answer, name) if hook.timeout else answer)

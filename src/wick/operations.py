@@ -17,14 +17,16 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self
 from uuid import uuid4
+
+from typing_extensions import TypeVar  # a dependency of pydantic
 
 from wick._internal.frozen import FrozenDict, canonical_json, digest, freeze, thaw
 from wick._internal.tasks import ToolUseOrder
 from wick.constants import MAX_CONTINUES
 from wick.decisions import Ask, Asker, Block, Continue, Decision, Stop
-from wick.errors import ConfigError, HookError, InvalidArgs, ModelError, Sealed
+from wick.errors import ConfigError, HookError, InvalidArgs, MissingOutput, ModelError, Sealed
 from wick.events import Emit, Event, ToolStream
 from wick.messages import Message, Messages, ToolCall, ToolResult, user
 from wick.prices import Charge, total_price
@@ -35,6 +37,8 @@ from wick.tools import Injected, Tool
 from wick.why import DispatchState, Why, diff_values
 
 R = TypeVar("R")
+Output = TypeVar("Output", default=Any)
+DepsType = TypeVar("DepsType", default=Any)
 ResultSnapshot = tuple[R | None, R | None]
 
 InboxScreen = Callable[[Message], Awaitable[Block | None]]
@@ -42,8 +46,8 @@ Outcome = Literal["completed", "stopped", "cancelled", "interrupted", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """The outcome of a run: its final text, messages, usage and error."""
+class Result(Generic[Output]):
+    """The outcome of a run: its final text, messages, usage and error. `Result[T]` has an output of type T."""
 
     text: str = ""
     reason: str = "completed"
@@ -51,9 +55,20 @@ class Result:
     usage: Usage = field(default_factory=Usage)
     messages: Messages = field(default_factory=Messages, repr=False)
     error: Exception | None = None
-    thread: Thread | None = field(default=None, repr=False, compare=False)
+    thread: Thread = field(default_factory=Thread, repr=False, compare=False)
     charges: tuple[Charge, ...] = field(default=(), repr=False)
-    output: Any = None  # the answer as a value, if a capability sets one
+    value: Output | None = None  # the answer as a value, if a capability sets one
+    needs_output: bool = field(default=False, repr=False, compare=False)  # the agent has an `output_type`
+
+    @property
+    def output(self) -> Output:
+        """The answer as a value. Without one it is None, or an error if the agent has an `output_type`."""
+        if self.value is None and self.needs_output:
+            raise MissingOutput(
+                f"the run ended as {self.outcome} ({self.reason}), without an output; "
+                "check result.outcome before you read result.output"
+            )
+        return self.value  # type: ignore[return-value]  # None only if the type is Any
 
     @property
     def price(self) -> Decimal | None:
@@ -255,12 +270,12 @@ class Progress:
 
 
 @dataclass(eq=False, slots=True)
-class Run(Operation[Result], Injected):
-    """One answer to one input. It gives hooks and tools access to the agent's state."""
+class Run(Operation[Result[Any]], Injected, Generic[DepsType]):
+    """One answer to one input. It gives hooks and tools access to the agent's state. `Run[T]` has deps of type T."""
 
     name = "run"
     editable = ("input", "system", "tools", "settings", "model", "user")
-    fixed = ("state", "id", "parent", "loop", "progress", "thread", "recipe")
+    fixed = ("state", "id", "parent", "loop", "progress", "thread", "recipe", "deps")
 
     agent: str = "agent"
     input: list[Message] = field(default_factory=list)
@@ -277,6 +292,7 @@ class Run(Operation[Result], Injected):
     asker: Asker | None = field(default=None, repr=False)
     make: Any = field(default=None, repr=False)  # the `Agent` class, to create child agents
     recipe: str = ""  # name of the recipe that its input comes from
+    deps: DepsType = field(default=None, repr=False)  # type: ignore[assignment]  # as given to the run, never stored
     progress: Progress = field(default_factory=Progress, repr=False)
     opened: Run | None = field(default=None, init=False, repr=False)  # the open run of a sealed copy
 
@@ -356,7 +372,8 @@ class Run(Operation[Result], Injected):
 
     def is_intact(self, view: Operation[Any]) -> bool:
         names = ("agent", *self.fixed, *self.editable, "opened")
-        return all(getattr(view, name) == getattr(self, name) for name in names)
+        pairs = ((getattr(view, name), getattr(self, name)) for name in names)
+        return all(mine is theirs or mine == theirs for mine, theirs in pairs)  # deps may not support ==
 
     def apply_sealed(self) -> None:
         """Copy the sealed values to the open run, which guards can reach through `run.run`."""
@@ -762,7 +779,7 @@ class ToolUse(Operation[ToolResult], Injected):
 
 
 _NO_NAMES: frozenset[str] = frozenset()
-_SET_ONCE = frozenset(("parent", "loop", "progress"))
+_SET_ONCE = frozenset(("parent", "loop", "progress", "deps"))
 
 OPERATIONS: tuple[type[Operation[Any]], ...] = (Run, Step, ModelCall, ToolUse)
 

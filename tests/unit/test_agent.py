@@ -403,9 +403,10 @@ async def test_the_three_ways_come_to_the_same() -> None:
 
 async def test_a_stream_knows_its_run_and_its_result() -> None:
     stream = talker().stream("hi")
-    assert stream.result is None
+    with pytest.raises(ConfigError, match="no result yet; read the stream to its end .* `await stream.finish"):
+        stream.result  # noqa: B018
     seen = [event async for event in stream]
-    assert stream.result is not None and stream.result.text == "hello"
+    assert stream.result.text == "hello"
     assert {event.run_id for event in seen} == {stream.run.id}
     assert deltas(seen) == "hello"
 
@@ -419,7 +420,7 @@ async def test_a_stream_can_be_told_more_while_it_goes_on() -> None:
     async for event in stream:
         if isinstance(event, ChatModelStart) and event.step == 1:
             stream.run.send("times two?")
-    assert stream.result is not None and stream.result.text == "ten"
+    assert stream.result.text == "ten"
 
 
 async def test_a_stream_of_a_run_that_fails_ends_with_the_error_and_does_not_raise() -> None:
@@ -428,7 +429,6 @@ async def test_a_stream_of_a_run_that_fails_ends_with_the_error_and_does_not_rai
     seen = [event async for event in stream]
     assert isinstance(seen[-1], Failed)
     assert seen[-1].to_json()["data"] == {"error": {"code": "model_error", "message": "overloaded"}}
-    assert stream.result is not None
     assert (stream.result.outcome, stream.result.reason, stream.result.error) == ("failed", "error", error)
 
 
@@ -459,7 +459,7 @@ async def test_a_reader_who_leaves_cancels_the_run_and_leaves_no_task() -> None:
     assert [end["outcome"] for end in entries(thread, "run_end")] == ["cancelled"]
     assert not thread.busy and not thread.pending
     thread.messages.validate()
-    assert stream.result is not None and stream.result.outcome == "cancelled"
+    assert stream.result.outcome == "cancelled"
 
 
 async def test_a_reader_who_is_cancelled_cancels_the_run() -> None:
@@ -550,7 +550,6 @@ async def test_a_child_may_be_streamed_under_its_parent() -> None:
         """Let another do it."""
         stream = child.stream("do it", parent=run)
         read.extend([event async for event in stream])
-        assert stream.result is not None
         return stream.result.text
 
     seen = await events(Agent(Scripted(calls(ToolCall("c", "delegate")), "done"), tools=[delegate]))
@@ -661,7 +660,7 @@ async def test_a_stream_ends_when_a_hook_takes_its_events_away() -> None:
     stream = talker(silence).stream("hi")
     async with asyncio.timeout(5):
         assert [event async for event in stream] == []
-    assert stream.result is not None and stream.result.text == "hello"
+    assert stream.result.text == "hello"
 
 
 @pytest.mark.parametrize(

@@ -72,8 +72,7 @@ class UsageLedger:
 
         With `ended=False` the log has no end of the run: its charges are recorded now, the run itself when it ends.
         """
-        entries = result.thread.entries if result.thread is not None else ()
-        ends = [entry for entry in entries if entry.kind == "run_end" and entry.data["run"] == run]
+        ends = [entry for entry in result.thread.entries if entry.kind == "run_end" and entry.data["run"] == run]
         before = await self.records.get(COUNTED, user.id, run) if len(ends) > 1 else None  # it has paused before
         if run and result.outcome == "interrupted" and ended:
             counted = {"charges": len(result.charges)}

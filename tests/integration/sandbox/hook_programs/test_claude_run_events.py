@@ -165,7 +165,7 @@ async def test_what_is_said_while_a_run_goes_on_is_looked_at_too(tmp_path: Path)
     stream.run.send("a secret thing")
     stream.run.send("a plain thing")
     _ = [event async for event in stream]
-    assert stream.result is not None and stream.result.outcome == "completed"
+    assert stream.result.outcome == "completed"
     said = [message.text for request in model.requests for message in request.messages]
     assert "a plain thing" in said and "a secret thing" not in said
 
