@@ -124,16 +124,23 @@ class Sqlite:
         running: bool | None = None,
         asking: bool | None = None,
         queued: bool | None = None,
+        prefix: str = "",
         order: Literal["updated", "created"] = "updated",
         oldest_first: bool = False,
         cursor: str = "",
         limit: int = 50,
     ) -> Page:
-        if not rows.is_valid_name(owner):
+        if not rows.is_valid_name(owner) or not rows.is_valid_prefix(prefix):
             return Page(())
-        flags = ((running, "run != ''"), (asking, "asking > 0"), (queued, "queued > 0"))
-        wanted = [f"({flag}) = {int(want)}" for want, flag in flags if want is not None]
-        return await self._list_page(["owner = ?", *wanted], (owner,), order, oldest_first, cursor, limit)
+        where, values = rows.build_list_filter(owner, prefix, running, asking, queued, "?")
+        return await self._list_page(where, values, order, oldest_first, cursor, limit)
+
+    async def count(self, owner: str) -> int:
+        if not rows.is_valid_name(owner):
+            return 0
+        query = "SELECT count(*) FROM threads WHERE owner = ?"
+        (number,) = await self._read(lambda db: db.execute(query, (owner,)).fetchone())
+        return int(number)
 
     async def unfinished(self, *, cursor: str = "", limit: int = 50) -> Page:
         return await self._list_page(["(run != '' OR queued > 0)"], (), "created", True, cursor, limit)
