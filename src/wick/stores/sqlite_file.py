@@ -61,6 +61,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX by_created ON threads (owner, created, key)",
         "CREATE INDEX running ON threads (owner, updated, key) WHERE run <> ''",
         "CREATE INDEX asking ON threads (owner, updated, key) WHERE asking > 0",
+        "CREATE INDEX unindexed ON threads (owner, key) WHERE indexed < last",  # for the search index
     ),
 )
 
