@@ -21,9 +21,9 @@ from wick.decisions import Continue, Stop
 from wick.errors import InvalidArgs, Sealed
 from wick.hooks import Hook
 from wick.messages import Message, ToolCall, ToolResult
+from wick.models.reply import Reply
 from wick.onion import build_onion, collect_guards
 from wick.operations import ModelCall, Result, Run, Step, ToolUse
-from wick.reply import Reply
 from wick.tools import find_tool, run_tool, unknown_tool_error
 
 

@@ -950,7 +950,7 @@ async def test_an_approval_that_counts_again_is_noticed(monkeypatch: pytest.Monk
 
 
 async def test_a_reply_that_counts_though_it_was_taken_back_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wick.reply._WITHHELD", frozenset())
+    monkeypatch.setattr("wick.models.reply._WITHHELD", frozenset())
     with pytest.raises(Violated, match="the tool ran"):
         await taken_back(["refusal"], planted=True)
 
