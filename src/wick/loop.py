@@ -96,7 +96,7 @@ async def _answer_call(use: ToolUse) -> None:
         run_log.emit_tool_start(use)
         await run_log.record_tool_result(use, await use.run.loop.use_tool(use))
     except Exception as error:
-        if use.call.id in use.run.thread.waiting:
+        if use.run.thread.is_waiting_for(use.call):
             await run_log.record_hook_failure(use, error)
         raise
     finally:

@@ -46,6 +46,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("wickd",),
     ("protocols",),
     ("threads",),
+    ("thread_state",),
     ("tools",),
     ("messages",),
     ("_internal", "workspace", "program", "skills"),  # `skills` has programs that run elsewhere
