@@ -4,9 +4,9 @@
     python bench/trace_call.py --functions 40 --files --json FILE
 
 A server with the SQLite store runs in this process. Its agent has a local backend, the shell policy and the recorder of
-the default agent; `--default` measures that agent itself, also with skills and memory. The model is scripted: it requests
-one tool call, `execute` with `echo hi`, and then replies with a text. After runs that warm up, each route is called
-several times, each time in a new thread. The figures are those of the run with the median number of calls.
+the default agent; `--default` measures that agent itself, also with skills and memory. The model is scripted: it
+requests one tool call, `execute` with `echo hi`, and then replies with a text. After runs that warm up, each route is
+called several times, each time in a new thread. The figures are those of the run with the median number of calls.
 
 A profile function counts in all threads of the process. A resumed coroutine or generator counts as a call, as does a
 comprehension. Counting starts before the request is sent, and ends when the response is complete and the run is over.
