@@ -91,7 +91,7 @@ class Agent(Generic[DepsType, Output]):
         self.settings = _check_settings(settings or {})
         self._model = model
         self._given = (_as_tuple("tools", tools), _as_tuple("hooks", hooks))
-        self._output, self._deps_type, self._deps_factory = _as_capability(output_type), deps_type, deps_factory
+        self._output, self.deps_type, self.deps_factory = _as_capability(output_type), deps_type, deps_factory
         self._parts = _with_defaults((*self._given[1], *([self._output] if self._output is not None else [])))
         self.hooks = _collect_hooks(self._parts)
         self.tools = _collect_tools(self._given[0], self._parts)
@@ -154,8 +154,8 @@ class Agent(Generic[DepsType, Output]):
             ask=self.ask,
             settings=self.settings,
             output_type=self._output,
-            deps_type=self._deps_type,
-            deps_factory=self._deps_factory,
+            deps_type=self.deps_type,
+            deps_factory=self.deps_factory,
         )
 
     def _type_result(self, result: Result[Any]) -> Result[Output]:
@@ -211,26 +211,33 @@ class Agent(Generic[DepsType, Output]):
         deps = given
         if deps is _INHERITED:
             deps = run.parent.deps if run.parent is not None else None
-            if self._deps_factory is not None and not self._accepts_deps(deps):
-                deps = self._deps_factory(run)
+            if self.deps_factory is not None and (deps is None or self.find_deps_problem(deps)):
+                deps = self.deps_factory(run)
         if inspect.isawaitable(deps):
             getattr(deps, "close", lambda: None)()
-            raise ConfigError("deps_factory must not be async; open async resources once, before the run")
-        if not self._accepts_deps(deps):
-            raise ConfigError(self._describe_missing_deps(deps))
+            raise ConfigError("a deps_factory is not async; open async resources before the run")
+        if problem := self.find_deps_problem(deps):
+            raise ConfigError(problem)
         return deps
 
-    def _accepts_deps(self, deps: object) -> bool:
+    def find_deps_problem(self, deps: object = None) -> str:
+        """Return why a run with these deps is refused, or an empty string."""
         if type(deps) in self._deps_types:
-            return True
-        if self._deps_type is not None and not isinstance(deps, self._deps_type):
-            return False
-        if not all(parameter.accepts(deps) for _, parameter in self._deps_parameters):
-            return False
+            return ""
+        unfit = [
+            f"{owner} needs deps of type {parameter.type_name} (parameter {parameter.name})"
+            for owner, parameter in self._deps_parameters
+            if not parameter.accepts(deps)
+        ]
+        if self.deps_type is not None and not isinstance(deps, self.deps_type):
+            unfit.append(f"the agent {self.name} needs deps of type {self.deps_type.__name__}")
+        if unfit:
+            given = "and the run has none" if deps is None else f"and the run has a {type(deps).__name__}"
+            return f"{unfit[0]}, {given}; pass deps=… to the run, also to resume it, or give the agent a deps_factory"
         if deps is not None:
             self._check_deps_type(type(deps))
-            self._deps_types.add(type(deps))
-        return True
+        self._deps_types.add(type(deps))
+        return ""
 
     def _check_deps_type(self, deps_type: type) -> None:
         """Refuse a type of deps that a tool or hook cannot receive, or that a model would fill in."""
@@ -248,15 +255,6 @@ class Agent(Generic[DepsType, Output]):
                     f"the model would fill in the parameter {name!r} of the tool {item.name}, which has the type of "
                     f"the deps; write {name}: Deps[{deps_type.__name__}] to receive the deps"
                 )
-
-    def _describe_missing_deps(self, deps: object) -> str:
-        """Return why a run with these deps is refused."""
-        unfit = (f"{owner} needs deps of type {one.type_name} (parameter {one.name})"
-                 for owner, one in self._deps_parameters if not one.accepts(deps))  # fmt: skip
-        wanted = getattr(self._deps_type, "__name__", "")
-        problem = next(unfit, f"the agent {self.name} needs deps of type {wanted}")
-        given = "and the run has none" if deps is None else f"and the run has a {type(deps).__name__}"
-        return f"{problem}, {given}; pass deps=… to the run, also to resume it, or give the agent a deps_factory"
 
     def _loop_under(self, parent: Run | None) -> Loop:
         """Return the loop of a run: this agent's rings inside the inherited ones of its parent."""
