@@ -246,7 +246,7 @@ class RuleIndex:
 
     def match(self, subject: RuleSubject) -> list[tuple[Rule, MatchResult]]:
         """Return the rules that match a tool use, or may match it, in their order."""
-        found = []
+        found: list[tuple[Rule, MatchResult]] = []
         for place in self._find_candidates(subject):
             if (result := match_rule(self._rules[place], subject)) != "no":
                 found.append((self._rules[place], result))

@@ -11,6 +11,7 @@ import os
 import sqlite3
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, TypeVar
@@ -103,13 +104,27 @@ class Sqlite:
 
     # -- threads ----------------------------------------------------------------------------------------------------
 
-    async def create(self, owner: str, id: str, *, title: str = "", meta: Mapping[str, Any] | None = None) -> Summary:
+    async def create(
+        self,
+        owner: str,
+        id: str,
+        *,
+        title: str = "",
+        meta: Mapping[str, Any] | None = None,
+        messages: Sequence[Mapping[str, Any]] = (),
+    ) -> Summary:
         rows.check_name("an owner", owner)
         rows.check_thread_id(id)
-        about = rows.encode_meta(meta)
-        return await self._write(
-            lambda do: create_thread(do, owner, id, rows.shorten_title(title), about, self._clock())
-        )
+        about, bodies = rows.encode_meta(meta), rows.encode_messages(messages, "") if messages else []
+
+        def work(do: Transaction) -> Summary:
+            head = create_thread(do, owner, id, rows.shorten_title(title), about, self._clock())
+            if not bodies:
+                return head
+            enqueue_messages(do, owner, id, bodies, "", self._clock())
+            return self._read_summary(do.db, owner, id)
+
+        return await self._write(work)
 
     async def head(self, owner: str, id: str) -> Summary:
         return await self._read(lambda db: self._read_summary(db, owner, id))
@@ -237,7 +252,13 @@ class Sqlite:
     async def lease(self, owner: str, id: str, holder: str, seconds: float) -> Lease:
         rows.check_name("a holder", holder)
         seconds = rows.check_lease_seconds(seconds)
-        return await self._write(lambda do: acquire_lease(do.db, owner, id, holder, seconds, self._clock()))
+
+        def work(do: Transaction) -> Lease:
+            lease = acquire_lease(do.db, owner, id, holder, seconds, self._clock())
+            head = self._read_summary(do.db, owner, id)
+            return replace(lease, head=head, inbox=list_inbox(do.db, owner, id) if head.queued else ())
+
+        return await self._write(work)
 
     async def renew(self, owner: str, id: str, fence: int, seconds: float) -> Lease:
         seconds = rows.check_lease_seconds(seconds)
@@ -252,14 +273,14 @@ class Sqlite:
 
         return await self._write(work)
 
-    async def release(self, owner: str, id: str, fence: int) -> None:
+    async def release(self, owner: str, id: str, fence: int) -> Summary:
         rows.check_number("a fence", fence)
 
-        def work(do: Transaction) -> None:
-            find_thread(do.db, owner, id, "key")
+        def work(do: Transaction) -> Summary:
             do.db.execute(f"UPDATE threads SET holder = '', until = 0 WHERE {FENCED}", (owner, id, fence))
+            return self._read_summary(do.db, owner, id)
 
-        await self._write(work)
+        return await self._write(work)
 
     # -- the inbox --------------------------------------------------------------------------------------------------
 
