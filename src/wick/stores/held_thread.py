@@ -261,6 +261,10 @@ class HeldThread:
         self._fetched |= {row.position: Message.from_json(row.data) for row in fresh}
         return [self._fetched[row.position] for row in fresh]
 
+    async def has_messages(self) -> bool:
+        """Return True if there are messages in the inbox."""
+        return any(row.kind == "message" for row in await self._fetch_inbox())
+
     def discard_message(self, message: Message) -> None:
         """Discard an inbox message; the next write consumes it."""
         self._rejected.append(message)
