@@ -42,6 +42,7 @@ from wick.server.records import Records
 from wick.server.runs.executor import CANCELLED, STALLED, ActiveRun, RunExecutor, Stall, retry_store, start_key
 from wick.server.runs.followers import FOLLOW_PAUSE, Batches, RunFollowers
 from wick.server.runs.frames import START, StreamPosition
+from wick.server.runs.hub import RunHub
 from wick.server.runs.record import KIND, RunInfo, derive_run_id
 from wick.server.runs.threads import UserThreads, thread_agent
 from wick.server.runs.usage import UsageLedger
@@ -78,8 +79,11 @@ class QueuedRun:
         """Yield the frames of the run. If it ends before it took the message, continue with the run that does."""
         while True:
             next_one: RunInfo | None = None
+            hub: RunHub | None = None
             async for frames in self.runs.follow(self.info, self.after):
-                if frames and frames[-1].terminal:
+                hub = hub or self.runs.followers.board.find(self.info)
+                took = hub is not None and hub.keeper is not None and hub.keeper.has_consumed(self.position)
+                if frames and frames[-1].terminal and not took:
                     next_one = await self.runs.next_run_for(self.info, self.position)
                 sent = frames if next_one is None else frames[:-1]
                 self.after = max((frame.position for frame in sent if frame.position is not None), default=self.after)
