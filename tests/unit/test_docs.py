@@ -21,7 +21,7 @@ import pytest
 
 import wick
 import wick.capabilities
-from reading import FENCE, GUIDE, MARKDOWN, PAGES, ROOT, name, offline, variables
+from doc_pages import FENCE, GUIDE, MARKDOWN, PAGES, ROOT, name, offline, variables
 from wick._internal.aliases import POINT_NAMES
 from wick.agent import SETTINGS
 from wick.config import RINGS
