@@ -31,7 +31,6 @@ from wick import (
     assistant,
     before,
     guard,
-    run_log,
     tool,
     tool_message,
     user,
@@ -45,6 +44,7 @@ from wick.events import ChatModelRestart, Done, Event, Failed
 from wick.hooks import Next
 from wick.operations import Operation
 from wick.protocols import Request
+from wick.resume import end_abandoned_run
 from wick.stores.in_memory import InMemory
 
 
@@ -1034,7 +1034,7 @@ async def test_a_run_that_is_let_go_of_is_taken_up() -> None:
     stream = agent.stream("go", thread="th_1")
     task = asyncio.create_task(stream.finish())
     await begun.wait()
-    stream.run.progress.released = True
+    stream.run.progress.resumption.released = True
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -1055,12 +1055,12 @@ async def test_that_a_run_failed_is_logged_with_why() -> None:
 
 def test_a_run_that_nobody_performs_is_given_up() -> None:
     thread = Thread("th_1")
-    run_log.end_abandoned_run(thread, "r1", [user("hello")], "cancelled", "user requested")
+    end_abandoned_run(thread, "r1", [user("hello")], "cancelled", "user requested")
     assert [entry.kind for entry in thread.entries] == ["message", "run_start", "run_end"] and thread.open_run is None
     thread.add(user("go"))
     thread.append("run_start", {"run": "r2", "agent": "a", "guards": [], "resumed": False, "input": 1})
     thread.add(calls(call()))
-    run_log.end_abandoned_run(thread, "r2", [], "failed", "error", ("model_error", "it is down"))
+    end_abandoned_run(thread, "r2", [], "failed", "error", ("model_error", "it is down"))
     assert thread.messages[-1].text == "the run failed before echo ran" and thread.messages[-1].failed
     assert thaw(thread.entries[-1].data)["error"] == {"code": "model_error", "message": "it is down"}
     thread.add(user("and now?"))  # the next message works
