@@ -5,7 +5,8 @@
        ├─ model call                before  wrap  after  guard
        └─ tool uses, in parallel    before  wrap  after  guard
 
-Everything else an agent does is a hook; see `wick.capabilities`.
+Everything else an agent does is a hook; see `wick.capabilities`. Around the hooks of each operation are two rings
+of wick's own: the recorder saves the result (`wick.run_log`), and the announcer emits it (`wick.run_events`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import MappingProxyType
 
-from wick import run_log
 from wick._internal.frozen import thaw
 from wick._internal.run_context import run_context
 from wick._internal.tasks import ToolUseOrder, closing_stream, run_all
@@ -26,20 +26,26 @@ from wick.operations import ModelCall, Result, Run, Step, ToolUse
 from wick.reply import Reply
 from wick.resume import count_finished_steps, find_pending_calls
 from wick.run_events import announce_model_call, announce_step, announce_tool_use, open_delta_stream
-from wick.run_log import record_model_call, record_step, record_tool_use
+from wick.run_log import (
+    append_inbox,
+    record_intent,
+    record_model_call,
+    record_step,
+    record_tool_end,
+    record_tool_use,
+    result_from_stop,
+    start_run,
+)
 from wick.tools import find_tool, run_tool, unknown_tool_error
 
 
 class Loop:
-    """The four operations of an agent, each wrapped in its rings, outermost first.
-
-    The announcer emits what the recorder has saved, and the recorder saves what the hooks have agreed on.
-    `Agent._drive` has the rings around the hooks of a run.
-    """
+    """The four operations of an agent, each wrapped in its rings. `Agent._drive` has more rings around a run."""
 
     def __init__(self, hooks: Sequence[Hook]) -> None:
         self.hooks, self.guards = tuple(hooks), MappingProxyType(collect_guards(hooks))
         self.inherited = tuple(hook for hook in hooks if hook.inherit)  # child runs get these too
+        # The first ring is the outermost. `build_rings` returns those of the hooks, and the gate.
         self.run = compose([*build_rings(hooks, Run)], _run)
         self.step = compose([announce_step, record_step, *build_rings(hooks, Step)], _step)
         self.call_model = compose([announce_model_call, record_model_call, *build_rings(hooks, ModelCall)], _call_model)
@@ -54,13 +60,13 @@ class Loop:
 async def _run(sealed: Run) -> Result:
     """Take steps until one returns a Stop, and return the result."""
     run, state = sealed.run, sealed.progress
-    verdict = await run_log.start_run(run, sealed.input)
+    verdict = await start_run(run, sealed.input)
     state.step = count_finished_steps(run.thread)
     while isinstance(verdict, Continue):
         state.step += 1
-        await run_log.append_inbox(run)
+        await append_inbox(run)
         verdict = await run.loop.step(Step(run, state.step, run.thread.pending))
-    return run_log.result_from_stop(run, verdict)
+    return result_from_stop(run, verdict)
 
 
 async def _step(step: Step) -> Stop | Continue:
@@ -124,12 +130,12 @@ async def _call_model(call: ModelCall) -> Message:
 async def _use_tool(use: ToolUse) -> ToolResult:
     """Run a tool once its intent is saved, so that a crash never runs it twice unnoticed."""
     await use.turns.wait_turn(use.number)
-    if refusal := await run_log.record_intent(use):
+    if refusal := await record_intent(use):
         return use.blocked_result(refusal)
     attempt = use.attempt
     with run_context(use.run):  # an agent started by the tool becomes a child of this run
         result, outcome = await run_tool(use.bound, use.values or {}, use, use.run)
-    run_log.record_tool_end(use, attempt, result, outcome)
+    record_tool_end(use, attempt, result, outcome)
     answer = use.coerce_result(result)
     if use.state.holds:
         use.state.reply = use.snapshot_result(answer)[1]
