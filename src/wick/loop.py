@@ -21,9 +21,9 @@ from wick.decisions import Continue, Stop
 from wick.errors import InvalidArgs, Sealed
 from wick.hooks import Hook
 from wick.messages import Message, ToolCall, ToolResult
+from wick.models.reply import Reply
 from wick.onion import build_rings, collect_guards, compose
 from wick.operations import ModelCall, Result, Run, Step, ToolUse
-from wick.reply import Reply
 from wick.resume import count_finished_steps, find_pending_calls
 from wick.run_events import announce_model_call, announce_step, announce_tool_use, open_delta_stream
 from wick.run_log import (

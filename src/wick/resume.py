@@ -157,7 +157,9 @@ def end_abandoned_run(
     error: tuple[str, str] | None = None,
 ) -> None:
     """Log the end of a run that no process is executing: one that never started, or was interrupted."""
-    unheard = [{"message": message.to_json(), "failures": failures} for message, failures in thread.unheard]
+    unheard = [
+        {"message": message.to_json(), "failures": failures} for message, failures in thread.current.runs.unheard
+    ]
     if thread.open_run is None or thread.open_run["run"] != run:
         thread.add(*input)
         thread.append("run_start", {"run": run, "agent": "", "guards": [], "resumed": False, "input": len(input)})

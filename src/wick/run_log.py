@@ -21,7 +21,7 @@ from wick.operations import ModelCall, Outcome, Result, Run, Step, ToolUse
 from wick.protocols import Usage
 from wick.resume import answer_lost_calls, describe_end, find_refusal, guard_names, resume_data, shelve_input
 from wick.run_state import unheard_messages
-from wick.threads import AttemptStatus
+from wick.thread_state import AttemptStatus
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ async def record_step(next: Next[Stop | Continue], step: Step) -> Stop | Continu
 
 async def _take_screened_messages(run: Run) -> list[Message]:
     """Screen the inbox and return the accepted messages; none while tool calls are pending."""
-    if run.thread.waiting:
+    if run.thread.pending:
         return []
     await _screen_inbox(run)
     return run.progress.inbox.take_screened()
@@ -156,7 +156,7 @@ async def record_tool_use(next: Next[ToolResult], use: ToolUse) -> ToolResult:
         return result
     except Exception as error:
         use.result = None  # type: ignore[assignment]  # the failed hook may have been a redactor
-        if use.call.id in use.run.thread.waiting:
+        if use.run.thread.is_waiting_for(use.call):
             happened = _HAPPENED.get(use.run.thread.attempt_status(use.call.id), "ran, and its result is lost")
             await _save_result(use, use.blocked_result(f"{use.call.name} {happened}: {type(error).__name__}"))
         raise
@@ -247,7 +247,7 @@ def _write_run_end(run: Run, result: Result, input: Sequence[Message]) -> None:
         unheard = _log_unstarted_run(run, result)
     if result.outcome != "interrupted":
         answer_lost_calls(thread, describe_end(result.outcome))
-    if not thread.waiting:
+    if not thread.pending:
         accepted, late = inbox.take_late()
         for message in late:
             run.record("message_unheard", message=message.to_json())
@@ -266,7 +266,7 @@ def _log_unstarted_run(run: Run, result: Result) -> list[Any]:
     of tries is limited, so that a message on which a hook always fails does not block its thread.
     """
     failed, again = result.outcome == "failed", list[Any]()
-    before = {id(message): failures for message, failures in run.thread.unheard}
+    before = {id(message): failures for message, failures in run.thread.current.runs.unheard}
     queued = run.progress.inbox.initial
     _write_run_start(run, {"input": 0})
     for message in queued:

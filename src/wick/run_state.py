@@ -62,7 +62,7 @@ class Inbox:
 
     async def fetch(self, thread: Thread) -> None:
         """Move messages from the store to the queue, unless tool calls are pending. Any process may have sent them."""
-        if thread.writer is not None and not thread.waiting:
+        if thread.writer is not None and not thread.pending:
             self.queue.extend(await thread.writer.fetch_messages())
 
     async def screen(self, refuse: RefuseMessage) -> None:
@@ -100,7 +100,7 @@ class Inbox:
 
 def unheard_messages(thread: Thread) -> list[Message]:
     """Return the messages of runs that failed before they started. The next run answers them."""
-    return [message for message, _ in thread.unheard]
+    return [message for message, _ in thread.current.runs.unheard]
 
 
 @dataclass(eq=False, slots=True)
