@@ -376,7 +376,7 @@ async def test_the_messages_of_a_run_that_failed_before_it_began_are_an_input_of
     result = await agent.run(thread="th_1")
     assert seen == [["the number is 1234", "well?"]]
     assert [message.text for message in result.messages] == ["the number is ****", "well?", "Done."]
-    assert (await Sessions(store).load("th_1")).unheard == ()
+    assert (await Sessions(store).load("th_1")).current.runs.unheard == ()
     await store.close()
 
 
