@@ -71,7 +71,7 @@ async def ask_user(run: Run, question: Question) -> Allow | Block:
 
 async def _answer_by_delegate(run: Run, question: Question) -> tuple[Allow | Block, dict[str, Any]] | None:
     """Return the answer of the first delegate that decides, with its name, or None to ask the user."""
-    for delegate in run.progress.delegates:
+    for delegate in run.progress.extensions.delegates:
         answer, name = await delegate(run, question)
         if answer is not None:
             return _parse_answer(answer, question), {"deputy": name}

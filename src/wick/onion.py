@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from inspect import isawaitable
 from time import perf_counter
@@ -32,13 +32,20 @@ from wick.why import Why
 logger = logging.getLogger(__name__)
 
 
-def build_onion(hooks: Iterable[Hook], operation: type[Operation[Any]], core: Next[Any]) -> Next[Any]:
-    """Wrap `core` in the gate, then in the hooks of `operation`; the first hook is the outermost ring."""
-    next: Next[Any] = partial(_gate, operation, core)
-    for hook in reversed(order_rings(hooks, operation)):
-        if hook.position != "guard":
-            next = partial(_RINGS[hook.position], hook, next)
-    return next
+Ring = Callable[[Next[Any], Any], Awaitable[Any]]
+
+
+def compose(rings: Sequence[Ring], core: Next[Any]) -> Next[Any]:
+    """Nest rings around `core`. The first ring is the outermost."""
+    for ring in reversed(rings):
+        core = partial(ring, core)
+    return core
+
+
+def build_rings(hooks: Iterable[Hook], operation: type[Operation[Any]]) -> list[Ring]:
+    """Return the rings of an operation, outermost first: its hooks, and inside them the gate with its guards."""
+    rings = [hook for hook in order_rings(hooks, operation) if hook.position != "guard"]
+    return [*(partial(_RINGS[hook.position], hook) for hook in rings), partial(_gate, operation)]
 
 
 def collect_guards(hooks: Iterable[Hook]) -> dict[type[Operation[Any]], tuple[Hook, ...]]:

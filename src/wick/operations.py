@@ -13,8 +13,7 @@ and hashed. The loop performs exactly the operation that the guards have seen.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
@@ -29,6 +28,7 @@ from wick.events import Emit, Event, ToolStream
 from wick.messages import Message, Messages, ToolCall, ToolResult, user
 from wick.prices import Charge, total_price
 from wick.protocols import Model, Request, Usage
+from wick.run_state import InboxScreen, RunState
 from wick.seal import copy_value, open_copy, sealed_copy
 from wick.threads import Thread
 from wick.tools import Injected, Tool
@@ -37,7 +37,6 @@ from wick.why import DispatchState, Why, diff_values
 R = TypeVar("R")
 ResultSnapshot = tuple[R | None, R | None]
 
-InboxScreen = Callable[[Message], Awaitable[Block | None]]
 Outcome = Literal["completed", "stopped", "cancelled", "interrupted", "failed"]
 
 
@@ -227,33 +226,6 @@ class Operation(_HasRun, Generic[R]):
         return sealed
 
 
-@dataclass(slots=True)
-class Progress:
-    """The mutable state of a run, shared by all of its copies."""
-
-    usage: Usage = field(default_factory=Usage)
-    charges: list[Charge] = field(default_factory=list)  # one per model call; their sum is `usage`
-    logged_charges: int = 0  # how many of the charges are in the log
-    stopping: Stop | None = None
-    inbox: deque[Message] = field(default_factory=deque)
-    screened: list[Message] = field(default_factory=list)  # inbox messages that passed every screen
-    initial_input: list[Message] = field(default_factory=list)  # messages queued before the start: the input
-    screens: dict[str, InboxScreen] = field(default_factory=dict)  # functions that check inbox messages
-    guards: list[Any] = field(default_factory=list)  # guards added while it runs
-    records: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    scratch: dict[Any, Any] = field(default_factory=dict)
-    output_from: int | None = None  # index of its first message in the thread, once started
-    continues: int = 0
-    over: bool = False
-    resumed: bool = False
-    waived_guards: frozenset[str] = frozenset()  # guards that a resumed run may lack
-    ask_before_rerun: bool = False  # ask the user before a tool use with unknown outcome is repeated
-    released: bool = False  # the process shuts down: cancel here, resume elsewhere
-    result: Result | None = None  # set when it is over
-    delegates: list[Any] = field(default_factory=list)  # may answer a question in place of the user
-    compactions: list[Any] = field(default_factory=list)  # hooks before and after a summary
-
-
 @dataclass(eq=False, slots=True)
 class Run(Operation[Result], Injected):
     """One answer to one input. It gives hooks and tools access to the agent's state."""
@@ -277,7 +249,7 @@ class Run(Operation[Result], Injected):
     asker: Asker | None = field(default=None, repr=False)
     make: Any = field(default=None, repr=False)  # the `Agent` class, to create child agents
     recipe: str = ""  # name of the recipe that its input comes from
-    progress: Progress = field(default_factory=Progress, repr=False)
+    progress: RunState = field(default_factory=RunState, repr=False)
     opened: Run | None = field(default=None, init=False, repr=False)  # the open run of a sealed copy
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -297,22 +269,22 @@ class Run(Operation[Result], Injected):
     @property
     def scratch(self) -> dict[Any, Any]:
         """Per-run state of capabilities: `run.scratch[self]`."""
-        return self.progress.scratch
+        return self.progress.extensions.scratch
 
     @property
     def usage(self) -> Usage:
         """The tokens of this run and of its children."""
-        return self.progress.usage
+        return self.progress.spending.usage
 
     @property
     def charges(self) -> tuple[Charge, ...]:
         """The model calls of this run and of its children that used tokens, including failed attempts."""
-        return tuple(self.progress.charges)
+        return tuple(self.progress.spending.charges)
 
     @property
     def price(self) -> Decimal | None:
         """The price of this run and its children so far in dollars, or `None` if a charge has no known price."""
-        return total_price(self.progress.charges)
+        return self.progress.spending.price
 
     @property
     def stopping(self) -> Stop | None:
@@ -321,7 +293,7 @@ class Run(Operation[Result], Injected):
     @property
     def resumed(self) -> bool:
         """True if this run resumes an interrupted one."""
-        return self.progress.resumed
+        return self.progress.resumption.resumed
 
     @property
     def output(self) -> Messages:
@@ -384,16 +356,17 @@ class Run(Operation[Result], Injected):
     def guards(self, operation: type[Operation[Any]]) -> Sequence[Any]:
         """Return all guards of an operation: of parent runs, of this agent, and added during the run."""
         own: Sequence[Any] = self.loop.guards[operation]
-        if self.parent is None and not self.progress.guards:
+        added = self.progress.extensions.guards
+        if self.parent is None and not added:
             return own
         above = self.parent.guards(operation) if self.parent is not None else ()
-        return (*above, *own, *(guard for guard in self.progress.guards if issubclass(operation, guard.operation)))
+        return (*above, *own, *(guard for guard in added if issubclass(operation, guard.operation)))
 
     def add_guard(self, guard: Any) -> None:
         """Add a guard to this run and its children, starting with the next operation."""
         if getattr(guard, "position", "") != "guard":
             raise HookError(f"only a guard can be added to a started run, not {guard!r}")
-        self.progress.guards.append(guard)
+        self.progress.extensions.guards.append(guard)
 
     def emit(self, event: Event) -> None:
         if self.emitter is not None and (event.terminal or not self.progress.over):
@@ -403,22 +376,21 @@ class Run(Operation[Result], Injected):
     def record(self, name: str, /, **data: Any) -> None:
         """Log a custom event. Traces show it too."""
         self.thread.append("event", {"run": self.id, "name": name, "data": data})
-        self.progress.records.append((name, data))
+        self.progress.extensions.records.append((name, data))
 
     def send(self, message: str | Message) -> None:
         """Send a message to a running run. It is added before the next step."""
         if self.progress.over:
             raise ConfigError("the run is over; start another one: agent.run(message, thread=run.thread)")
-        self.progress.inbox.extend(Messages([user(message) if isinstance(message, str) else message]).validate())
+        self.progress.inbox.queue.extend(Messages([user(message) if isinstance(message, str) else message]).validate())
 
     def screen(self, name: str, look: InboxScreen) -> None:
         """Check messages that arrive during the run with `look`. A refused message is never added."""
-        self.progress.screens[name] = look
+        self.progress.inbox.screens[name] = look
 
     def spend(self, charge: Charge) -> None:
         """Add a charge to this run and its parents."""
-        self.progress.usage += charge.usage
-        self.progress.charges.append(charge)
+        self.progress.spending.add(charge)
         if self.parent is not None:
             self.parent.spend(charge)
 
@@ -435,6 +407,8 @@ class Run(Operation[Result], Injected):
         self, messages: Sequence[Message], *, purpose: str, system: str = "", **changes: Any
     ) -> Message:
         """Call the model for a capability, with the same hooks, budget and trace as other calls."""
+        if not purpose:
+            raise ConfigError("purpose= is missing: it says what a capability calls the model for, as in 'summary'")
         call = ModelCall(self, changes.pop("model", self.model), system, [*messages], [], thaw(self.settings), purpose)
         call.restore(changes)
         reply: Message = await self.loop.call_model(call)

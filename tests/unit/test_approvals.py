@@ -462,7 +462,7 @@ def deputised(*answers: Any) -> Any:
 
     @before(Run, inherit=True)
     def deputise(run: Run) -> None:
-        run.progress.delegates.extend(map(answering, answers))
+        run.progress.extensions.delegates.extend(map(answering, answers))
 
     return deputise
 

@@ -36,11 +36,13 @@ LAYERS: list[tuple[str, ...]] = [
     ("hook_programs",),
     ("capability",),
     ("loop",),
-    ("onion", "run_log"),
+    ("onion", "run_events"),
+    ("run_log",),
+    ("resume",),
     ("hooks", "approvals"),
     ("hook_checks",),
     ("operations",),
-    ("why",),
+    ("why", "run_state"),
     ("decisions", "events", "seal"),
     ("models", "backends", "stores", "permissions", "prices"),
     ("wickd",),
@@ -54,6 +56,9 @@ LAYERS: list[tuple[str, ...]] = [
     ("errors",),
 ]
 DEPTH = {"wick_launcher": -2, "wick": -1} | {name: depth for depth, names in enumerate(LAYERS) for name in names}
+
+# Modules of the heart that annotate with types of modules above them, in place of `Any`.
+TYPES_FROM_ABOVE = {"wick.run_state"}
 
 # The heart knows what a model is (protocols) and how deltas become a reply, never a particular model.
 KNOWS_MODELS = {"wick", "agent", "config", "testing", "models", "cli"}
@@ -144,6 +149,8 @@ def imports() -> list[Import]:
 
 def _imports(module: str, node: ast.AST, hidden: bool) -> Iterator[Import]:
     for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+            continue
         for target in _targets(child):
             yield Import(module, target, child.lineno, hidden)  # type: ignore[attr-defined]
         inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
@@ -216,11 +223,12 @@ def test_no_import_cycles() -> None:
         pytest.fail(f"these modules import each other: {' → '.join(error.args[1])}")
 
 
-def test_no_type_checking_escapes() -> None:
+def test_type_checking_is_only_for_the_heart() -> None:
     escapes = [
         f"{name}, line {node.lineno}"
         for name, tree in modules().items()
         for node in ast.walk(tree)
+        if name not in TYPES_FROM_ABOVE
         if (isinstance(node, ast.alias) and node.name == "TYPE_CHECKING")
         or (isinstance(node, ast.Attribute) and node.attr == "TYPE_CHECKING")
     ]

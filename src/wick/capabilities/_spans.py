@@ -75,7 +75,7 @@ def describe_result(op: Operation[Any], result: Any) -> Attributes:
 
 def list_record_events(run: Run) -> Iterator[tuple[str, Attributes]]:
     """Yield the records of `run.record` as span events."""
-    for name, data in run.progress.records:
+    for name, data in run.progress.extensions.records:
         yield name, {key: to_attribute(value) for key, value in data.items()}
 
 

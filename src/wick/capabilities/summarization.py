@@ -188,7 +188,7 @@ class Summarization(Capability):
         new = [message for message in thread.messages[size.replaced : cut] if message.role != "system"]
         if not new:
             return self._record_failure(run, size, "there are no messages that are old enough")
-        for watcher in run.progress.compactions:
+        for watcher in run.progress.extensions.compactions:
             if refusal := await watcher.before_compaction(run, trigger, words):
                 return self._record_failure(run, size, refusal)
         old, before, entry = [*size.summary, *new], size.total, size.entry
@@ -205,7 +205,7 @@ class Summarization(Capability):
         thread.append("compaction", entry_data)
         size.update(thread)
         run.record("compaction", messages=len(new), before=before, after=size.total)
-        for watcher in run.progress.compactions:
+        for watcher in run.progress.extensions.compactions:
             await watcher.after_compaction(run, trigger, text)
         return ""
 

@@ -35,8 +35,8 @@ class ToolEvents:
 
     def install_delegate(self, run: Run) -> None:
         """Register to answer permission questions before the user."""
-        if self.answer_permission not in run.progress.delegates:
-            run.progress.delegates.append(self.answer_permission)
+        if self.answer_permission not in run.progress.extensions.delegates:
+            run.progress.extensions.delegates.append(self.answer_permission)
 
     async def before_use(self, use: ToolUse) -> Block | Ask | Stop | None:
         """Fire PreToolUse before the gate: a program may change the input, allow, ask or deny."""

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from time import monotonic, time
 from typing import Any, TypeGuard, TypeVar
 
-from wick import run_log
 from wick._internal.worker_threads import run_in_thread
 from wick.constants import MODEL_CRASHES, RUN_CRASHES
 from wick.errors import TEMPORARY, RunCrashed, StoreError, clear_tracebacks, public_text
 from wick.events import Done, Failed
 from wick.operations import Result, Run
 from wick.protocols import Store
+from wick.resume import end_abandoned_run
 from wick.server.agents.registry import AgentRegistry
 from wick.server.agents.templates import EVERYONE
 from wick.server.auth.identity import User
@@ -275,7 +275,7 @@ class RunExecutor:
             is_open = thread.open_run is not None and thread.open_run["run"] == info.id
             if is_open or messages:
                 error = None if result.error is None else (error_code(result.error), public_text(result.error))
-                run_log.end_abandoned_run(thread, info.id, messages, result.outcome, result.reason, error)
+                end_abandoned_run(thread, info.id, messages, result.outcome, result.reason, error)
                 await thread.saved()
             return is_open or bool(messages)
 
@@ -299,7 +299,7 @@ class RunExecutor:
         for running in self.running.values():
             if not running.finished and running.task is not None:
                 if running.run is not None:
-                    running.run.progress.released = True
+                    running.run.progress.resumption.released = True
                 running.task.cancel()
         if tasks := self._tasks():
             await asyncio.wait(tasks)
