@@ -7,7 +7,6 @@ from dataclasses import replace
 from inspect import isawaitable
 from math import inf
 from time import perf_counter, time
-from typing import Any
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
@@ -23,13 +22,15 @@ from wick.why import DispatchState, Why
 _answers: WeakKeyDictionary[DispatchState, dict[str, Allow | Block]] = WeakKeyDictionary()
 
 
-async def request_approval(op: Operation[Any], sealed: Operation[Any], asks: Sequence[Ask]) -> Allow | Block:
+async def request_approval(op: Operation[object], sealed: Operation[object], asks: Sequence[Ask]) -> Allow | Block:
     """Ask the user of the root run all questions about a sealed operation at once. An asker gets a view of it."""
     await op.before_asking()
     start = perf_counter()
     text = "\n".join(dict.fromkeys(ask.question for ask in asks))
-    lasting = {"lasting": True} if text == op.state.default_question else {}  # a lasting grant skips this question
-    question = Question(text, new_question_id(), sealed.hash, sealed.to_json() | lasting, sealed.view())
+    about = sealed.to_json()
+    if text == op.state.grants.default_question:
+        about["lasting"] = True  # a lasting grant skips this question
+    question = Question(text, new_question_id(), sealed.hash, about, sealed.view())
     given = _answers.setdefault(op.state, {})
     answer = given.get(question.hash) or await ask_user(op.run, question)
     if isinstance(answer, Allow) and answer.args is not None and "args" not in op.editable:
@@ -69,7 +70,7 @@ async def ask_user(run: Run, question: Question) -> Allow | Block:
     return answer
 
 
-async def _answer_by_delegate(run: Run, question: Question) -> tuple[Allow | Block, dict[str, Any]] | None:
+async def _answer_by_delegate(run: Run, question: Question) -> tuple[Allow | Block, dict[str, object]] | None:
     """Return the answer of the first delegate that decides, with its name, or None to ask the user."""
     for delegate in run.progress.delegates:
         answer, name = await delegate(run, question)
@@ -78,7 +79,7 @@ async def _answer_by_delegate(run: Run, question: Question) -> tuple[Allow | Blo
     return None
 
 
-async def _log_answer(run: Run, question: Question, answer: Allow | Block, more: dict[str, Any]) -> Allow | Block:
+async def _log_answer(run: Run, question: Question, answer: Allow | Block, more: dict[str, object]) -> Allow | Block:
     row = {"id": question.id, "hash": question.hash, "allowed": isinstance(answer, Allow)}
     row["reason"] = getattr(answer, "reason", "")
     changed = {"args": answer.args} if isinstance(answer, Allow) and answer.args is not None else {}
@@ -98,7 +99,7 @@ def _decode_answer(row: FrozenDict) -> Allow | Block:
     return Allow(row.get("args")) if row["allowed"] else Block(row["reason"])
 
 
-async def _wait_for_answer(run: Run, question: Question, asked: FrozenDict) -> tuple[Allow | Block, dict[str, Any]]:
+async def _wait_for_answer(run: Run, question: Question, asked: FrozenDict) -> tuple[Allow | Block, dict[str, object]]:
     """Return the user's answer and more data for its log entry. Of two answers, the stored one counts."""
     asker, writer, expires = run.root.asker, run.root.thread.writer, asked.get("expires", inf)
     if writer is not None and (row := await writer.answer(question.id, 0.0 if asker else expires - time())):
@@ -115,7 +116,7 @@ async def _wait_for_answer(run: Run, question: Question, asked: FrozenDict) -> t
     return answer, {}
 
 
-def _accept_stored_answer(row: FrozenDict, question: Question) -> tuple[Allow | Block, dict[str, Any]]:
+def _accept_stored_answer(row: FrozenDict, question: Question) -> tuple[Allow | Block, dict[str, object]]:
     more = {key: row[key] for key in ("scope", "rule", "by") if key in row}
     return _parse_answer(_decode_answer(row), question), more
 
@@ -128,7 +129,7 @@ async def _call_asker(asker: Asker, question: Question) -> Allow | Block:
         return Block(f"the user could not be asked: {error}")
 
 
-def _parse_answer(answer: Any, question: Question) -> Allow | Block:
+def _parse_answer(answer: object, question: Question) -> Allow | Block:
     if answer is None or answer is True:
         return Allow()
     if answer is False:

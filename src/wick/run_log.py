@@ -361,10 +361,8 @@ def emit_model_start(call: ModelCall, step: int) -> None:
 
 def retract_partial_reply(call: ModelCall) -> None:
     """Discard the deltas of a reply that a retry or a decision replaces: clear held ones, retract sent ones."""
-    call.state.held.clear()
-    if call.state.shown:
+    if call.state.stream.retract():
         call.run.emit(ChatModelRestart(name=call.model.name))
-        call.state.shown = False
 
 
 def emit_delta(call: ModelCall, delta: Delta) -> None:
@@ -373,28 +371,28 @@ def emit_delta(call: ModelCall, delta: Delta) -> None:
     if run.emitter is None or call.purpose:
         return
     if isinstance(delta, TextDelta):
-        call.state.show(ChatModelStream("", call.model.name, delta.text), run.emit)
+        call.state.stream.show(ChatModelStream("", call.model.name, delta.text), run.emit)
     elif isinstance(delta, CallArgs):
-        call.state.show(ChatModelStream("", call.model.name, delta.text, "tool_args", delta.index), run.emit)
+        call.state.stream.show(ChatModelStream("", call.model.name, delta.text, "tool_args", delta.index), run.emit)
     elif isinstance(delta, ReasoningDelta) and delta.text:
-        call.state.show(ChatModelStream("", call.model.name, delta.text, "reasoning"), run.emit)
+        call.state.stream.show(ChatModelStream("", call.model.name, delta.text, "reasoning"), run.emit)
 
 
 async def record_reply(call: ModelCall, reply: Message) -> None:
     """Log the reply and emit it. A reply that a hook replaced also replaces its streamed deltas."""
-    run, state = call.run, call.state
-    if state.prevented is not None:
+    run, stream = call.run, call.state.stream
+    if call.prevented is not None:
         return retract_partial_reply(call)
     name = call.last_sealed("model").name  # the model that replied, after fallbacks
     if reply.text or reply.tool_calls:
-        about = {"model": name, "usage": state.usage.to_json()} if state.usage != Usage() else None
+        about = {"model": name, "usage": stream.usage.to_json()} if stream.usage != Usage() else None
         _append_reply(run, reply, about)
         await run.thread.saved()
     if run.emitter is None:
         return
-    if reply is not state.reply and (state.shown or reply.text):
+    if reply is not stream.reply and (stream.shown or reply.text):
         run.emit(ChatModelRestart(name=name, content=reply.text))
-    run.emit(ChatModelEnd(name=name, message=reply.to_json(), usage=state.usage.to_json()))
+    run.emit(ChatModelEnd(name=name, message=reply.to_json(), usage=stream.usage.to_json()))
 
 
 def _append_reply(run: Run, reply: Message, about: dict[str, Any] | None) -> None:
@@ -427,7 +425,7 @@ async def record_hook_failure(use: ToolUse, error: Exception) -> None:
     """Log that a hook around a tool use failed, and whether the tool ran."""
     phrases = {"": "was not used", "unknown": "may have run, and its result is lost"}
     happened = phrases.get(use.run.thread.attempt_status(use.call.id), "ran, and its result is lost")
-    await record_tool_result(use, use.blocked_result(f"{use.call.name} {happened}: {type(error).__name__}"))
+    await record_tool_result(use, use.results.blocked(f"{use.call.name} {happened}: {type(error).__name__}"))
 
 
 async def record_intent(use: ToolUse) -> str:
