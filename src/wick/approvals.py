@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from wick._internal.frozen import FrozenDict, freeze
 from wick.constants import ASK_SECONDS
-from wick.decisions import Allow, Ask, Asker, Block, Question
+from wick.decisions import Allow, Ask, Block, Question
 from wick.errors import Paused
 from wick.events import ApprovalRequest, ApprovalResponse
 from wick.operations import Operation, Run
@@ -37,14 +37,10 @@ async def request_approval(op: Operation[object], sealed: Operation[object], ask
         answer = Block("only a tool's arguments can be changed by an answer")
     given[question.hash] = answer  # also valid for later attempts
     verdict, reason = ("refused", answer.reason) if isinstance(answer, Block) else ("approved", "")
-    op.why.append(Why(_answered_by(op.run, question), "gate", verdict, reason, (perf_counter() - start) * 1000))
+    logged = op.run.root.thread.answers.get(question.hash)
+    answered_by = "user" if logged is None else str(logged.get("deputy", "user"))
+    op.why.append(Why(answered_by, "gate", verdict, reason, (perf_counter() - start) * 1000))
     return answer
-
-
-def _answered_by(run: Run, question: Question) -> str:
-    """Return the name of the delegate that answered, or "user"."""
-    answer = run.root.thread.answers.get(question.hash)
-    return "user" if answer is None else str(answer.get("deputy", "user"))
 
 
 def new_question_id() -> str:
@@ -110,7 +106,11 @@ async def _wait_for_answer(run: Run, question: Question, asked: FrozenDict) -> t
         raise Paused(f"waiting for an answer to: {question.question}")
     if asker is None:
         return Block(f"no user is there to approve: {question.question}"), {}
-    answer = await _call_asker(asker, question)
+    try:
+        given = asker(question)
+        answer = _parse_answer(await given if isawaitable(given) else given, question)
+    except Exception as error:  # a failed question is not an approval
+        answer = Block(f"the user could not be asked: {error}")
     if writer is not None and (row := await writer.answer(question.id, 0.0)):
         return _accept_stored_answer(row, question)
     return answer, {}
@@ -121,25 +121,13 @@ def _accept_stored_answer(row: FrozenDict, question: Question) -> tuple[Allow | 
     return _parse_answer(_decode_answer(row), question), more
 
 
-async def _call_asker(asker: Asker, question: Question) -> Allow | Block:
-    try:
-        answer = asker(question)
-        return _parse_answer(await answer if isawaitable(answer) else answer, question)
-    except Exception as error:  # a failed question is not an approval
-        return Block(f"the user could not be asked: {error}")
-
-
 def _parse_answer(answer: object, question: Question) -> Allow | Block:
     if answer is None or answer is True:
         return Allow()
     if answer is False:
         return Block(f"the user said no to: {question.question}")
-    if isinstance(answer, Allow | Block):
-        return _freeze_args(answer)
-    return Block(f"{answer!r} is not an answer to: {question.question}")
-
-
-def _freeze_args(answer: Allow | Block) -> Allow | Block:
+    if not isinstance(answer, Allow | Block):
+        return Block(f"{answer!r} is not an answer to: {question.question}")
     if isinstance(answer, Block) or answer.args is None:
         return answer
     try:

@@ -60,27 +60,15 @@ for _position in POSITIONS:  # a hook of `Operation` may return any of these; th
 
 def check_hook(hook: RegisteredHook) -> None:
     """Raise a HookError if a hook cannot work."""
-    for problem in (
-        _check_operation,
-        _check_options,
-        _check_callable,
-        _check_parameters,
-        _check_annotation,
-        _check_decisions,
-    ):
-        if found := problem(hook):
-            raise HookError(
-                f"{found}.\n  expected: {_expected_signature(hook)}\n  found:    {_actual_signature(hook.fn)}"
-            )
-
-
-def _check_operation(hook: RegisteredHook) -> str:
-    if hook.operation in (*OPERATIONS, Operation):
-        return ""
-    return f"a hook is for Run, Step, ModelCall, ToolUse or Operation, not for {hook.operation!r}"
+    for check in (_check_options, _check_callable, _check_parameters, _check_annotation, _check_decisions):
+        if problem := check(hook):
+            expected, found = _expected_signature(hook), _actual_signature(hook.fn)
+            raise HookError(f"{problem}.\n  expected: {expected}\n  found:    {found}")
 
 
 def _check_options(hook: RegisteredHook) -> str:
+    if hook.operation not in (*OPERATIONS, Operation):
+        return f"a hook is for Run, Step, ModelCall, ToolUse or Operation, not for {hook.operation!r}"
     if hook.on_error not in ("fail", "log"):
         return f"on_error is 'fail' or 'log', not {hook.on_error!r}"
     if hook.position == "guard" and hook.on_error == "log":

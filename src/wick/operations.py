@@ -23,6 +23,7 @@ from uuid import uuid4
 from wick._internal.frozen import FrozenDict, canonical_json, digest, freeze, thaw
 from wick._internal.sealed_copies import copy_value, open_copy, sealed_copy
 from wick._internal.tasks import ToolUseOrder
+from wick.constants import CRASHES_KEPT
 from wick.decisions import Ask, Asker, Block, Continue, Stop
 from wick.errors import ConfigError, HookError, InvalidArgs, ModelError, Sealed
 from wick.events import Emit, Event, ToolStream
@@ -189,6 +190,7 @@ class Progress:
     result: Result | None = None  # set when it is over
     delegates: list[Any] = field(default_factory=list)  # may answer a question in place of the user
     compactions: list[Any] = field(default_factory=list)  # hooks before and after a summary
+    crashes: deque[BaseException] = field(default_factory=lambda: deque(maxlen=CRASHES_KEPT))  # of tools; `run_log`
 
 
 @dataclass(eq=False, slots=True)
@@ -254,6 +256,11 @@ class Run(Operation[Result], Injected):
     def price(self) -> Decimal | None:
         """The price of this run and its children so far in dollars, or `None` if a charge has no known price."""
         return total_price(self.progress.charges)
+
+    @property
+    def crashes(self) -> tuple[BaseException, ...]:
+        """The exceptions of tools that crashed in this run, without children; the last 10 of them."""
+        return tuple(self.progress.crashes)
 
     @property
     def stopping(self) -> Stop | None:
@@ -564,15 +571,14 @@ class ToolUse(Operation[ToolResult], Injected):
         return {"call_id": self.call.id, "tool": self.bound.name, "args": thaw(self.args)}
 
     async def prepare(self) -> None:
-        if self.tool is not None and self.tool.foreign is not None and not self._is_checked():
-            await self.tool.prepare(self.args)
-
-    def _is_checked(self) -> bool:
-        """Return True if the arguments are those that `validate` has checked."""
+        if self.tool is None or self.tool.foreign is None:
+            return
         try:
-            return (self.tool, canonical_json(self.args)) == self.valid
+            is_checked = (self.tool, canonical_json(self.args)) == self.valid
         except (TypeError, ValueError, RecursionError):
-            return False
+            is_checked = False
+        if not is_checked:
+            await self.tool.prepare(self.args)
 
     def validate(self) -> None:
         """Check the arguments and add defaults. Raise InvalidArgs if they do not fit the tool."""

@@ -45,6 +45,7 @@ class Result:
     thread: Thread | None = field(default=None, repr=False, compare=False)
     charges: tuple[Charge, ...] = field(default=(), repr=False)
     output: Any = None  # the answer as a value, if a capability sets one
+    crashes: tuple[BaseException, ...] = field(default=(), repr=False, compare=False)  # raised by tools, the last ones
 
     @property
     def price(self) -> Decimal | None:
@@ -131,14 +132,16 @@ class RunResults(ResultRules[Result]):
     op: Run
 
     def blocked(self, reason: str) -> Result:
-        run, stop = self.op, self.op.stopping or _STOP
-        return Result("", stop.reason, "stopped", run.usage, thread=run.thread, charges=run.charges)
+        return self._build("", (self.op.stopping or _STOP).reason, "stopped", Messages())
 
     def coerce(self, answer: object) -> Result:
-        run = self.op
         if isinstance(answer, str):
-            return Result(answer, usage=run.usage, messages=run.output, thread=run.thread, charges=run.charges)
+            return self._build(answer, "completed", "completed", self.op.output)
         return _require_type(answer, Result, "a Result or a text")
+
+    def _build(self, text: str, reason: str, outcome: Outcome, messages: Messages) -> Result:
+        run = self.op
+        return Result(text, reason, outcome, run.usage, messages, None, run.thread, run.charges, crashes=run.crashes)
 
     def withhold(self, reason: str) -> None:
         """Keep the result."""

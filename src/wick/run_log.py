@@ -316,7 +316,7 @@ def _resume_data(run: Run) -> dict[str, Any]:
 def _build_result(run: Run, outcome: Outcome, reason: str, error: Exception | None = None) -> Result:
     output = run.output
     text = next((message.text for message in reversed(output) if message.role == "assistant"), "")
-    return Result(text, reason, outcome, run.usage, output, error, run.thread, run.charges)
+    return Result(text, reason, outcome, run.usage, output, error, run.thread, run.charges, crashes=run.crashes)
 
 
 def _cancel_pending_calls(run: Run, event: str) -> None:
@@ -470,6 +470,7 @@ def record_tool_end(use: ToolUse, attempt: int, result: ToolResult, outcome: Att
     if (crash := result.exception) is not None:
         where = (use.bound.name, use.call.id, use.run.id, type(crash).__name__)
         logger.warning("the tool %s crashed in call %s of run %s: %s", *where, exc_info=crash)
+        use.run.progress.crashes.append(crash)
     if not use.run.progress.over and use.run.thread.is_waiting_for(use.call):
         hash = digest(result.text.encode("utf-8", "surrogatepass"))
         use.run.thread.append("done", FrozenDict(call=use.call.id, attempt=attempt, ended=outcome, hash=hash))
