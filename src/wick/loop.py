@@ -21,9 +21,9 @@ from wick.decisions import Continue, Stop
 from wick.errors import InvalidArgs, Sealed
 from wick.hooks import Hook
 from wick.messages import Message, ToolCall, ToolResult
+from wick.models.reply import Reply
 from wick.onion import build_onion, collect_guards
 from wick.operations import ModelCall, Result, Run, Step, ToolUse
-from wick.reply import Reply
 from wick.tools import find_tool, run_tool, unknown_tool_error
 
 
@@ -96,7 +96,7 @@ async def _answer_call(use: ToolUse) -> None:
         run_log.emit_tool_start(use)
         await run_log.record_tool_result(use, await use.run.loop.use_tool(use))
     except Exception as error:
-        if use.call.id in use.run.thread.waiting:
+        if use.run.thread.is_waiting_for(use.call):
             await run_log.record_hook_failure(use, error)
         raise
     finally:

@@ -533,7 +533,7 @@ class ToolUse(Operation[ToolResult], Injected):
     @property
     def attempt(self) -> int:
         """The number of attempts at this call so far."""
-        return len(self.run.thread.attempts.get(self.call.id, ()))
+        return self.run.thread.count_attempts(self.call.id)
 
     @property
     def key(self) -> str:

@@ -29,7 +29,8 @@ from wick.events import (
 from wick.messages import Message, ToolResult, result_message
 from wick.operations import ModelCall, Outcome, Result, Run, Step, ToolUse
 from wick.protocols import CallArgs, Delta, ReasoningDelta, TextDelta, Usage
-from wick.threads import AttemptStatus, Thread
+from wick.thread_state import AttemptStatus
+from wick.threads import Thread
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +78,7 @@ async def start_run(run: Run, messages: Sequence[Message]) -> Stop | Continue:
 
 def _failed_run_messages(run: Run) -> list[Message]:
     """Return the messages of runs that failed before they started. This run answers them."""
-    return [message for message, _ in run.thread.unheard]
+    return [message for message, _ in run.thread.current.runs.unheard]
 
 
 def _release_initial_input(run: Run, logged: Sequence[Message] = ()) -> None:
@@ -135,13 +136,13 @@ async def append_inbox(run: Run) -> None:
 
 async def _fetch_inbox(run: Run) -> None:
     """Move messages that were queued in the store, perhaps by another process, to the run's inbox."""
-    if run.thread.writer is not None and not run.thread.waiting:
+    if run.thread.writer is not None and not run.thread.pending:
         run.progress.inbox.extend(await run.thread.writer.fetch_messages())
 
 
 async def _take_screened_messages(run: Run) -> list[Message]:
     """Screen the inbox and return the accepted messages; none while tool calls are pending."""
-    if run.thread.waiting:
+    if run.thread.pending:
         return []
     await _screen_inbox(run)
     accepted, run.progress.screened = run.progress.screened, []
@@ -235,7 +236,9 @@ def end_abandoned_run(
     error: tuple[str, str] | None = None,
 ) -> None:
     """Log the end of a run that no process is executing: one that never started, or was interrupted."""
-    unheard = [{"message": message.to_json(), "failures": failures} for message, failures in thread.unheard]
+    unheard = [
+        {"message": message.to_json(), "failures": failures} for message, failures in thread.current.runs.unheard
+    ]
     if thread.open_run is None or thread.open_run["run"] != run:
         thread.add(*input)
         thread.append("run_start", {"run": run, "agent": "", "guards": [], "resumed": False, "input": len(input)})
@@ -270,7 +273,7 @@ def _write_run_end(run: Run, result: Result, input: Sequence[Message]) -> None:
         unheard = _log_unstarted_run(run, result)
     if result.outcome != "interrupted":
         _cancel_pending_calls(run, "the run failed" if result.outcome == "failed" else f"the run was {result.outcome}")
-    if not run.thread.waiting:
+    if not run.thread.pending:
         run.thread.add(*_take_unanswered_messages(run))
     about = {"run": run.id, "outcome": result.outcome, "reason": result.reason, "usage": run.usage.to_json()}
     error = {"error": {"code": _error_code(result.error), "message": _error_text(result.error)}} if result.error else {}
@@ -286,7 +289,7 @@ def _log_unstarted_run(run: Run, result: Result) -> list[Any]:
     of tries is limited, so that a message on which a hook always fails does not block its thread.
     """
     failed, again = result.outcome == "failed", list[Any]()
-    before = {id(message): failures for message, failures in run.thread.unheard}
+    before = {id(message): failures for message, failures in run.thread.current.runs.unheard}
     queued = run.progress.initial_input
     _write_run_start(run, input=0)
     for message in queued:
@@ -435,7 +438,7 @@ async def record_intent(use: ToolUse) -> str:
     agreed = status == "unknown" and use.run.progress.ask_before_rerun and await _confirm_rerun(use)
     if refusal := _late_use_error(use) or ("" if agreed else _ALREADY_RUN.get(status, "")):
         return refusal.format(name=tool.name)
-    number = len(thread.attempts.get(use.call.id, ())) + 1
+    number = thread.count_attempts(use.call.id) + 1
     thread.append("intent", {"call": use.call.id, "attempt": number, "key": use.key, **use.sealed_to_json()})
     await thread.saved()
     return ""

@@ -21,11 +21,11 @@ from wick.operations import Run, ToolUse
 from wick.permissions.rules import (
     POLICIES,
     Rule,
+    RuleIndex,
     RuleSpec,
     RuleSubject,
     RuleType,
     find_allowing_rules,
-    match_rule,
     parse_rule,
 )
 from wick.protocols import Backend
@@ -85,6 +85,8 @@ class Permissions(Capability):
             *_parse_rules("ask", _check_list("ask", ask)),
             *_parse_rules("allow", _check_list("allow", allow)),
         )
+        self._has_specifiers = any(rule.specifier for rule in self.rules)
+        self._index = RuleIndex(self.rules)
         self._file_rules = tuple(rule for rule in self.rules if rule.specifier and not rule.is_host)
         self.grants = frozenset(_parse_grant(grant) for grant in _check_list("grants", grants or ()))
         self._are_stored = grants is not None  # in a store outside of the thread, where they can be revoked
@@ -155,7 +157,7 @@ class Permissions(Capability):
         return verdict
 
     def _apply_rules(self, subject: RuleSubject, read_only: bool, granted: bool) -> PermissionVerdict:
-        matches = [(rule, match_rule(rule, subject)) for rule in self.rules if rule.type != "allow"]
+        matches = self._index.match(subject)
         for rule, answer in matches:
             if rule.type == "deny" and answer == "yes":
                 return PermissionVerdict(
@@ -163,9 +165,8 @@ class Permissions(Capability):
                 )
         if self.mode == "plan" and not read_only:
             return PermissionVerdict("deny", "mode", "", PLAN)
-        for rule, answer in matches:
-            if answer != "no":
-                return PermissionVerdict("ask", rule.type, rule.text, _format_question(subject, rule))
+        for rule, _ in matches:
+            return PermissionVerdict("ask", rule.type, rule.text, _format_question(subject, rule))
         if granted:
             return PermissionVerdict("allow", "grant")
         if rules := find_allowing_rules(self.rules, subject):
@@ -195,7 +196,7 @@ class Permissions(Capability):
 
     async def _find_linked_paths(self, subject: RuleSubject) -> frozenset[str]:
         """Return the paths of a tool use that pass through a link, so that their target is unknown."""
-        if self.backend is None or not any(rule.specifier for rule in self.rules):
+        if self.backend is None or not self._has_specifiers:
             return frozenset()
         return frozenset([path for path in subject.paths() if await _leads_over_link(self.backend, path)])
 

@@ -26,7 +26,8 @@ from wick.errors import StoreError
 from wick.messages import Message
 from wick.protocols import Lease, Queued, Store
 from wick.stores.process_identity import holder_name
-from wick.threads import Entry, Thread
+from wick.thread_state import Entry
+from wick.threads import Thread
 
 logger = logging.getLogger(__name__)
 

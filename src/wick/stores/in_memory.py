@@ -126,6 +126,7 @@ class InMemory:
         running: bool | None = None,
         asking: bool | None = None,
         queued: bool | None = None,
+        prefix: str = "",
         order: Literal["updated", "created"] = "updated",
         oldest_first: bool = False,
         cursor: str = "",
@@ -133,9 +134,15 @@ class InMemory:
     ) -> Page:
         def wanted(stored: _StoredThread) -> bool:
             flags = ((running, stored.run), (asking, stored.asking), (queued, stored.queue))
-            return stored.owner == owner and all(want is None or want == bool(flag) for want, flag in flags)
+            mine = stored.owner == owner and stored.id.startswith(prefix)
+            return mine and all(want is None or want == bool(flag) for want, flag in flags)
 
         return self._list_page(wanted, order, oldest_first, cursor, limit)
+
+    async def count(self, owner: str) -> int:
+        with self._lock:
+            self._sweep_if_due()
+            return sum(stored.owner == owner for stored in self._threads.values())
 
     async def unfinished(self, *, cursor: str = "", limit: int = 50) -> Page:
         return self._list_page(lambda stored: bool(stored.run or stored.queue), "created", True, cursor, limit)

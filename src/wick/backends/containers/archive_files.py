@@ -173,11 +173,6 @@ class ArchiveFiles:
         size, mode = place.size if place.type in ("file", "link") else 0, stat.S_IMODE(place.mode)
         return {"path": path, "type": place.type, "size": size, "mode": mode, "modified": place.modified}
 
-    async def enter(self, path: str) -> None:
-        """Raise unless a path is a folder of the workspace."""
-        async with self._resolve(path) as place:
-            _check_folder(place)
-
     async def ls(self, path: str = ".", *, links: bool = True) -> results.Listing:
         async with self._resolve(path, links=links) as place:
             _check_folder(place)

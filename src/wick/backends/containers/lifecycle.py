@@ -49,6 +49,10 @@ class ContainerLink:
     def daemon(self) -> Daemon | None:
         return self.launched.daemon if self.launched and self.launched.daemon.alive else None
 
+    @property
+    def has_daemon(self) -> bool:
+        return self.daemon is not None
+
 
 class ContainerLifecycle:
     """A container that is started on demand, and the links of event loops to it."""
@@ -70,12 +74,12 @@ class ContainerLifecycle:
 
     @property
     def has_daemon(self) -> bool:
-        return any(link.daemon is not None for link in self._links.values())
+        return any(link.has_daemon for link in self._links.values())
 
     @property
     def is_fallback(self) -> bool:
         """True if a container runs without a daemon."""
-        return any(link.exec_runner is not None and link.daemon is None for link in self._links.values())
+        return any(link.exec_runner is not None and not link.has_daemon for link in self._links.values())
 
     async def end(self) -> None:
         """Release the connections, and remove the container."""
@@ -104,20 +108,14 @@ class ContainerLifecycle:
         link = self._links.get(loop)
         if link is None:
             link = self._links[loop] = ContainerLink(MountGuards(self.watched, self.spec.workdir, self._protect))
-        if link.daemon is None:
+        if not link.has_daemon:
             async with link.lock:
                 if link.is_over:
                     raise BackendError("the container was stopped meanwhile", "not_running")
-                if not self._is_fresh(link):
+                is_recent = loop.time() < link.seen_at + constants.CONTAINER_FRESH_SECONDS
+                if link.daemon is None and (not is_recent or self._wants_daemon(link)):
                     await run_detached(self._launch_container(link))
         return link
-
-    def _is_fresh(self, link: ContainerLink) -> bool:
-        """Return True if the link has a daemon, or the container was seen recently and no daemon retry is due."""
-        now = asyncio.get_running_loop().time()
-        if link.daemon is not None:
-            return True
-        return now < link.seen_at + constants.CONTAINER_FRESH_SECONDS and not self._wants_daemon(link)
 
     async def _launch_container(self, link: ContainerLink) -> None:
         if self.status.state != "launched":

@@ -50,7 +50,7 @@ class RunEvents:
         """Append the context from programs to the conversation before the next model call."""
         run = call.run
         work = self.session.run_state(run)
-        if call.purpose or run.thread.waiting:
+        if call.purpose or run.thread.pending:
             return
         deferred: list[Message] = self.session.conversation(run).deferred_context if run.parent is None else []
         context = [*deferred, *work.context]

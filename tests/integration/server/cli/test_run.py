@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from cli.command import COMMAND, ROOT, Wick
-from cli.places import Somewhere
-from cli.ready import Quick
+from cli.forked_command import Quick
+from cli.hosts import Somewhere
 from cli.terminal import terminal
 from cli.terminal import wick as line
 from server_process import TOKENS, Served
