@@ -117,13 +117,13 @@ async def _call_model(call: ModelCall) -> Message:
                 if emit is not None:
                     emit(delta)
     finally:
-        call.state.usage = reply.usage
+        call.state.stream.usage = reply.usage
         if reply.finish or reply.usage.total_tokens:  # without a reply there is nothing to pay for
             call.charge(reply.usage)
     message = reply.message()
     if reply.withheld:
         call.run.record("tool_calls_withheld", finish=reply.finish, tools=[*reply.withheld])
-    call.state.reply, call.state.finish = message, reply.finish
+    call.state.stream.reply, call.state.stream.finish = message, reply.finish
     return message
 
 
@@ -131,20 +131,20 @@ async def _use_tool(use: ToolUse) -> ToolResult:
     """Run a tool once its intent is saved, so that a crash never runs it twice unnoticed."""
     await use.turns.wait_turn(use.number)
     if refusal := await record_intent(use):
-        return use.blocked_result(refusal)
+        return use.results.blocked(refusal)
     attempt = use.attempt
     with run_context(use.run):  # an agent started by the tool becomes a child of this run
         result, outcome = await run_tool(use.bound, use.values or {}, use, use.run)
     record_tool_end(use, attempt, result, outcome)
-    answer = use.coerce_result(result)
-    if use.state.holds:
-        use.state.reply = use.snapshot_result(answer)[1]
+    answer = use.results.coerce(result)
+    if use.state.stream.holds:
+        use.state.stream.reply = use.results.snapshot(answer).copy
     return answer
 
 
 def _stop_after_reply(call: ModelCall) -> Stop:
-    natural = call.state.finish in ("", "stop", "end_turn", "tool_calls", "tool_use")
-    return Stop("completed" if natural else f"finish reason: {call.state.finish}")
+    natural = call.finish in ("", "stop", "end_turn", "tool_calls", "tool_use")
+    return Stop("completed" if natural else f"finish reason: {call.finish}")
 
 
 def _create_tool_use(run: Run, call: ToolCall, turns: ToolUseOrder, number: int) -> ToolUse:

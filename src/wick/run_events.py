@@ -67,18 +67,18 @@ async def announce_step(next: Next[Stop | Continue], step: Step) -> Stop | Conti
 
 async def announce_model_call(next: Next[Message], call: ModelCall) -> Message:
     """Emit the start of a model call and its saved reply. Calls of capabilities have a purpose and no events."""
-    run, state = call.run, call.state
+    run, stream = call.run, call.state.stream
     if run.emitter is None or call.purpose:
         return await next(call)
     run.emit(ChatModelStart(name=call.model.name, step=run.progress.step))
     reply = await next(call)
-    if state.prevented is not None:
+    if call.prevented is not None:
         _retract_deltas(call)
         return reply
     name = call.last_sealed("model").name  # the model that replied, after fallbacks
-    if reply is not state.reply and (state.shown or reply.text):  # a hook replaced the streamed reply
+    if reply is not stream.reply and (stream.shown or reply.text):  # a hook replaced the streamed reply
         run.emit(ChatModelRestart(name=name, content=reply.text))
-    run.emit(ChatModelEnd(name=name, message=reply.to_json(), usage=state.usage.to_json()))
+    run.emit(ChatModelEnd(name=name, message=reply.to_json(), usage=stream.usage.to_json()))
     return reply
 
 
@@ -90,19 +90,18 @@ def open_delta_stream(call: ModelCall) -> Callable[[Delta], None] | None:
 
 def _retract_deltas(call: ModelCall) -> None:
     """Discard the deltas of a reply that a retry or a decision replaces: clear held ones, retract sent ones."""
-    call.state.held.clear()
-    if call.state.shown:
+    if call.state.stream.retract():
         call.run.emit(ChatModelRestart(name=call.model.name))
-        call.state.shown = False
 
 
 def _emit_delta(call: ModelCall, delta: Delta) -> None:
+    name, show, emit = call.model.name, call.state.stream.show, call.run.emit
     if isinstance(delta, TextDelta):
-        call.state.show(ChatModelStream("", call.model.name, delta.text), call.run.emit)
+        show(ChatModelStream("", name, delta.text), emit)
     elif isinstance(delta, CallArgs):
-        call.state.show(ChatModelStream("", call.model.name, delta.text, "tool_args", delta.index), call.run.emit)
+        show(ChatModelStream("", name, delta.text, "tool_args", delta.index), emit)
     elif isinstance(delta, ReasoningDelta) and delta.text:
-        call.state.show(ChatModelStream("", call.model.name, delta.text, "reasoning"), call.run.emit)
+        show(ChatModelStream("", name, delta.text, "reasoning"), emit)
 
 
 async def announce_tool_use(next: Next[ToolResult], use: ToolUse) -> ToolResult:

@@ -112,8 +112,8 @@ async def _screen_inbox(run: Run) -> None:
 
 async def record_model_call(next: Next[Message], call: ModelCall) -> Message:
     """Save the reply of a model call, unless the call was refused, or serves a capability."""
-    reply, thread, usage = await next(call), call.run.thread, call.state.usage
-    if call.purpose or call.state.prevented is not None or not (reply.text or reply.tool_calls):
+    reply, thread, usage = await next(call), call.run.thread, call.usage
+    if call.purpose or call.prevented is not None or not (reply.text or reply.tool_calls):
         return reply
     # A reply closes the open questions of its run, but not those of background children.
     others = [question for question in thread.questions.values() if question.get("run") != call.run.id]
@@ -140,6 +140,7 @@ def record_tool_end(use: ToolUse, attempt: int, result: ToolResult, outcome: Att
     if (crash := result.exception) is not None:
         where = (use.bound.name, use.call.id, use.run.id, type(crash).__name__)
         logger.warning("the tool %s crashed in call %s of run %s: %s", *where, exc_info=crash)
+        use.run.progress.extensions.crashes.append(crash)
     if not use.run.progress.over and use.run.thread.is_waiting_for(use.call):
         hash = digest(result.text.encode("utf-8", "surrogatepass"))
         use.run.thread.append("done", FrozenDict(call=use.call.id, attempt=attempt, ended=outcome, hash=hash))
@@ -158,7 +159,7 @@ async def record_tool_use(next: Next[ToolResult], use: ToolUse) -> ToolResult:
         use.result = None  # type: ignore[assignment]  # the failed hook may have been a redactor
         if use.run.thread.is_waiting_for(use.call):
             happened = _HAPPENED.get(use.run.thread.attempt_status(use.call.id), "ran, and its result is lost")
-            await _save_result(use, use.blocked_result(f"{use.call.name} {happened}: {type(error).__name__}"))
+            await _save_result(use, use.results.blocked(f"{use.call.name} {happened}: {type(error).__name__}"))
         raise
 
 
@@ -207,7 +208,7 @@ def build_result(run: Run, outcome: Outcome, reason: str, error: Exception | Non
     """Return the result of a run from its state."""
     output = run.output
     text = next((message.text for message in reversed(output) if message.role == "assistant"), "")
-    return Result(text, reason, outcome, run.usage, output, error, run.thread, run.charges)
+    return Result(text, reason, outcome, run.usage, output, error, run.thread, run.charges, crashes=run.crashes)
 
 
 def record_failure(run: Run, error: Exception) -> None:

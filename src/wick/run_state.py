@@ -4,7 +4,7 @@
     ├─ Inbox         messages that arrive while it runs
     ├─ Spending      tokens and charges
     ├─ Resumption    how it was resumed, and how it may be resumed later
-    └─ Extensions    objects that hooks and capabilities attach to it
+    └─ Extensions    objects that hooks, capabilities and tools leave with it
 
 The comment of each field names the module or method that writes it. All others only read it.
 """
@@ -17,15 +17,16 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from wick.constants import CRASHES_KEPT
 from wick.decisions import Block, Stop
 from wick.messages import Message
 from wick.prices import Charge, total_price
 from wick.protocols import Usage
+from wick.results import Result
 from wick.threads import Thread
 
 if TYPE_CHECKING:
     from wick.hooks import Hook
-    from wick.operations import Result
 
 InboxScreen = Callable[[Message], Awaitable[Block | None]]
 RefuseMessage = Callable[[Message, str, str], None]  # the message, the name of the screen, the reason
@@ -144,12 +145,13 @@ class Resumption:
 
 @dataclass(eq=False, slots=True)
 class Extensions:
-    """Objects that hooks and capabilities attach to a run. Each list is only appended to."""
+    """Objects that hooks, capabilities and tools leave with a run. Each list is only appended to."""
 
     guards: list[Hook] = field(default_factory=list)  # added while it runs; `Run.add_guard`
     delegates: list[Any] = field(default_factory=list)  # may answer a question in place of the user; `hook_programs`
     compactions: list[Any] = field(default_factory=list)  # hooks before and after a summary; `hook_programs`
     records: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # custom events; `Run.record`
+    crashes: deque[BaseException] = field(default_factory=lambda: deque(maxlen=CRASHES_KEPT))  # of tools; `run_log`
     scratch: dict[Any, Any] = field(default_factory=dict)  # state of capabilities, by capability; `capabilities`
 
 

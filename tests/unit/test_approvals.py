@@ -29,9 +29,9 @@ from wick import (  # fmt: skip
     tool,
     wrap,
 )
+from wick._internal.sealed_copies import ReadOnly
 from wick.hooks import Next
 from wick.operations import OPERATIONS
-from wick.seal import ReadOnly
 
 Kind = type[Operation[Any]]
 

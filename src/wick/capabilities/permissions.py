@@ -114,7 +114,7 @@ class Permissions(Capability):
             await asyncio.sleep(0)  # yield to the event loop between the calls of one reply
         subject = replace(subject, linked=await self._find_linked_paths(subject))
         if self._is_decided_by_names(subject):
-            use.state.unlinked.add(use.args.get("path", ""))  # the tool refuses it if it becomes a link
+            use.state.grants.unlinked.add(use.args.get("path", ""))  # the tool refuses it if it becomes a link
         granted = (use.bound.name, canonical_json(use.args)) in (
             self.grants | self._load_session_grants(use.run) | use.grants
         )
@@ -127,7 +127,7 @@ class Permissions(Capability):
         if verdict.decision == "deny":
             return Block(verdict.reason)
         if verdict.by == "mode" and verdict.decision == "ask":
-            use.state.default_question = verdict.reason
+            use.state.grants.default_question = verdict.reason
         return Ask(verdict.reason) if verdict.decision == "ask" else None
 
     def explain(self, tool: Tool | str, args: Mapping[str, Any], *, thread: Thread | None = None) -> PermissionVerdict:

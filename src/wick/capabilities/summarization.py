@@ -121,7 +121,7 @@ class Summarization(Capability):
         size = call.run.scratch.get(self)
         if call.purpose or size is None or call.result is None:
             return
-        reported, guess = call.state.usage.total_tokens, size.estimate + call.result.tokens
+        reported, guess = call.usage.total_tokens, size.estimate + call.result.tokens
         size.gap = reported - guess if reported * 2 >= guess else 0  # some providers leave out cached tokens
 
     @wrap(Run, priority=INNERMOST)

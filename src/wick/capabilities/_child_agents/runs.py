@@ -143,7 +143,7 @@ async def _follow_child(run: Run, job: ChildJob, stream: Any) -> Result:
         result = child.progress.result or result
         outcome = (result.outcome, explain_outcome(result), result.text, child.usage.to_json())
         _emit_event(run, SubagentEnd(child.id, job.agent, run.id, job.call, *outcome))
-        clear_tracebacks(result.error)
+        clear_tracebacks(result.error, *result.crashes)
     return result
 
 

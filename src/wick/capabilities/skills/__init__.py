@@ -111,7 +111,7 @@ class Skills(Capability):
         """Copy a skill of this machine into the workspace when its file is first read there."""
         result = await next(use)
         skill = self._find_read_skill(use)
-        if skill is None or not result.error or use.state.prevented:
+        if skill is None or not result.error or use.prevented:
             return result
         try:
             await self._copy_skill(skill, use.run.thread)

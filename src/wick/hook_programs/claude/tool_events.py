@@ -179,7 +179,7 @@ class ToolEvents:
                 if answer.interrupt:
                     use.run.halt(Stop(reason))
                 return Block(reason), name
-        if not answers or question.question != use.state.default_question:
+        if not answers or question.question != use.state.grants.default_question:
             return None, ""
         answer, name = answers[0]
         given = answer.updatedInput
@@ -188,7 +188,7 @@ class ToolEvents:
 
 def _was_run(use: ToolUse) -> bool:
     """Return True if the tool ran, and was not prevented by a hook or the user."""
-    return use.state.prevented is None and not use.state.invalid and use.tool is not None
+    return use.prevented is None and not use.invalid and use.tool is not None
 
 
 def _final_args(use: ToolUse) -> Any:

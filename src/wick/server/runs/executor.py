@@ -139,7 +139,7 @@ class RunExecutor:
         running.hub.finish("elsewhere" if running.ended_in_log or running.stalled else end)
         self.board.remove(running.info.owner, running.hub)
         result = running.run.progress.result if running.run is not None else None
-        clear_tracebacks(problem, result.error if result is not None else None)
+        clear_tracebacks(problem, *([result.error, *result.crashes] if result is not None else []))
         started = problem is None or running.ended_in_log or running.hub.has_started
         if not running.stalled and (end == "elsewhere" or (end == "told" and started)):
             await then(running)
