@@ -65,7 +65,17 @@ class RunEvents:
         conversation = self.session.conversation(run)
         if run.parent is not None or conversation.started:
             return None
-        conversation.started, source = True, _session_source(run)
+        conversation.started, thread = True, run.thread
+        started = [
+            entry.data["data"]["thread"]
+            for entry in thread.entries
+            if entry.kind == "event" and entry.data["name"] == STARTED
+        ]
+        source = "resume"
+        if any(id != thread.id for id in started) and thread.id not in started:
+            source = "fork"
+        elif not thread.messages:
+            source = "clear" if any(entry.kind == "rewind" for entry in thread.entries) else "startup"
         run.record(STARTED, thread=run.thread.id, source=source)
         return await self._fire_session_start(run, source)
 
@@ -183,18 +193,3 @@ class RunEvents:
             ended = await self._fire_session_start(run, "compact") or ended
         if ended is not None:
             run.halt(ended)
-
-
-def _session_source(run: Run) -> str:
-    """Return the source for SessionStart: startup, clear, resume or fork."""
-    thread = run.thread
-    started = [
-        entry.data["data"]["thread"]
-        for entry in thread.entries
-        if entry.kind == "event" and entry.data["name"] == STARTED
-    ]
-    if any(id != thread.id for id in started) and thread.id not in started:
-        return "fork"
-    if not thread.messages:
-        return "clear" if any(entry.kind == "rewind" for entry in thread.entries) else "startup"
-    return "resume"
