@@ -398,8 +398,19 @@ class InMemory:
 
     def _schedule_sweep(self) -> None:
         loop = asyncio.get_running_loop()
-        if self._timer is None or self._timer[0]() is not loop:
-            self._timer = ref(loop), loop.call_later(self._sweep_interval, _sweep_by_timer, ref(self))
+        if self._timer is not None and self._timer[0]() is loop:
+            return
+        store = ref(self)  # the timer must not keep the store alive
+
+        def sweep() -> None:
+            found = store()
+            if found is not None:
+                found._timer = None
+                found.sweep()
+                if found._threads:
+                    found._schedule_sweep()
+
+        self._timer = ref(loop), loop.call_later(self._sweep_interval, sweep)
 
     def sweep(self) -> None:
         """Delete expired threads."""
@@ -415,13 +426,3 @@ class InMemory:
         if self._timer is not None:
             self._timer[1].cancel()
             self._timer = None
-
-
-def _sweep_by_timer(store: ref[InMemory]) -> None:
-    """Sweep a store from its timer, which holds only a weak reference."""
-    stored = store()
-    if stored is not None:
-        stored._timer = None
-        stored.sweep()
-        if stored._threads:
-            stored._schedule_sweep()

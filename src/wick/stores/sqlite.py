@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, TypeVar
-from weakref import WeakMethod, WeakSet, finalize
+from weakref import WeakSet, finalize
 
 from wick._internal.frozen import digest
 from wick._internal.worker_threads import run_in_thread
@@ -92,7 +92,14 @@ class Sqlite:
     def _ensure_writer(self) -> SqliteWriter:
         with self._writer_lock:
             if self._writer is None:
-                chore = None if self._retention is None else _weak_callback(self._delete_expired)
+                clock, retention = self._clock, self._retention or 0.0
+
+                def delete_expired(do: Transaction) -> None:
+                    """Delete expired threads, in small batches. The writer must not keep the store alive by it."""
+                    now = clock()
+                    delete_idle(do, idle_threads(do.db, now, retention, "", 100), now, retention)
+
+                chore = None if self._retention is None else delete_expired
                 pause = min(SWEEP_SECONDS, max(1.0, (self._retention or 0) / 10))
                 self._writer = SqliteWriter(
                     self._file, self._watchers, self._readers.idle, chore, pause, lambda do: update_index(do.db)
@@ -306,11 +313,6 @@ class Sqlite:
 
     # -- expiry and closing -----------------------------------------------------------------------------------------
 
-    def _delete_expired(self, do: Transaction) -> None:
-        """Delete expired threads, in small batches."""
-        now, seconds = self._clock(), self._retention or 0.0
-        delete_idle(do, idle_threads(do.db, now, seconds, "", 100), now, seconds)
-
     async def check(self) -> None:
         """Open the file, or raise a StoreError: it is damaged, of a newer version, or of another program."""
         await run_in_thread(self._file.check, "checking a database")
@@ -323,18 +325,6 @@ class Sqlite:
             writer.stop()
             await run_in_thread(lambda: writer.join(2 * self._file.busy_seconds + 5), "sqlite closing")
         self._readers.close()
-
-
-def _weak_callback(sweep: Callable[[Transaction], None]) -> Callable[[Transaction], None]:
-    """Return a callback that holds its store weakly, so that the writer thread does not keep it alive."""
-    method = WeakMethod(sweep)
-
-    def work(do: Transaction) -> None:
-        found = method()
-        if found is not None:
-            found(do)
-
-    return work
 
 
 _stores: WeakSet[Sqlite] = WeakSet()
