@@ -393,11 +393,16 @@ class Store(Protocol):
         running: bool | None = None,
         asking: bool | None = None,
         queued: bool | None = None,
+        prefix: str = "",
         order: Literal["updated", "created"] = "updated",
         oldest_first: bool = False,
         cursor: str = "",
         limit: int = 50,
-    ) -> Page: ...
+    ) -> Page:
+        """List threads of an owner, newest first. With `prefix`, only threads whose id starts with it."""
+
+    async def count(self, owner: str) -> int:
+        """Return the number of threads of an owner."""
 
     async def unfinished(self, *, cursor: str = "", limit: int = 50) -> Page:
         """List threads of all owners with an open run or inbox items, to resume them after a crash."""

@@ -26,7 +26,8 @@ from wick.errors import StoreError
 from wick.messages import Message
 from wick.protocols import Lease, Queued, Store, Summary
 from wick.stores.process_identity import holder_name
-from wick.threads import Entry, Thread
+from wick.thread_state import Entry
+from wick.threads import Thread
 
 logger = logging.getLogger(__name__)
 
@@ -84,29 +85,40 @@ async def hold(
 
 
 async def _acquire_lease(store: Store, owner: str, id: str, seconds: float, wait: bool) -> Lease:
+    """Create the thread unless it exists, and acquire its lease."""
+    try:
+        await store.create(owner, id)
+    except StoreError as error:
+        if error.code == "invalid":  # one that exists may have a name that new threads cannot have
+            try:
+                await store.head(owner, id)
+            except StoreError:
+                raise error from None
+        elif error.code != "conflict":
+            raise
     holder, pause = holder_name(), SHORTEST_WAIT
     unreleased = _unreleased.get(store, {})
     if (owner, id) in unreleased:  # this process failed to release it earlier; it would block until it expires
         await store.release(owner, id, unreleased[owner, id])
         unreleased.pop((owner, id), None)
+
+    async def release_unwanted(taking: asyncio.Task[Lease]) -> None:
+        """Release the lease that a cancelled caller no longer waits for."""
+        with suppress(StoreError):  # the lease expires
+            await store.release(owner, id, (await taking).fence)
+
     while True:
         taking = asyncio.create_task(store.lease(owner, id, holder, seconds), name=f"taking {id}")
         try:
             return await asyncio.shield(taking)
         except asyncio.CancelledError:  # the lease may have been acquired
-            await asyncio.shield(_release_unwanted(taking, store, owner, id))
+            await asyncio.shield(release_unwanted(taking))
             raise
         except StoreError as error:
             if error.code != "conflict" or not wait:
                 raise
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, LONGEST_WAIT)
-
-
-async def _release_unwanted(taking: asyncio.Task[Lease], store: Store, owner: str, id: str) -> None:
-    """Release the lease that a cancelled caller no longer waits for."""
-    with suppress(StoreError):  # the lease expires
-        await store.release(owner, id, (await taking).fence)
 
 
 _unreleased: WeakKeyDictionary[Store, dict[tuple[str, str], int]] = WeakKeyDictionary()  # fences, by owner and thread
@@ -306,8 +318,14 @@ class HeldThread:
         while self._unwritten:
             batch = list(self._unwritten)
             try:
-                rows, took = [entry.to_json() for entry in batch], self._consumed_positions(batch)
-                self._last = await self._append_with_retry(rows, took)
+                queued = {id(message): position for position, message in self._fetched.items()}
+                messages = [*self._rejected, *(entry.data for entry in batch if entry.kind == "message")]
+                took = [queued[id(message)] for message in messages if id(message) in queued]
+                logged = {entry.data["id"] for entry in batch if entry.kind == "answered"}
+                awaited = {*self.thread.questions, *self._answered_questions} - logged
+                answers = self._queued_answers.items()
+                took += [position for position, question in answers if question not in awaited]  # obsolete answers
+                self._last = await self._append_with_retry([entry.to_json() for entry in batch], took)
             except StoreError as error:
                 self._error = error
                 return
@@ -334,15 +352,6 @@ class HeldThread:
                 if error.code != "unavailable" or pause is None or monotonic() >= give_up:
                     raise
             await asyncio.sleep(pause)
-
-    def _consumed_positions(self, batch: Sequence[Entry]) -> list[int]:
-        """Return the positions of inbox items that these entries consume, and of obsolete answers."""
-        queued = {id(message): position for position, message in self._fetched.items()}
-        messages = [*self._rejected, *(entry.data for entry in batch if entry.kind == "message")]
-        took = [queued[id(message)] for message in messages if id(message) in queued]
-        logged = {entry.data["id"] for entry in batch if entry.kind == "answered"}
-        awaited = {*self.thread.questions, *self._answered_questions} - logged
-        return took + [position for position, question in self._queued_answers.items() if question not in awaited]
 
     async def _renew_lease(self) -> None:
         while True:

@@ -138,6 +138,7 @@ class InMemory:
         running: bool | None = None,
         asking: bool | None = None,
         queued: bool | None = None,
+        prefix: str = "",
         order: Literal["updated", "created"] = "updated",
         oldest_first: bool = False,
         cursor: str = "",
@@ -145,9 +146,15 @@ class InMemory:
     ) -> Page:
         def wanted(stored: _StoredThread) -> bool:
             flags = ((running, stored.run), (asking, stored.asking), (queued, stored.queue))
-            return stored.owner == owner and all(want is None or want == bool(flag) for want, flag in flags)
+            mine = stored.owner == owner and stored.id.startswith(prefix)
+            return mine and all(want is None or want == bool(flag) for want, flag in flags)
 
         return self._list_page(wanted, order, oldest_first, cursor, limit)
+
+    async def count(self, owner: str) -> int:
+        with self._lock:
+            self._sweep_if_due()
+            return sum(stored.owner == owner for stored in self._threads.values())
 
     async def unfinished(self, *, cursor: str = "", limit: int = 50) -> Page:
         return self._list_page(lambda stored: bool(stored.run or stored.queue), "created", True, cursor, limit)
@@ -405,8 +412,19 @@ class InMemory:
 
     def _schedule_sweep(self) -> None:
         loop = asyncio.get_running_loop()
-        if self._timer is None or self._timer[0]() is not loop:
-            self._timer = ref(loop), loop.call_later(self._sweep_interval, _sweep_by_timer, ref(self))
+        if self._timer is not None and self._timer[0]() is loop:
+            return
+        store = ref(self)  # the timer must not keep the store alive
+
+        def sweep() -> None:
+            found = store()
+            if found is not None:
+                found._timer = None
+                found.sweep()
+                if found._threads:
+                    found._schedule_sweep()
+
+        self._timer = ref(loop), loop.call_later(self._sweep_interval, sweep)
 
     def sweep(self) -> None:
         """Delete expired threads."""

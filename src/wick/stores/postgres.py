@@ -95,16 +95,23 @@ class Postgres:
         running: bool | None = None,
         asking: bool | None = None,
         queued: bool | None = None,
+        prefix: str = "",
         order: Literal["updated", "created"] = "updated",
         oldest_first: bool = False,
         cursor: str = "",
         limit: int = 50,
     ) -> Page:
-        if not rows.is_valid_name(owner):
+        if not rows.is_valid_name(owner) or not rows.is_valid_prefix(prefix):
             return Page(())
-        flags = ((running, "run <> ''"), (asking, "asking > 0"), (queued, "queued > 0"))
-        wanted = [f"({flag}) = {want}" for want, flag in flags if want is not None]
-        return await self._list_page(["owner = %s", *wanted], (owner,), order, oldest_first, cursor, limit)
+        where, values = rows.build_list_filter(owner, prefix, running, asking, queued, "%s")
+        return await self._list_page(where, values, order, oldest_first, cursor, limit)
+
+    async def count(self, owner: str) -> int:
+        if not rows.is_valid_name(owner):
+            return 0
+        async with self._pools.connection(writes=False) as connection:
+            ((number,),) = await fetch_rows(connection, "SELECT count(*) FROM threads WHERE owner = %s", (owner,))
+        return int(number)
 
     async def unfinished(self, *, cursor: str = "", limit: int = 50) -> Page:
         return await self._list_page(["(run <> '' OR queued > 0)"], (), "created", True, cursor, limit)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from stubs import COMMANDS, Ran, Stubs
+from shell_stubs import COMMANDS, Ran, Stubs
 from wick import Tool, tool
 from wick.constants import RULE_CHARS
 from wick.errors import ConfigError

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stubs import COMMANDS
+from shell_stubs import COMMANDS
 from wick.constants import SHELL_CHARS, SHELL_COMMANDS, SHELL_WORDS
 from wick.permissions import shell_programs
 from wick.permissions.shell import parse_script, split_plain

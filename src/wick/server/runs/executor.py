@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from time import monotonic, time
 from typing import Any, TypeGuard, TypeVar
 
-from wick import run_log
 from wick._internal.worker_threads import run_in_thread
 from wick.constants import MODEL_CRASHES, RUN_CRASHES
 from wick.errors import TEMPORARY, RunCrashed, StoreError, clear_tracebacks, public_text
@@ -153,7 +152,7 @@ class RunExecutor:
         running.hub.finish("elsewhere" if running.ended_in_log or running.stalled else end)
         self.board.remove(running.info.owner, running.hub)
         result = running.run.progress.result if running.run is not None else None
-        clear_tracebacks(problem, result.error if result is not None else None)
+        clear_tracebacks(problem, *([result.error, *result.crashes] if result is not None else []))
         started = problem is None or running.ended_in_log or running.hub.has_started
         if not running.stalled and (end == "elsewhere" or (end == "told" and started)):
             await then(running)
@@ -291,7 +290,7 @@ class RunExecutor:
             is_open = thread.open_run is not None and thread.open_run["run"] == info.id
             if is_open or messages:
                 error = None if result.error is None else (error_code(result.error), public_text(result.error))
-                run_log.end_abandoned_run(thread, info.id, messages, result.outcome, result.reason, error)
+                end_abandoned_run(thread, info.id, messages, result.outcome, result.reason, error)
                 await thread.saved()
             return is_open or bool(messages)
 
@@ -315,7 +314,7 @@ class RunExecutor:
         for running in self.running.values():
             if not running.finished and running.task is not None:
                 if running.run is not None:
-                    running.run.progress.released = True
+                    running.run.progress.resumption.released = True
                 running.task.cancel()
         if tasks := self._tasks():
             await asyncio.wait(tasks)
