@@ -15,6 +15,7 @@ from wick.errors import TEMPORARY, RunCrashed, StoreError, clear_tracebacks, pub
 from wick.events import Done, Failed
 from wick.operations import Result, Run
 from wick.protocols import Store
+from wick.resume import end_abandoned_run
 from wick.server.agents.builder import AgentInstance
 from wick.server.agents.registry import AgentRegistry
 from wick.server.agents.templates import EVERYONE
