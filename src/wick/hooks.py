@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from types import MethodType
-from typing import Any, Literal, Protocol, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar, Unpack, overload
 
 from wick._internal.dependencies import DepsParameter
 from wick.constants import GUARD_SECONDS
@@ -27,7 +27,10 @@ from wick.hook_checks import Position, check_hook, find_deps
 from wick.messages import Message, ToolResult
 from wick.operations import ModelCall, Operation, Result, Run, Step, ToolUse
 
-Op = TypeVar("Op", bound=Operation[Any])
+if TYPE_CHECKING:
+    from wick.capability import Capability
+
+Op = TypeVar("Op", bound=Operation[object])
 R = TypeVar("R")
 Answer = TypeVar("Answer")
 
@@ -58,8 +61,8 @@ OnError = Literal["fail", "log"]
 class Hook:
     """A function at one point of the loop. Create one with `before`, `wrap`, `after` or `guard`."""
 
-    fn: Callable[..., Any] = field(repr=False)
-    operation: type[Operation[Any]]
+    fn: Callable[..., object] = field(repr=False)
+    operation: type[Operation[object]]
     position: Position
     name: str = ""
     match: Match = None  # tool names, patterns or a predicate; None matches everything
@@ -70,9 +73,9 @@ class Hook:
     hold: bool = False  # buffer streamed output until this `after` has run
     shadow: bool = False  # a guard that only records its verdict
     tools: tuple[str, ...] = ()  # names or patterns of tools that it adds when a run starts
-    owner: Any = field(default=None, repr=False)  # its capability
+    owner: Capability | None = field(default=None, repr=False)
     deps: tuple[DepsParameter, ...] = field(default=(), repr=False)  # parameters that receive the deps of the run
-    matches: Callable[[Operation[Any]], bool] = field(init=False, repr=False)
+    matches: Callable[[Operation[object]], bool] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or getattr(self.fn, "__name__", type(self.fn).__name__))
@@ -85,7 +88,7 @@ class Hook:
         """Call the plain function, for tests."""
         return self.fn(*args)
 
-    def call_with_deps(self, op: Operation[Any], *next: Any) -> Any:
+    def call_with_deps(self, op: Operation[object], *next: object) -> object:
         """Call the function with an operation and with the deps of the run that the hook belongs to."""
         deps, given = self._find_owner(op.run).deps, {}
         for parameter in self.deps:
@@ -101,7 +104,7 @@ class Hook:
         """Return the outermost run that has this hook, so that a child run cannot replace the deps of its guards."""
         owner, above = run, run.parent
         while above is not None:
-            if self in above.loop.hooks or self in above.progress.guards:
+            if self in above.loop.hooks or self in above.progress.extensions.guards:
                 owner = above
             above = above.parent
         return owner
@@ -111,7 +114,7 @@ class Hook:
         """The name of the point in configuration, traces and hook programs, such as `before_tool_use`."""
         return f"{self.position}_{self.operation.name}"
 
-    def __get__(self, owner: Any, kind: type | None = None) -> Hook:
+    def __get__(self, owner: Capability | None, kind: type | None = None) -> Hook:
         """Bind a hook that is a method to its object, as Python binds methods."""
         if owner is None:
             return self
@@ -161,7 +164,9 @@ def wrap(
     operation: type[ToolUse], **options: Unpack[HookOptions]
 ) -> Callable[[WrapFunction[ToolUse, ToolResult, ToolResult | str | Block | Ask | Stop]], Hook]: ...
 @overload
-def wrap(operation: type[Op], **options: Unpack[HookOptions]) -> Callable[[WrapFunction[Op, Any, Any]], Hook]: ...
+def wrap(
+    operation: type[Operation[Any]], **options: Unpack[HookOptions]
+) -> Callable[[WrapFunction[Operation[Any], Any, Any]], Hook]: ...
 def wrap(
     operation: type[Operation[Any]], *, match: Match = None, priority: float = 0, timeout: float | None = None,
     on_error: OnError = "fail", name: str = "",
@@ -188,8 +193,8 @@ def after(
 ) -> Callable[[HookFunction[ToolUse, Block | Stop | None]], Hook]: ...
 @overload
 def after(
-    operation: type[Op], **options: Unpack[AfterOptions]
-) -> Callable[[HookFunction[Op, Block | Stop | Continue | None]], Hook]: ...
+    operation: type[Operation[Any]], **options: Unpack[AfterOptions]
+) -> Callable[[HookFunction[Operation[Any], Block | Stop | Continue | None]], Hook]: ...
 def after(
     operation: type[Operation[Any]], *, match: Match = None, priority: float = 0, timeout: float | None = None,
     on_error: OnError = "fail", inherit: bool = False, hold: bool = False, name: str = "",
@@ -209,12 +214,12 @@ def guard(
 _RANK = {"after": 0, "wrap": 1, "before": 2, "guard": 3}
 
 
-def order_rings(hooks: Iterable[Hook], operation: type[Operation[Any]]) -> list[Hook]:
+def order_rings(hooks: Iterable[Hook], operation: type[Operation[object]]) -> list[Hook]:
     """Return the hooks of an operation, outermost first.
 
     Hooks are sorted by priority, then by position in the list. The hooks of a capability stay together.
     """
-    places: dict[Any, int] = {}
+    places: dict[object, int] = {}
     order = []
     for number, hook in enumerate(hooks):
         if issubclass(operation, hook.operation):
@@ -242,7 +247,7 @@ def is_plain_name(pattern: str) -> bool:
     return not pattern.startswith("kind:") and not any(sign in pattern for sign in "*?[")
 
 
-def compile_match(match: Match) -> Callable[[Any], bool]:
+def compile_match(match: Match) -> Callable[[Operation[object]], bool]:
     """Compile a match into a predicate of operations."""
     if match is None:
         return lambda op: True
@@ -252,7 +257,7 @@ def compile_match(match: Match) -> Callable[[Any], bool]:
     kinds = [pattern.removeprefix("kind:") for pattern in parse_patterns(match) if pattern.startswith("kind:")]
     globs = [pattern for pattern in parse_patterns(match) if pattern not in exact and not pattern.startswith("kind:")]
 
-    def test(op: Any) -> bool:
+    def test(op: Operation[object]) -> bool:
         names, kind = op.names, op.kind
         return (
             not exact.isdisjoint(names)

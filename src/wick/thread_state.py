@@ -107,10 +107,10 @@ class ThreadState:
 
 def fold(state: ThreadState, entry: Entry, log: Sequence[Entry]) -> None:
     """Apply an entry to the state. A rewind reads the entries before it in `log`."""
-    if entry.kind == "rewind":
-        _fold_rewind(state, entry, log)
-    elif (fold_data := _FOLDS.get(entry.kind)) is not None:
+    if (fold_data := _FOLDS.get(entry.kind)) is not None:
         fold_data(state, entry.data)
+    elif entry.kind == "rewind":
+        _fold_rewind(state, entry, log)
 
 
 def fold_entries(thread: str, entries: Iterable[Entry], log: Sequence[Entry] = ()) -> ThreadState:

@@ -173,7 +173,8 @@ class Thread:
         with self._lock:
             entry = Entry(len(self.entries) + 1, kind, data, time.time(), freeze(about))
             self.apply(entry)
-            self._note_changed_values(entry)
+            if kind == "value" or kind == "rewind":
+                self._note_changed_values(entry)
             if (writer := self.writer) is not None:  # read once: another Python thread may release it
                 writer.write(entry)
         return entry
@@ -186,9 +187,9 @@ class Thread:
     def _note_changed_values(self, entry: Entry) -> None:
         if entry.kind == "rewind":
             self.changed_values |= dict.fromkeys(self.current.values)
-        elif entry.kind == "value" and "item" not in entry.data:
+        elif "item" not in entry.data:
             self.changed_values[entry.data["key"]] = None
-        elif entry.kind == "value" and (items := self.changed_values.setdefault(entry.data["key"], set())) is not None:
+        elif (items := self.changed_values.setdefault(entry.data["key"], set())) is not None:
             items.add(entry.data["item"])
 
     async def saved(self) -> None:
