@@ -127,10 +127,13 @@ NAMES = {
     "what auto takes": ({*DEFAULTS, *DEFAULTS.values()}, GUIDE / "models.md"),
     "settings": (set(SETTINGS), GUIDE / "agents.md"),
     "outcomes": ({*get_args(Outcome), *STOPS}, GUIDE / "agents.md"),
-    "fields of a result": (_fields(wick.Result), GUIDE / "agents.md"),
+    "fields of a result": (_fields(wick.Result) - {"needs_output"}, GUIDE / "agents.md"),
     "fields of a message": (_fields(wick.Message) - {"cache"}, GUIDE / "messages.md"),
     "kinds of entries": (set(get_args(EntryKind)), GUIDE / "threads.md"),
-    "options of a hook": (_fields(wick.Hook) - {"fn", "operation", "position", "owner", "matches"}, GUIDE / "hooks.md"),
+    "options of a hook": (
+        _fields(wick.Hook) - {"fn", "operation", "position", "owner", "matches", "deps"},
+        GUIDE / "hooks.md",
+    ),
     "options of a tool": (_fields(wick.Tool) - {"fn", "foreign", "origin"}, GUIDE / "tools.md"),
     "make targets": (_make_targets(), None),
 }
