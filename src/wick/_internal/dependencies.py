@@ -25,6 +25,7 @@ class _DepsMarker:
 
 _MARKER = _DepsMarker()
 Deps = Annotated[T, _MARKER]
+Deps.__doc__ = "The type of a parameter of a tool or a hook that receives the deps of the run: `db: Deps[Database]`."
 
 
 @dataclass(frozen=True, slots=True)
