@@ -444,10 +444,10 @@ def test_the_promises_are_shown_as_they_were_tried() -> None:
 
 
 def test_each_promise_is_tried_and_so_is_a_planted_fault() -> None:
+    files = [path.read_text("utf-8") for path in (ROOT / "tests" / "faults").glob("test_*.py")]
     for promise in _script("promises").PROMISES:
-        files = [path.read_text("utf-8") for path in (ROOT / "tests" / "faults").glob(f"test_{promise.lower()}*.py")]
         tallies = [found for text in files for found in re.findall(r"\bTally\([^\n]*", text) if f'"{promise}"' in found]
-        assert tallies, f"tests/faults/test_{promise.lower()}.py tries {promise}"
+        assert tallies, f"a test in tests/faults tries {promise}"
         assert any("planted=" in tally for tally in tallies), f"a planted fault shows that {promise} is tried"
 
 

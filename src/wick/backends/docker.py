@@ -6,9 +6,8 @@
 
 The container is created on first use, and confined as described in wick.backends.containers.spec. Commands and file
 operations use wickd, a daemon inside the container, over the stdin and stdout of one exec. Without Python in the
-image, or while the daemon is lost, commands use the engine's exec, and files its archive API: a fallback with weaker
-promises, see `LIMITS`. A command is never run twice: if the daemon is lost while one runs, the error states that it may
-have run.
+image, or while the daemon is lost, each is an exec of its own: a fallback with weaker promises, see `LIMITS`. A command
+is never run twice: if the daemon is lost while one runs, the error states that it may have run.
 """
 
 from __future__ import annotations

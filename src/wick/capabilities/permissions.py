@@ -113,8 +113,10 @@ class Permissions(Capability):
         else:
             await asyncio.sleep(0)  # yield to the event loop between the calls of one reply
         subject = replace(subject, linked=await self._find_linked_paths(subject))
-        if self._is_decided_by_names(subject):
-            use.state.unlinked.add(use.args.get("path", ""))  # the tool refuses it if it becomes a link
+        has_plain_path = subject.command is None and subject.path is not None and subject.path not in subject.linked
+        if has_plain_path and any(rule.names_tool(subject) for rule in self._file_rules):
+            # Rules match the path by its names, so the tool refuses it if a part of it becomes a link.
+            use.state.grants.unlinked.add(use.args.get("path", ""))
         granted = (use.bound.name, canonical_json(use.args)) in (
             self.grants | self._load_session_grants(use.run) | use.grants
         )
@@ -127,7 +129,7 @@ class Permissions(Capability):
         if verdict.decision == "deny":
             return Block(verdict.reason)
         if verdict.by == "mode" and verdict.decision == "ask":
-            use.state.default_question = verdict.reason
+            use.state.grants.default_question = verdict.reason
         return Ask(verdict.reason) if verdict.decision == "ask" else None
 
     def explain(self, tool: Tool | str, args: Mapping[str, Any], *, thread: Thread | None = None) -> PermissionVerdict:
@@ -187,12 +189,6 @@ class Permissions(Capability):
         fresh = thread.entries[seen:] if seen else thread.effective_entries()
         scratch[self] = len(thread.entries), granted | _collect_grants(thread, fresh, self._are_stored)
         return scratch[self][1]  # type: ignore[no-any-return]
-
-    def _is_decided_by_names(self, subject: RuleSubject) -> bool:
-        """Return True if rules match a path by its names, which is valid only if no part of it is a link."""
-        if subject.command is not None or subject.path is None or subject.path in subject.linked:
-            return False
-        return any(rule.names_tool(subject) for rule in self._file_rules)
 
     async def _find_linked_paths(self, subject: RuleSubject) -> frozenset[str]:
         """Return the paths of a tool use that pass through a link, so that their target is unknown."""

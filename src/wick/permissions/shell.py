@@ -467,7 +467,9 @@ class _Reader:
             if words[at].text not in FINDS:
                 at += 1
                 continue
-            end = next((end for end in range(at + 1, len(words)) if _ends_exec(words, end)), None)
+            ends = (end for end in range(at + 1, len(words)) if words[end].text in (";", "+"))
+            # A plus ends the command only after `{}`.
+            end = next((end for end in ends if words[end].text == ";" or words[end - 1].text == "{}"), None)
             if end is None:
                 return self._add_candidates(words, "the command of find has no end")
             if words[at].text.endswith("dir"):
@@ -805,11 +807,6 @@ def _option_values(words: Words, letter: str, *names: str) -> list[Word]:
 def _mark_replaced(word: Word, sign: str) -> Word:
     """Return the word as not fixed if it contains the placeholder."""
     return replace(word, fixed=False, glob=False) if sign in word.text else word
-
-
-def _ends_exec(words: Words, at: int) -> bool:
-    """Return True if the command of `find -exec` ends here. A plus ends it only after `{}`."""
-    return words[at].text == ";" or (words[at].text == "+" and words[at - 1].text == "{}")
 
 
 def _xargs_command(options: Sequence[Word], words: Words) -> Words:

@@ -324,7 +324,17 @@ class SqliteReaders:
 
     def read_sync(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Read in one transaction, for a consistent snapshot."""
-        link = self._take_connection()
+        link = None
+        while link is None:
+            try:
+                link = self.idle.pop()
+                link.check()
+            except IndexError:
+                link = self._file.open(writes=False)
+            except StoreError:  # the file was replaced
+                if link is not None:
+                    link.close()
+                link = None
         try:
             link.db.execute("BEGIN")
             found = work(link.db)
@@ -354,15 +364,3 @@ class SqliteReaders:
             self.idle.append(link)
         else:
             link.close()
-
-    def _take_connection(self) -> SqliteConnection:
-        while self.idle:
-            with suppress(IndexError):  # another thread took it
-                link = self.idle.pop()
-                try:
-                    link.check()
-                except StoreError:
-                    link.close()
-                    continue
-                return link
-        return self._file.open(writes=False)

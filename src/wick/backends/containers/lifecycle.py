@@ -16,11 +16,11 @@ from wick import constants
 from wick._internal.tasks import run_detached
 from wick._internal.worker_threads import run_in_thread
 from wick.backends.containers import socket_folder
-from wick.backends.containers.archive_files import ArchiveFiles
 from wick.backends.containers.container import Container
 from wick.backends.containers.daemon_launch import DaemonUnavailable, LaunchedDaemon, launch_daemon
 from wick.backends.containers.engine import Engine
 from wick.backends.containers.exec_commands import MARK, ExecRunner
+from wick.backends.containers.exec_files import ExecFiles
 from wick.backends.containers.mount_guard import MountGuards
 from wick.backends.containers.spec import ContainerSpec
 from wick.backends.daemon_client import Daemon
@@ -38,7 +38,7 @@ class ContainerLink:
     container: str = ""  # its id; a new container has a new daemon
     env: dict[str, str] = field(default_factory=dict)
     exec_runner: ExecRunner | None = None
-    files: ArchiveFiles | None = None
+    files: ExecFiles | None = None
     launched: LaunchedDaemon | None = None
     no_daemon_reason: str = ""  # a message, if there is no daemon
     retry_at: float = 0.0  # when to try the daemon again
@@ -129,7 +129,7 @@ class ContainerLifecycle:
                 link.env = dict(line.partition("=")[::2] for line in found["Config"].get("Env") or [])
                 link.exec_runner = ExecRunner(self.engine, container_id)
                 link.env[MARK] = link.exec_runner.daemon_mark
-                link.files = ArchiveFiles(self.engine, self.spec, container_id, link.exec_runner, self._protect)
+                link.files = ExecFiles(link.exec_runner, self.spec.workdir, self._protect)
             if self._wants_daemon(link):
                 await self._start_daemon(link, container, found)
         except BackendError as error:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from wick import constants
 from wick.errors import StoreError
@@ -32,17 +34,18 @@ class UserThreads:
         except StoreError as error:
             if error.code != "not_found":
                 raise
-            return await self._create(user, agent, id)
+            return await self.create(user, agent, id)
         if (its := thread_agent(head)) != agent:
             raise ApiError(409, "conflict", f"thread {id} is one of the agent {its!r}; take another thread")
         return head
 
-    async def _create(self, user: User, agent: str, id: str) -> Summary:
+    async def create(self, user: User, agent: str, id: str, messages: Sequence[Mapping[str, Any]] = ()) -> Summary:
+        """Create a thread with these messages in its inbox. Without messages, return one that exists already."""
         await self.check_room(user)
         try:
-            head = await self.store.create(user.id, id, meta={"agent": agent})
+            head = await self.store.create(user.id, id, meta={"agent": agent}, messages=messages)
         except StoreError as error:
-            if error.code != "conflict":
+            if error.code != "conflict" or messages:
                 raise
             return await self.open(user, agent, id)  # created concurrently
         self._counts[user.id] += 1
