@@ -34,7 +34,6 @@ R = TypeVar("R")
 
 logger = logging.getLogger(__name__)
 
-
 Ring = Callable[[Next[R], Any], Awaitable[R]]
 
 
@@ -164,7 +163,7 @@ class _Attempts(Generic[R]):
 
     def interpret(self, hook: Hook, answer: object) -> tuple[Decision | None, R | None]:
         """Return a wrap's answer as a pair: its decision or None, and its result."""
-        last = self.snapshots[-1] if self.snapshots else ResultSnapshot[R]()
+        last: ResultSnapshot[R] = self.snapshots[-1] if self.snapshots else ResultSnapshot()
         snapshot = next((found for found in reversed(self.snapshots) if found.result is answer), last)
         if answer is not None and answer is snapshot.result:  # the result of an attempt, passed through
             return None, self.op.results.reconcile(snapshot, answer)
