@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from wick._internal.fast_json import encode_json
 from wick.errors import ConfigError, ModelError
 from wick.messages import ImagePart, Message, Part, TextPart
 from wick.models import _http, openai_common
@@ -129,7 +130,7 @@ class OpenAIResponses:
                 items = [{"type": "function_call_output", "call_id": message.tool_call_id, "output": content}]
             else:
                 items = [{"role": message.role, "content": content}]
-        encoded = message.cache[_WIRE] = b",".join(map(openai_common.dumps, items))
+        encoded = message.cache[_WIRE] = b",".join(map(encode_json, items))
         return encoded
 
 

@@ -116,8 +116,13 @@ def _format_too_long() -> str:
 async def _run_program(server: McpServer, life: McpServerStatus) -> AsyncIterator[Any]:
     """Run a server program and yield its message streams: one JSON message per line."""
     import anyio
+    from mcp.client.stdio import get_default_environment
 
-    process = await _start_process(server)
+    env, pipe = get_default_environment() | dict(server.env), asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        *_build_command(server, env.get("PATH")), stdin=pipe, stdout=pipe, stderr=pipe, env=env, cwd=server.cwd,
+        limit=constants.MCP_MESSAGE_BYTES, start_new_session=True,
+    )  # fmt: skip
     inward, read = anyio.create_memory_object_stream[Any](0)
     write, outward = anyio.create_memory_object_stream[Any](0)
     assert process.stdin and process.stdout and process.stderr
@@ -135,16 +140,6 @@ async def _run_program(server: McpServer, life: McpServerStatus) -> AsyncIterato
         await asyncio.wait(tasks, timeout=1)
         for stream in (inward, read, write, outward):
             stream.close()
-
-
-async def _start_process(server: McpServer) -> asyncio.subprocess.Process:
-    from mcp.client.stdio import get_default_environment
-
-    env, pipe = get_default_environment() | dict(server.env), asyncio.subprocess.PIPE
-    return await asyncio.create_subprocess_exec(
-        *_build_command(server, env.get("PATH")), stdin=pipe, stdout=pipe, stderr=pipe, env=env, cwd=server.cwd,
-        limit=constants.MCP_MESSAGE_BYTES, start_new_session=True,
-    )  # fmt: skip
 
 
 def _build_command(server: McpServer, path: str | None) -> list[str]:
