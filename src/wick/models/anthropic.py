@@ -236,11 +236,11 @@ def _close_turns(turns: _Turns, cache: bool) -> list[bytes]:
     pieces = turns.pieces
     if not pieces:
         return pieces
-    ends = [place for place in range(1, len(pieces)) if pieces[place].startswith(_ASSISTANT)]
+    ends = [index for index in range(1, len(pieces)) if pieces[index].startswith(_ASSISTANT)]
     ends += [len(pieces)] if turns.last is _USER else []
     pieces.append(b"}]}")
-    for place in ends[-2:] if cache else ():
-        pieces[place] = _MARK + pieces[place]
+    for index in ends[-2:] if cache else ():
+        pieces[index] = _MARK + pieces[index]
     pieces[0] = pieces[0].removeprefix(_JOINT)
     return pieces
 

@@ -204,9 +204,9 @@ _ADDRESS = re.compile(r"https?://[^/]", re.IGNORECASE)
 
 def inline_media(part: ImagePart | FilePart) -> ImagePart | FilePart:
     """Return a part with a data URL as a part with bytes."""
-    if (found := _DATA.match(part.url)) is None:
+    if (match := _DATA.match(part.url)) is None:
         return part
-    return replace(part, url="", data=part.url[found.end() :], media_type=part.media_type or found[1])
+    return replace(part, url="", data=part.url[match.end() :], media_type=part.media_type or match[1])
 
 
 def find_media_flaw(part: ImagePart | FilePart) -> str:

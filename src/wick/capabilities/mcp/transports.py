@@ -145,10 +145,10 @@ async def _run_program(server: McpServer, life: McpServerStatus) -> AsyncIterato
 def _build_command(server: McpServer, path: str | None) -> list[str]:
     """Return the command line of a server; a relative path is resolved in its `cwd`."""
     named = os.path.join(server.cwd or "", server.command) if os.sep in server.command else server.command
-    found = shutil.which(named, path=path)
-    if found is None:
+    executable = shutil.which(named, path=path)
+    if executable is None:
         raise FileNotFoundError(f"there is no program {server.command!r} on its PATH")
-    program = os.path.abspath(found)
+    program = os.path.abspath(executable)
     if sys.platform != "linux":
         return [program, *server.args]
     return [sys.executable, "-I", "-S", "-c", _SHIM, str(os.getpid()), program, server.command, *server.args]
