@@ -121,7 +121,7 @@ class _Reservation:
     @property
     def was_sent(self) -> bool:
         """Return True if the request was sent: each request leaves its own usage object in the trail."""
-        return self.call.state.usage is not self.usage_before
+        return self.call.usage is not self.usage_before
 
     def compute_amount(self, charge: Charge, dollars: bool) -> Amount:
         """Return the amount charged for an attempt; the reserved amount if the usage or price is unknown."""
@@ -160,7 +160,7 @@ class _Ledger:
             if self.dollars is not None and total.dollars > self.dollars:
                 prices = (amount.dollars, self.dollars, self.spent.dollars, self.reserved_total.dollars)
                 return _REFUSAL.format(*(f"${price:f}" for price in prices))
-            self.reservations[call] = _Reservation(call, amount, call.state.usage)
+            self.reservations[call] = _Reservation(call, amount, call.usage)
             self.reserved_total += amount
             return ""
 

@@ -120,7 +120,7 @@ class Summarization(Capability):
         size = call.run.scratch.get(self)
         if call.purpose or size is None or call.result is None:
             return
-        reported, guess = call.state.usage.total_tokens, size.estimate + call.result.tokens
+        reported, guess = call.usage.total_tokens, size.estimate + call.result.tokens
         size.gap = reported - guess if reported * 2 >= guess else 0  # some providers leave out cached tokens
 
     @wrap(Run, priority=INNERMOST)
@@ -181,7 +181,7 @@ class Summarization(Capability):
         new = [message for message in thread.messages[size.replaced : cut] if message.role != "system"]
         if not new:
             return self._record_failure(run, size, "there are no messages that are old enough")
-        for watcher in run.progress.compactions:
+        for watcher in run.progress.extensions.compactions:
             if refusal := await watcher.before_compaction(run, trigger, words):
                 return self._record_failure(run, size, refusal)
         old, before, entry = [*size.summary, *new], size.total, size.entry
@@ -198,7 +198,7 @@ class Summarization(Capability):
         thread.append("compaction", entry_data)
         size.update(thread)
         run.record("compaction", messages=len(new), before=before, after=size.total)
-        for watcher in run.progress.compactions:
+        for watcher in run.progress.extensions.compactions:
             await watcher.after_compaction(run, trigger, text)
         return ""
 

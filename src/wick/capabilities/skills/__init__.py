@@ -110,7 +110,7 @@ class Skills(Capability):
     async def copy_on_read(self, use: ToolUse, next: Next[ToolResult]) -> ToolResult:
         """Copy a skill of this machine into the workspace when its file is first read there."""
         result, path = await next(use), use.args.get("path")
-        if self.backend is None or not isinstance(path, str) or not result.error or use.state.prevented:
+        if self.backend is None or not isinstance(path, str) or not result.error or use.prevented:
             return result
         path = posixpath.normpath(path.removeprefix(f"{self.backend.workdir}/"))
         borrowed = [skill for skill in self._get_catalogue(use.run).enabled if skill.borrowed]

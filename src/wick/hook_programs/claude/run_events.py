@@ -40,7 +40,7 @@ class RunEvents:
 
     async def watch_compaction(self, run: Run) -> None:
         """Register for the compaction of the conversation."""
-        compactions = run.progress.compactions
+        compactions = run.progress.extensions.compactions
         if self.session.has_handlers("PreCompact", "PostCompact", "SessionStart") and self not in compactions:
             compactions.append(self)
         self.session.conversation(run).mode = permission_mode(run.root)
@@ -50,7 +50,7 @@ class RunEvents:
         """Append the context from programs to the conversation before the next model call."""
         run = call.run
         work = self.session.run_state(run)
-        if call.purpose or run.thread.waiting:
+        if call.purpose or run.thread.pending:
             return
         deferred: list[Message] = self.session.conversation(run).deferred_context if run.parent is None else []
         context = [*deferred, *work.context]
@@ -153,7 +153,7 @@ class RunEvents:
         """Continue a run that would end if a program refuses, up to a limit."""
         run, work = step.run, self.session.run_state(step.run)
         over = isinstance(step.result, Stop) and step.result.kind in FINISHED and run.stopping is None
-        if not over or run.progress.inbox or run.progress.screened:
+        if not over or run.progress.inbox:
             return None
         last = next((message.text for message in reversed(run.output) if message.role == "assistant"), "")
         more = {"stop_hook_active": work.stops > 0, "last_assistant_message": last}
