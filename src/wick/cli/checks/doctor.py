@@ -109,11 +109,8 @@ def iter_checks(
     if not _missing_packages(CORE):
         yield "sandboxes", check_sandboxes
         yield "the container engine", check_engine
-        if not model:
-            yield "the API keys", check_keys
-            yield "Ollama", check_ollama
-            yield "local models", check_local
-            yield "the model `auto`", check_auto
+        for check in () if model else (check_keys, check_ollama, check_local, check_auto):
+            yield "the models", check
         if ask or model:
             yield "the models", lambda: ask_models(model)
         yield "the data folder", lambda: check_data_folder(data)
