@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any, Literal
 
 import orjson
@@ -11,6 +10,7 @@ from pydantic import Field, JsonValue
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from wick._internal.fast_json import encode_json
 from wick._internal.frozen import canonical_json, thaw
 from wick._internal.worker_threads import run_in_thread
 from wick.api.conversions import make_thread_info
@@ -167,11 +167,4 @@ async def export(
 def _export_json(thread: Thread) -> bytes:
     """Return the log as JSON, encoded entry by entry: one large call would hold the GIL and block the event loop."""
     head = orjson.dumps({"schema": SCHEMA, "id": thread.id})[:-1]
-    return b'%s,"entries":[%s]}' % (head, b",".join([_dump_json(entry.to_json()) for entry in thread.entries]))
-
-
-def _dump_json(data: object) -> bytes:
-    try:
-        return orjson.dumps(data)
-    except TypeError:  # a number beyond 64 bits, or an unpaired surrogate
-        return json.dumps(data, separators=(",", ":")).encode("ascii")
+    return b'%s,"entries":[%s]}' % (head, b",".join([encode_json(entry.to_json()) for entry in thread.entries]))
