@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from pytest_asyncio import is_async_test
 
-import leaking
+import leak_checks
 
 pytest.register_assert_rewrite("conformance")  # test modules import their cases from there
 
@@ -29,12 +29,13 @@ settings.load_profile("full" if os.environ.get("WICK_FULL") else "ci" if os.envi
 
 
 SLOWEST = (  # files that take long: begun last, they would be waited for
-    "test_s3_editable "
+    "test_editable_install "
     "test_docker test_tour test_everywhere test_panels test_reference test_crashes test_chat test_backend_files "
-    "test_models test_docker_faults test_blocks test_connection test_ui test_r1 test_workspace test_questions "
-    "test_packaging test_runs test_page test_s2 test_local test_canvas test_store_model test_r1_faults test_bench "
-    "test_llama_server test_wickd test_s3 test_mcp test_data_and_slides test_garbage test_failures test_daemon_client "
-    "test_serve test_r5 test_r1_server test_site test_properties test_r3"
+    "test_models test_docker_faults test_blocks test_connection test_ui test_durability test_workspace test_questions "
+    "test_packaging test_runs test_page test_workspace_paths test_local test_canvas test_store_model "
+    "test_durability_faults test_bench test_llama_server test_wickd test_sandbox_escape "
+    "test_mcp test_data_and_slides test_garbage test_failures "
+    "test_daemon_client test_serve test_restart test_durability_server test_site test_properties test_memory"
 ).split()
 
 
@@ -44,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         config.option.basetemp = mkdtemp(prefix="w")
         atexit.register(rmtree, config.option.basetemp, ignore_errors=True)
-    config.pluginmanager.register(leaking, "leaking")
+    config.pluginmanager.register(leak_checks, "leak_checks")
     for name in ("http_proxy", "https_proxy", "no_proxy"):  # tests ask servers of this machine
         for spelling in (name, name.upper()):
             os.environ.pop(spelling, None)

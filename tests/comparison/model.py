@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 
-from scene import REQUEST_TOKENS
+from peer import REQUEST_TOKENS
 
 LARGEST = 20_000_000  # a longer request is not read, only counted
 USAGE = {"prompt_tokens": REQUEST_TOKENS - 10, "completion_tokens": 10, "total_tokens": REQUEST_TOKENS}

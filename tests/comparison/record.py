@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 sys.path[:0] = [str(HERE), str(ROOT / "bench")]
 
-from judging import LEAKS, Verdict, judge  # noqa: E402
+from judge import LEAKS, Verdict, judge  # noqa: E402
 from peers import PEERS, Peer, prepare  # noqa: E402
 
 RECORD = ROOT / "bench" / "results" / "comparison.json"

@@ -14,7 +14,7 @@ from agno.models.openai import OpenAIChat
 from agno.team import Team
 from agno.tools import tool
 from agno.tools.coding import CodingTools
-from scene import BACKGROUND, HARMFUL, HARMLESS, HARMLESS_ALIAS, NoSuchThing, Peer, call, harmful, main, plan, rewritten
+from peer import BACKGROUND, HARMFUL, HARMLESS, HARMLESS_ALIAS, NoSuchThing, Peer, call, harmful, main, plan, rewritten
 
 
 async def _next(function_call: Any, arguments: dict[str, Any]) -> Any:

@@ -11,7 +11,7 @@ from deepagents import create_deep_agent
 from deepagents.backends import LocalShellBackend
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
-from scene import HARMFUL, HARMLESS, NoSuchThing, call, harmful, main, plan
+from peer import HARMFUL, HARMLESS, NoSuchThing, call, harmful, main, plan
 from with_langchain import THREAD, LangChain, said
 
 

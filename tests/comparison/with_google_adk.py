@@ -19,7 +19,7 @@ from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.bash_tool import BashToolPolicy, ExecuteBashTool
 from google.adk.tools.environment import EnvironmentToolset
 from google.genai.types import Content, FunctionResponse, Part
-from scene import BACKGROUND, HARMFUL, HARMLESS, HARMLESS_ALIAS, NoSuchThing, Peer, call, harmful, main, plan, rewritten
+from peer import BACKGROUND, HARMFUL, HARMLESS, HARMLESS_ALIAS, NoSuchThing, Peer, call, harmful, main, plan, rewritten
 
 WHO = {"user_id": "user", "session_id": "session"}
 CONFIRM = "adk_request_confirmation"

@@ -26,7 +26,7 @@ from agents.sandbox import Manifest, SandboxAgent
 from agents.sandbox.capabilities import Shell
 from agents.sandbox.sandboxes.unix_local import UnixLocalSandboxClient
 from openai import AsyncOpenAI
-from scene import BACKGROUND, HARMFUL, HARMLESS, HARMLESS_ALIAS, NoSuchThing, Peer, call, harmful, main, plan, rewritten
+from peer import BACKGROUND, HARMFUL, HARMLESS, HARMLESS_ALIAS, NoSuchThing, Peer, call, harmful, main, plan, rewritten
 
 set_tracing_disabled(True)
 

@@ -8,14 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from pydantic_ai import Agent, RunContext, Tool, UsageLimits, capture_run_messages
-from pydantic_ai.capabilities import Hooks, LocalWorkspace
-from pydantic_ai.exceptions import SkipToolExecution, ToolFailed
-from pydantic_ai.models.openai import OpenAIChatModel
-from pydantic_ai.providers.openai import OpenAIProvider
-from pydantic_ai.usage import RunUsage
-from pydantic_ai.workspaces import WorkspaceError
-from scene import (
+from peer import (
     BACKGROUND,
     BUDGET_TOKENS,
     HARMFUL,
@@ -30,6 +23,13 @@ from scene import (
     plan,
     rewritten,
 )
+from pydantic_ai import Agent, RunContext, Tool, UsageLimits, capture_run_messages
+from pydantic_ai.capabilities import Hooks, LocalWorkspace
+from pydantic_ai.exceptions import SkipToolExecution, ToolFailed
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
+from pydantic_ai.usage import RunUsage
+from pydantic_ai.workspaces import WorkspaceError
 
 
 def no_rm(ctx: Any, *, call: Any, tool_def: Any, args: dict[str, Any]) -> dict[str, Any]:

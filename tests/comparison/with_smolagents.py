@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from peer import NoSuchThing, Peer, call, main, plan
 from rich.console import Console
-from scene import NoSuchThing, Peer, call, main, plan
 from smolagents import AgentLogger, LogLevel, OpenAIModel, Tool, ToolCallingAgent
 
 NO_GUARD = "Callbacks run after a step, when its tools have run; nothing stands before a tool and can refuse it."

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from openai import AsyncOpenAI
-from scene import BACKGROUND, HARMFUL, HARMLESS, HARMLESS_ALIAS, NoSuchThing, Peer, call, harmful, main, plan, rewritten
+from peer import BACKGROUND, HARMFUL, HARMLESS, HARMLESS_ALIAS, NoSuchThing, Peer, call, harmful, main, plan, rewritten
 from strands import Agent, tool
 from strands.interventions import Deny, InterventionHandler, Proceed, Transform
 from strands.models.openai import OpenAIModel

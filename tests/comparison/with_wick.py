@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from scene import (
+from peer import (
     BACKGROUND,
     BUDGET_TOKENS,
     HARMFUL,

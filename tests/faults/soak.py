@@ -25,10 +25,10 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parent / "support"), str(HERE.parents
 
 import uvloop  # noqa: E402
 
-from soaking.picture import picture  # noqa: E402
-from soaking.report import text, violated  # noqa: E402
-from soaking.scene import Plan, Soak  # noqa: E402
-from soaking.showing import Showing  # noqa: E402
+from soak_test.chart import picture  # noqa: E402
+from soak_test.live_table import Showing  # noqa: E402
+from soak_test.report import text, violated  # noqa: E402
+from soak_test.soak import Plan, Soak  # noqa: E402
 
 RESULT = HERE.parents[1] / "bench" / "results" / "soak.json"
 PICTURE = HERE.parents[1] / "docs" / "images" / "soak.svg"
@@ -40,10 +40,10 @@ def soak(plan: Plan, *, quiet: bool = False, log: Path | None = None) -> dict[st
     folder = Path(tempfile.mkdtemp(prefix="soak-"))
     try:
         with Showing(plan.seconds, quiet) as showing, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            soaking = Soak(plan, folder)
+            run = Soak(plan, folder)
             for number in (signal.SIGINT, signal.SIGTERM):
-                runner.get_loop().add_signal_handler(number, soaking.end)
-            return runner.run(soaking.run(showing.tell))
+                runner.get_loop().add_signal_handler(number, run.end)
+            return runner.run(run.run(showing.tell))
     finally:
         if (folder / "serve.log").exists() and log is not None:
             log.write_bytes((folder / "serve.log").read_bytes())

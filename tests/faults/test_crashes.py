@@ -1,6 +1,6 @@
 """A conversation that is killed again and again, and taken up, loses nothing and does nothing twice.
 
-That it is killed at each of its writes is in test_r1.
+That it is killed at each of its writes is in test_durability.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from faults.conversing import check, command, converse, most_writes, strace
+from faults.conversation import check, command, converse, most_writes, strace
 
 FULL = bool(os.environ.get("WICK_FULL"))
 LEAST = 100  # a clean run writes at least this often

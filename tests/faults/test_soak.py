@@ -19,12 +19,12 @@ from typing import Any
 import pytest
 
 from faults.tally import FULL
-from soaking.ledger import Ledger, Turn
-from soaking.people import Person, _check_calls
-from soaking.picture import picture
-from soaking.report import BAD, text, violated
-from soaking.scene import Plan, Soak
-from soaking.vitals import slope
+from soak_test.chart import picture
+from soak_test.clients import Person, _check_calls
+from soak_test.ledger import Ledger, Turn
+from soak_test.report import BAD, text, violated
+from soak_test.server_metrics import slope
+from soak_test.soak import Plan, Soak
 
 SHORT = Plan(seconds=20.0, users=3, talks=1, terminals=1, words=8, pace=0.2, think=0.3, turns=3, every=1.9, chance=4)
 

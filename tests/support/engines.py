@@ -35,7 +35,7 @@ from urllib.parse import quote
 import pytest
 
 from images import USERS, need, recipe, root
-from leaking import lasting
+from leak_checks import lasting
 
 SOCKET = "/var/run/docker.sock"
 LOG = f"/tmp/wick-tests-dockerd{f'-{os.getuid()}' if os.getuid() else ''}.log"

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from leaking import lasting
+from leak_checks import lasting
 from ports import own_port
 
 FOLDERS = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name), reverse=True)

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from wick.capabilities.executables import Executables
-from wickds import MARK, eventually, marked
+from wickd_process import MARK, eventually, marked
 
 needs_node = pytest.mark.skipif(not shutil.which("node"), reason="Node is not installed: apt-get install nodejs")
 

@@ -1,8 +1,8 @@
-"""The rules of hooks on a page: from a description of an agent, what it must do.
+"""Reference implementation of the hook rules: compute the behaviour of an agent from its `Spec`.
 
-`Reference(spec).answer("go")` is straight-line and recursive. It shares nothing with the dispatcher: it has no
-tasks, no sealing and no log, and one tool after another takes the place of side by side. `generated.py` builds the
-agent that a `Spec` describes; what is observed of it must be what is computed here.
+`Reference(spec).answer("go")` is straight-line and recursive. It shares no code with the dispatcher: it has no tasks,
+no seal and no log, and runs tools one after another instead of concurrently. `generated_agents.py` builds the agent of
+a `Spec`; its observed behaviour must equal the computed one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from described import (
+from agent_specs import (
     SAID_NO,
     STOPS,
     Call,

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import yaml
 
-from leaking import lasting
+from leak_checks import lasting
 from postgres import server as postgres_server
 from wick import cli
 from wick.server.server import Server
@@ -156,7 +156,7 @@ def serving(
 ) -> Iterator[Served]:
     """A server in a process of its own; `script` is a Python program that starts one, in place of `wick serve`.
 
-    `planted` names a fault of tests/faults/planted.py that is planted into it.
+    `planted` names a fault of tests/faults/planted_faults.py that is planted into it.
 
     `more` are settings of server.yaml. A script finds them in the file that WICK_SETTINGS names, and prints what
     `wick serve` prints.
@@ -191,7 +191,7 @@ def serving(
 
 
 def _plant(fault: str) -> list[str]:
-    return [str(Path(__file__).parents[1] / "faults" / "planted.py"), fault] if fault else []
+    return [str(Path(__file__).parents[1] / "faults" / "planted_faults.py"), fault] if fault else []
 
 
 @dataclass

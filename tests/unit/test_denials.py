@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from denials import WAYS, Shells, fill, generate
-from ordinary import ORDINARY
+from denied_commands import WAYS, Shells, fill, generate
+from ordinary_commands import ORDINARY
 from wick.capabilities.permissions import Permissions
 from wick.constants import SHELL_COMMANDS, SHELL_TOKENS
 from wick.permissions import shell, shell_grammar, shell_programs, shell_syntax, specifiers

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from described import Hook as Described
-from described import Spec
-from generated import Observed, asking_specs, build, deaf_specs, observe, others, specs
+from agent_specs import Hook as Described
+from agent_specs import Spec
+from generated_agents import Observed, asking_specs, build, deaf_specs, observe, others, specs
 from kit import calls
 from wick import (
     Agent,

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from described import Call, Hook, Reply, Spec
-from generated import Observed, build, deaf_specs, expect, observe, others, specs
+from agent_specs import Call, Hook, Reply, Spec
+from generated_agents import Observed, build, deaf_specs, expect, observe, others, specs
 from wick import Agent, FunctionModel, Scripted, Thread, ToolCall, ToolResult, ToolUse, assistant, tool, wrap
 from wick.hooks import Next
 

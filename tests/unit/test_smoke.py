@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from kit import call, calls, results
+from local_sandbox import Make, folder, local, needs_bubblewrap
 from programs import Programs
-from sandboxed import Make, folder, local, needs_bubblewrap
 from server_process import serving, talking
 from wick import Agent, Scripted, tool
 

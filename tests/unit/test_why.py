@@ -29,7 +29,7 @@ from wick import (  # fmt: skip
 from wick.constants import PREVIEW_CHARS
 from wick.events import ChatModelStream, Event
 from wick.hooks import Next
-from wick.why import DispatchState, Why, diff_values
+from wick.why import StreamState, Why, diff_values
 
 # the record itself
 
@@ -73,13 +73,13 @@ def _delta(text: str) -> Event:
 
 
 def test_what_nobody_holds_is_announced_at_once() -> None:
-    trail, seen = DispatchState(), list[Event]()
+    trail, seen = StreamState(), list[Event]()
     trail.show(_delta("a"), seen.append)
     assert (seen, trail.shown) == ([_delta("a")], True)
 
 
 def test_what_is_held_is_announced_when_the_last_holder_has_answered() -> None:
-    trail, seen = DispatchState(holds=2), list[Event]()
+    trail, seen = StreamState(holds=2), list[Event]()
     trail.show(_delta("a"), seen.append)
     assert (seen, trail.shown) == ([], False)
     trail.release(True, seen.append)
@@ -89,7 +89,7 @@ def test_what_is_held_is_announced_when_the_last_holder_has_answered() -> None:
 
 
 def test_what_became_something_else_is_never_announced() -> None:
-    trail, seen = DispatchState(holds=1), list[Event]()
+    trail, seen = StreamState(holds=1), list[Event]()
     trail.show(_delta("secret"), seen.append)
     trail.release(False, seen.append)
     assert (seen, trail.shown, trail.held) == ([], False, [])

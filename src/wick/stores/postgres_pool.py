@@ -58,6 +58,12 @@ STEPS: tuple[tuple[str, ...], ...] = (
             thread bigint NOT NULL REFERENCES threads ON DELETE CASCADE, key text COLLATE "C" NOT NULL,
             position bigint NOT NULL, PRIMARY KEY (thread, key))""",
     ),
+    (  # one index for each order of a list of threads, and for the lists that are usually short
+        "CREATE INDEX ON threads (owner, updated, key)",
+        "CREATE INDEX ON threads (owner, created, key)",
+        "CREATE INDEX ON threads (owner, updated, key) WHERE run <> ''",
+        "CREATE INDEX ON threads (owner, updated, key) WHERE asking > 0",
+    ),
 )
 
 

@@ -56,6 +56,13 @@ STEPS: tuple[tuple[str, ...], ...] = (
             thread INTEGER NOT NULL REFERENCES threads ON DELETE CASCADE, key TEXT NOT NULL, position INTEGER NOT NULL,
             PRIMARY KEY (thread, key)) WITHOUT ROWID""",
     ),
+    (  # one index for each order of a list of threads, and for the lists that are usually short
+        "CREATE INDEX by_updated ON threads (owner, updated, key)",
+        "CREATE INDEX by_created ON threads (owner, created, key)",
+        "CREATE INDEX running ON threads (owner, updated, key) WHERE run <> ''",
+        "CREATE INDEX asking ON threads (owner, updated, key) WHERE asking > 0",
+        "CREATE INDEX unindexed ON threads (owner, key) WHERE indexed < last",  # for the search index
+    ),
 )
 
 

@@ -26,6 +26,7 @@ T = TypeVar("T")
 
 MAX_BATCH_JOBS = 512
 POLL_SECONDS = 0.2  # interval of polling for writes of other processes, while there are watches
+DEFERRED_SECONDS = 0.5  # after a write, deferred work waits this long for more writes
 
 
 @dataclass(slots=True)
@@ -74,9 +75,12 @@ class SqliteWriter:
         readers: deque[SqliteConnection],
         chore: Work | None = None,
         every: float = 0.0,
+        deferred: Callable[[Transaction], bool] | None = None,
     ) -> None:
         self._file, self._watchers, self._readers = file, watchers, readers
         self._periodic_work, self._period, self._periodic_work_at = chore, every, 0.0
+        self._deferred_work = deferred  # one portion of work that writes leave behind; True if more is left
+        self._deferred_at: float | None = 0.0 if deferred else None  # when its next portion is due
         self._jobs: SimpleQueue[_WriteJob | None] = SimpleQueue()
         self._connection: SqliteConnection | None = None
         self._seen_version = 0  # the data_version that watchers know of
@@ -98,6 +102,10 @@ class SqliteWriter:
         """Start polling for writes of other processes."""
         self._jobs.put(None)
 
+    def request_deferred_work(self) -> None:
+        """Run the deferred work soon, also if nothing was written."""
+        self._jobs.put(_WriteJob(lambda transaction: None))
+
     def stop(self) -> None:
         """Finish the queued jobs, and end the thread."""
         self._stopping = True
@@ -114,15 +122,22 @@ class SqliteWriter:
             if jobs:
                 self._write_jobs(jobs)
                 _deliver_results(jobs)
+                if self._deferred_work is not None and self._deferred_at is None:
+                    self._deferred_at = time.monotonic() + DEFERRED_SECONDS
             jobs.clear()  # a waiting thread must not keep jobs alive
             self._run_periodic_work()
+            self._run_deferred_work()
         self._drop_connection()
 
     def _collect_jobs(self) -> list[_WriteJob]:
         jobs: list[_WriteJob] = []
         timeout = self._period if self._periodic_work is not None else None
+        timeout = POLL_SECONDS if self._watchers else timeout
+        if self._deferred_at is not None:
+            left = max(0.0, self._deferred_at - time.monotonic())
+            timeout = left if timeout is None else min(left, timeout)
         with suppress(Empty):
-            job = self._jobs.get(timeout=POLL_SECONDS if self._watchers else timeout)
+            job = self._jobs.get(timeout=timeout) if timeout != 0 else self._jobs.get_nowait()
             while True:
                 if job is not None and not job.is_cancelled:
                     jobs.append(job)
@@ -193,6 +208,15 @@ class SqliteWriter:
         if self._periodic_work is not None and now - self._periodic_work_at >= self._period:
             self._periodic_work_at = now
             self._write_jobs([_WriteJob(self._periodic_work)])
+
+    def _run_deferred_work(self) -> None:
+        """Run a portion of the deferred work if it is due. The next one is due at once, after the queued jobs."""
+        if self._deferred_work is None or self._deferred_at is None or time.monotonic() < self._deferred_at:
+            return
+        job = _WriteJob(self._deferred_work)
+        self._write_jobs([job])
+        more = job.error is None and job.value  # after an error, the next write tries again
+        self._deferred_at = time.monotonic() if more and not self._stopping else None
 
     def _ensure_connection(self) -> SqliteConnection:
         """Return the connection; open it if needed, after closing those of the readers.

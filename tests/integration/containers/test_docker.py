@@ -16,7 +16,7 @@ import pytest
 
 import engines
 import images
-from faults.hostile_docker import Container
+from faults.hostile_containers import Container
 from wick import constants
 from wick.backends.containers import socket_folder
 from wick.backends.containers.engine import ContainerProcess

@@ -25,8 +25,8 @@ from typing import Any
 import pytest
 import yaml
 
-from leaking import lasting
-from reading import MARKDOWN, PAGES, ROOT, fences, name, offline
+from doc_pages import MARKDOWN, PAGES, ROOT, fences, name, offline
+from leak_checks import lasting
 from wick.config import load
 from wick.server import Server
 from wick.server.auth.access_table import ACCESS

@@ -27,9 +27,9 @@ def loaded(path: Path) -> ModuleType:
     return module
 
 
-judging = loaded(HERE / "judging.py")
+judge = loaded(HERE / "judge.py")
 page = loaded(ROOT / "scripts" / "comparison.py")
-LEAKS = list(judging.LEAKS)
+LEAKS = list(judge.LEAKS)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def record() -> dict[str, Any]:
 @pytest.mark.parametrize("leak", LEAKS)
 def test_wick_holds(leak: str) -> None:
     options = {"megabytes": SHOWN} if leak == "output" else {}
-    found = judging.judge("wick", leak, [sys.executable], HERE / "with_wick.py", **options)
+    found = judge.judge("wick", leak, [sys.executable], HERE / "with_wick.py", **options)
     assert found.verdict == "held", found.line()
     assert json.loads(found.line())["evidence"]
 
@@ -49,16 +49,16 @@ def test_wick_holds(leak: str) -> None:
 def test_a_program_without_a_guard_leaks(tmp_path: Path) -> None:
     """What judges would see a leak: the same program with its guard taken out executes the command."""
     text = (HERE / "with_wick.py").read_text("utf-8").replace("hooks=[no_rm, expand]", "hooks=[expand]")
-    for name in ("scene.py", "with_wick.py"):
+    for name in ("peer.py", "with_wick.py"):
         (tmp_path / name).write_text(text if name == "with_wick.py" else (HERE / name).read_text("utf-8"))
-    found = judging.judge("wick", "rewrite", [sys.executable], tmp_path / "with_wick.py")
+    found = judge.judge("wick", "rewrite", [sys.executable], tmp_path / "with_wick.py")
     assert found.verdict == "leaked", found.line()
     assert found.evidence.endswith("executed: ls, rm -rf /data")
 
 
 def test_a_program_that_does_nothing_has_failed(tmp_path: Path) -> None:
     (tmp_path / "idle.py").write_text("print('all is well')")
-    found = judging.judge("idle", "rewrite", [sys.executable], tmp_path / "idle.py")
+    found = judge.judge("idle", "rewrite", [sys.executable], tmp_path / "idle.py")
     assert found.verdict == "failed", found.line()
 
 

@@ -21,8 +21,8 @@ from shlex import quote
 
 import pytest
 
+from doc_pages import ROOT, fences
 from ports import own_port
-from reading import ROOT, fences
 from wheel_install import plain_programs, wheel, wheelhouse
 from wick.server.static_files import BUILT_PAGES
 

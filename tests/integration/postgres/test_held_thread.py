@@ -1,1 +1,1 @@
-from conformance.keeping_cases import *  # noqa: F403
+from conformance.held_thread_cases import *  # noqa: F403

@@ -26,7 +26,7 @@ from wick.workspace.processes import (
     landlock_version,
     list_descendants,
 )
-from wickds import environment, eventually, marked
+from wickd_process import environment, eventually, marked
 
 TREE = "sleep 100 & (sleep 100 & exec setsid sleep 100) & setsid sh -c 'sleep 100; true' & wait"
 

@@ -83,7 +83,7 @@ async def test_killed_in_the_middle_of_a_stream(tmp_path: Path, store: str, most
                 assert (await response.json())["outcome"] == "completed"
 
 
-@pytest.mark.long  # tests/faults/test_r1_server.py samples it
+@pytest.mark.long  # tests/faults/test_durability_server.py samples it
 async def test_killed_again_and_again(tmp_path: Path) -> None:
     with serving(tmp_path, script=SCRIPT) as served:
         async with talking(served) as client:

@@ -21,7 +21,7 @@ SECONDS = 3_000 if os.environ.get("WICK_FULL") else 110
 NO_DICE = "--s" + "eed"  # the same requests every time
 
 
-@pytest.mark.long  # tests/faults/test_s5.py samples it
+@pytest.mark.long  # tests/faults/test_bad_input.py samples it
 @pytest.mark.timeout(SECONDS + 30)
 @pytest.mark.parametrize("user", ["ada", "root"] if os.environ.get("WICK_FULL") else ["root"])
 def test_no_request_breaks_the_server(tmp_path: Path, user: str, store: str) -> None:

@@ -1,4 +1,4 @@
-"""Two users of one server: what looks like it were shared is not. The whole matrix is in tests/faults/test_s1.py."""
+"""Isolation of two users of one server. The whole matrix is in tests/faults/test_isolation.py."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any
 import openai
 import pytest
 
-from served_agents import AGENTS
+from agents_program import AGENTS
 from server_process import TOKENS, Served, serving, talking
 
 

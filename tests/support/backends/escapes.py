@@ -1,7 +1,7 @@
-"""Ways out of a sandbox, each tried in a process of its own. Runs inside: the standard library only.
+"""Sandbox escape probes, each run in a process of its own. Runs inside the sandbox: standard library only.
 
-Started with what there is to find (see `Around` in faults/s3_around.py) as JSON in argv[1]; prints what came of each
-probe as JSON: "held: …" or "ESCAPED: …". A probe returns something if it got out, and nothing (or an error) if not.
+argv[1] is JSON with the planted targets (see `Around` in faults/sandbox_probes.py). Prints the outcome of each probe as
+JSON: "held: …" or "ESCAPED: …". A probe returns a value if it escaped; None or an exception if it did not.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """A scripted server: it speaks three vendors' wire formats, is as strict as they are, and goes wrong at any byte."""
 
+from provider.fault_table import FAULTS, Kind
 from provider.faults import FINE, Fault
 from provider.flow import CLOSE, RESET, STALL, Act, Head
 from provider.script import Call, Event, Reply, Thought, Tokens
 from provider.server import WIRES, Answer, Asked, Script, ScriptedServer, Wire, stream_of
-from provider.table import FAULTS, Kind
 
 __all__ = [
     "CLOSE",

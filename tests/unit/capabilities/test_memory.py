@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kit import entries, results
-from sandboxed import Make, folder, local, needs_bubblewrap
+from local_sandbox import Make, folder, local, needs_bubblewrap
 from tag_spellings import SPELLINGS
 from wick import Agent, ModelCall, Scripted, Thread, ToolCall, assistant, before, user
 from wick.backends.state import State

@@ -13,7 +13,7 @@ from zipfile import ZipFile
 import pytest
 
 from kit import entries, results
-from sandboxed import Make, fill, folder, local, needs_bubblewrap, tree
+from local_sandbox import Make, fill, folder, local, needs_bubblewrap, tree
 from wick import Agent, Block, Result, Scripted, Thread, ToolCall, ToolUse, guard
 from wick.backends.state import State
 from wick.capabilities.filesystem import Filesystem

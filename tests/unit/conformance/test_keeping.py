@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from conformance.keeping_cases import *  # noqa: F403
-from conformance.keeping_cases import check_settled
+from conformance.held_thread_cases import *  # noqa: F403
+from conformance.held_thread_cases import check_settled
 from wick import Agent, Scripted, Thread, ToolCall, assistant, tool, user
 from wick.capabilities.sessions import Sessions
 from wick.errors import StoreError

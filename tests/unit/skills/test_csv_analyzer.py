@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shipped import DATA, program
+from shipped_skills import DATA, program
 
 analyze = program("csv-analyzer")
 Run = Any

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shipped import program
+from shipped_skills import program
 
 deck = program("slides")
 DECKS = json.loads((Path(__file__).parents[2] / "fixtures" / "decks.json").read_text(encoding="utf-8"))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sandboxed import needs_bubblewrap
+from local_sandbox import needs_bubblewrap
 from wick.backends.local import Local
 from wick.backends.sandbox import bubblewrap, selection
 from wick.backends.sandbox.base import SandboxUnavailable, SandboxView

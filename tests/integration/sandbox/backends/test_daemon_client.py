@@ -21,7 +21,7 @@ from wick import constants
 from wick.backends import daemon_client as daemons
 from wick.backends.daemon_client import Daemon, DaemonLost, get_host_daemon
 from wick.errors import BackendError
-from wickds import Wickd, environment, eventually, kill, marked, wickd
+from wickd_process import Wickd, environment, eventually, kill, marked, wickd
 
 FULL = bool(os.environ.get("WICK_FULL"))
 BIG = 1_000_000_000 if FULL else 100_000_000

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sandboxed import refused
+from local_sandbox import refused
 from wick import Thread
 from wick.backends.files import HostFolder, files_for_thread, read_bytes
 from wick.backends.state import State

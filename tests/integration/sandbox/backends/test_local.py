@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from sandboxed import (
+from local_sandbox import (
     PYTHON,
     Make,
     command_lines,

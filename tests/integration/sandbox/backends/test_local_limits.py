@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sandboxed import (
+from local_sandbox import (
     MB,
     PYTHON,
     Make,

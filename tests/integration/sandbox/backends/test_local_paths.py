@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sandboxed import (
+from local_sandbox import (
     PROJECT,
     PYTHON,
     Make,

@@ -24,13 +24,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaking import lasting
+from leak_checks import lasting
 from ports import own_port
 from wick import constants
 from wick.wickd import zipapp
 from wick.wickd.event_loop import EventLoop
 from wick.wickd.output_buffers import HeadTailBuffer, RingBuffer, trim_partial_end, trim_partial_start
-from wickds import Wickd, connected, environment, eventually, kill, marked, wickd
+from wickd_process import Wickd, connected, environment, eventually, kill, marked, wickd
 
 FULL = bool(os.environ.get("WICK_FULL"))
 TOKEN = "a token that nobody guesses"

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from kit import call, calls, echo, execute, result_of, user_of
+from local_sandbox import needs_bubblewrap
 from programs import Programs
-from sandboxed import needs_bubblewrap
 from wick import Agent, Scripted
 from wick.capabilities.executables import Executables
 from wick.config import load
 from wick.errors import ConfigError
-from wickds import MARK
+from wickd_process import MARK
 
 BLOCK = {"blocked": True, "reason": "not here"}
 WARM = f"""#!{sys.executable} -IS

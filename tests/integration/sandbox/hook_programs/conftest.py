@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from executables.warm_kit import Kept, Make, gone
+from executables.worker_kit import Kept, Make, gone
 from programs import Programs
 from wick import constants
 

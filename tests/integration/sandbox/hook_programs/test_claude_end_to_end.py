@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from executables.claude_kit import agent, asked, decides, made, on, says, seen, told
-from executables.warm_kit import gone
+from executables.worker_kit import gone
 from kit import User, call, calls, result_of, results
 from wick import Agent, Scripted
 from wick.backends.local import Local

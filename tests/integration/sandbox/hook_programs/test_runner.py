@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from local_sandbox import needs_bubblewrap
 from programs import Programs
-from sandboxed import needs_bubblewrap
 from wick import constants
 from wick.errors import ConfigError
 from wick.hook_programs.runner import ProgramResult, Runner, run_blocking
-from wickds import MARK, eventually, marked
+from wickd_process import MARK, eventually, marked
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kit import results
-from sandboxed import needs_bubblewrap
+from local_sandbox import needs_bubblewrap
 from wick import Agent, Result, Scripted, ToolCall
 from wick.backends.local import Local
 from wick.capabilities.executables import Executables

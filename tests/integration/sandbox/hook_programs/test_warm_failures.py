@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from executables.warm_kit import FAILURES, Make
+from executables.worker_kit import FAILURES, Make
 from kit import call, calls, echoer, entries, result_of, results, talker
 from wick import Agent, Scripted, Thread
 from wick.capabilities.executables import Executables

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from executables.warm_kit import FAILURES, Kept, Make, gone, problem, runs
+from executables.worker_kit import FAILURES, Kept, Make, gone, problem, runs
 from wick.backends.sandbox.selection import choose_sandbox
 from wick.hook_programs.worker import ProgramFailed
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from executables.warm_kit import Make
+from executables.worker_kit import Make
 from kit import User, call, calls, echo, echoer, execute, result_of, results, talker
 from wick import Agent, Scripted, Thread, ToolUse, before, tool
 from wick.errors import ModelError

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from sandboxed import Make, folder, local, needs_bubblewrap
-from shipped import DATA, PROGRAMS
+from local_sandbox import Make, folder, local, needs_bubblewrap
+from shipped_skills import DATA, PROGRAMS
 from wick import Agent, FunctionModel, ToolCall
 from wick.capabilities.filesystem import Filesystem
 from wick.capabilities.skills import Skills

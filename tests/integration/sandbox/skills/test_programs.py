@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandboxed import fill
-from shipped import DATA, PROGRAMS, program
+from local_sandbox import fill
+from shipped_skills import DATA, PROGRAMS, program
 from wick._internal import front_matter
 from wick.capabilities.skills import SHIPPED
 

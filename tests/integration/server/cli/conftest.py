@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.places import AGENTS, Somewhere
-from cli.ready import Quick
+from cli.forked_command import Quick
+from cli.hosts import AGENTS, Somewhere
 from server_process import Served, serving
 
 

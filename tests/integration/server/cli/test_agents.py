@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cli.command import ROOT, Wick
-from cli.places import Somewhere
-from cli.ready import Quick
+from cli.forked_command import Quick
+from cli.hosts import Somewhere
 from wick import Agent
 from wick.cli.checks.agents_file import check_agents_file
 from wick.config import load

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from cli.command import Wick
-from cli.places import Somewhere
-from cli.ready import Quick
+from cli.forked_command import Quick
+from cli.hosts import Somewhere
 
 
 def question(place: Somewhere, thread: str) -> dict[str, Any]:

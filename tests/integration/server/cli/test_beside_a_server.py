@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.ready import Quick
+from cli.forked_command import Quick
 from server_process import Served, serving
 from wick.client import ServerError, SyncClient
 from wick.events import ApprovalRequest

@@ -15,7 +15,7 @@ from cli.command import Wick
 from cli.terminal import SECONDS, Terminal, terminal, wick
 from ports import own_port
 from server_process import TOKENS, Served, serving
-from wickds import eventually
+from wickd_process import eventually
 
 AGENTS = """
 model: demo

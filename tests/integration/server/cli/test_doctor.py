@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from cli.command import COMMAND, ROOT, Done
-from cli.ready import Quick
+from cli.forked_command import Quick
 from wick.cli.checks.doctor import CORE, EXTRAS, PROGRAMS
 
 FULL = os.environ.get("WICK_FULL")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cli.command import Done, Wick
-from cli.places import Somewhere
-from cli.ready import Quick
+from cli.forked_command import Quick
+from cli.hosts import Somewhere
 from server_process import Served
 
 NO_FORCE = """#!/bin/sh

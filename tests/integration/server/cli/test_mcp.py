@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from cli.command import COMMAND, ROOT, Wick
-from cli.places import Somewhere
-from cli.ready import Quick
+from cli.forked_command import Quick
+from cli.hosts import Somewhere
 from wick.capabilities.mcp.config import read_servers
 from wick.capabilities.mcp.connections import McpConnection, McpConnections
 from wick.errors import ToolError

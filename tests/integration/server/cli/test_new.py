@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.places import Somewhere
-from cli.ready import Quick
+from cli.forked_command import Quick
+from cli.hosts import Somewhere
 from wick.cli.checks.agents_file import check_agents_file
 
 FILES = ("agents.yaml", "pyproject.toml", "README.md", ".gitignore")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from cli.places import Somewhere
-from cli.ready import Quick
+from cli.forked_command import Quick
+from cli.hosts import Somewhere
 
 GUARDS = """
 from wick import Ask, Block, Capability, ToolUse, before, guard

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.places import Somewhere
-from cli.ready import Quick
+from cli.forked_command import Quick
+from cli.hosts import Somewhere
 
 
 def test_the_skills_of_an_agent(place: Somewhere) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from served_agents import AGENTS
+from agents_program import AGENTS
 from server_process import Served, serving
 
 

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from agents_program import AGENTS
 from ports import own_port
-from served_agents import AGENTS
 from server_process import TOKENS, Served, serving
 from wick.client import Client
 from wick.client.sse import SseFrame

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from server_process import hosted
-from soaking.lag import buckets, late_ms, looks
+from soak_test.loop_lag import buckets, late_ms, looks
 from wick.server.auth.identity import LOCAL_USER, ROLES, User
 from wick.server.auth.signed_cookies import decrypt, encrypt, new_secret, secret_id
 from wick.server.auth.users import Users

@@ -1,0 +1,312 @@
+"""Who gets where: every route of the app × what is shown × whose ids. The rows are made from the routes themselves.
+
+A route about which the matrix does not know enough is Violated: one without a role, with a variable of which nobody
+has said whose it is, or one that changes something of somebody's and has no body here that would do so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+
+from faults.raw_http import Header, request
+from faults.tally import Violated
+from server_process import TOKENS, Hosted, Served, events, talking
+from wick.server.auth.access_table import ACCESS, Access
+from wick.server.auth.signed_cookies import secret_id
+from wick.server.records import Records
+
+UNKNOWN = "nobody-has-this"
+SECRET = "hush"
+HOST = ("Host", "localhost")
+JSON = ("Content-Type", "application/json")
+ADMIN = TOKENS["root"]
+BEARER = f"Bearer {ADMIN}"
+
+# What somebody's id stands for, by the path up to it.
+WHOSE: Mapping[str, str] = {
+    "/agents/{id}": "agent",
+    "/agents/{id}/permissions/grants/{grant}": "grant",
+    "/agents/tools/{name}": "tool",
+    "/approvals/{id}": "approval",
+    "/runs/{id}": "run",
+    "/threads/{id}": "thread",
+    "/threads/{id}/calls/{call_id}": "call",
+    "/v1/models/{id}": "agent",
+}
+SAY = {"messages": [{"role": "user", "content": "x"}]}
+# What each route that takes a body would do with somebody's things, if it were let.
+BODIES: Mapping[tuple[str, str], Any] = {
+    ("POST", "/agents/{id}/invoke"): SAY,
+    ("POST", "/agents/{id}/stream"): SAY,
+    ("PATCH", "/agents/{id}/backend"): {"mode": "local"},
+    ("POST", "/agents/{id}/container"): {"action": "stop"},
+    ("POST", "/agents/{id}/files/move"): {"source": "moving.txt", "target": "moved.txt"},
+    ("POST", "/agents/{id}/files/upload"): b"x",
+    ("PUT", "/agents/{id}/files/write"): {"path": "x", "content": "x"},
+    ("PATCH", "/agents/{id}/hooks"): {"hooks": {}},
+    ("PATCH", "/agents/{id}/skills"): {},
+    ("POST", "/agents/{id}/skills"): b"---\nname: mine\ndescription: Mine.\n---\nDo it.\n",
+    ("POST", "/agents/{id}/slides/export"): {"content": "# A deck\n"},
+    ("POST", "/approvals/{id}"): {"choice": "deny"},
+    ("POST", "/runs/{id}/cancel"): {},
+    ("PATCH", "/threads/{id}"): {"title": "x"},
+    ("POST", "/threads/{id}/fork"): {},
+    ("POST", "/threads/{id}/messages"): SAY,
+    ("POST", "/threads/{id}/rewind"): {"to": 1},
+}
+QUERIES = {"/files/list": "path=.", "/files/upload": "path=up.txt", "/files": "path=secret.txt"}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One route, who may use it, and what its variables stand for."""
+
+    method: str
+    path: str
+    access: Access
+    kinds: tuple[str, ...] = ()
+
+    def request(self, *headers: Header, ids: Mapping[str, str] | None = None, query: str = "") -> bytes:
+        """A request to it with these ids in the place of its variables, which would work if it were let in."""
+        path = filled(self.path, ids or {})
+        query = "&".join(filter(None, [self._query(), query]))
+        body = BODIES.get((self.method, self.path))
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        given = [*headers, *([JSON] if isinstance(body, dict) else [])]
+        return request(self.method, path + (f"?{query}" if query else ""), *given, body=data)
+
+    def _query(self) -> str:
+        return next((query for part, query in QUERIES.items() if part in self.path), "")
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+def rows(places: Iterable[tuple[str, str]], table: Iterable[tuple[str, str, Access]] = ACCESS) -> list[Row]:
+    """The rows of the matrix; Violated if there is a route of which it is not known what to try."""
+    roles = {(method, path): access for method, path, access in table}
+    return [_row(method, path, roles) for method, path in places]
+
+
+def _row(method: str, path: str, roles: Mapping[tuple[str, str], Access]) -> Row:
+    if (method, path) not in roles:
+        raise Violated(f"{method} {path} is not in the matrix: nobody has said who may use it")
+    kinds = tuple(_kind(path, at) for at in re.finditer(r"\{\w+\}", path))
+    if kinds and method in ("POST", "PUT", "PATCH") and (method, path) not in BODIES:
+        raise Violated(f"{method} {path} is not in the matrix: it has no body there that would do something")
+    return Row(method, path, roles[method, path], kinds)
+
+
+def _kind(path: str, at: re.Match[str]) -> str:
+    if path[: at.end()] not in WHOSE:
+        raise Violated(f"{path} is not in the matrix: nobody has said whose {at[0]} is")
+    return WHOSE[path[: at.end()]]
+
+
+def filled(path: str, ids: Mapping[str, str]) -> str:
+    """A path with ids in the place of its variables."""
+
+    def id_of(at: re.Match[str]) -> str:
+        return ids.get(WHOSE.get(path[: at.end()], ""), UNKNOWN)
+
+    return re.sub(r"\{\w+(?::path)?\}", id_of, path)
+
+
+# -- what is shown ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a request shows to get in, and how it is refused; `at` says at which methods, if not at all."""
+
+    headers: tuple[Header, ...]
+    refused: tuple[int, ...] = (401,)
+    query: str = ""
+    at: tuple[str, ...] = ()
+    public: bool = False  # it is refused where everybody may come in, too
+
+
+def _no_good(*values: str | bytes) -> Shown:
+    return Shown((HOST, *(("Authorization", value) for value in values)))
+
+
+def _origin(*values: str) -> Shown:
+    return Shown((HOST, ("Authorization", BEARER), *(("Origin", value) for value in values)), (403, 400), public=True)
+
+
+def _host(*values: str) -> Shown:
+    hosts = tuple(("Host", value) for value in values)
+    return Shown((*hosts, ("Authorization", BEARER)), (421, 400), public=True)
+
+
+NO_CREDENTIAL: Mapping[str, Shown] = {
+    "nothing": Shown((HOST,)),
+    "a wrong token": _no_good("Bearer wrong"),
+    "an empty token": _no_good("Bearer "),
+    "a scheme alone": _no_good("Bearer"),
+    "a token alone": _no_good(ADMIN),
+    "half a token": _no_good(BEARER[:-1]),
+    "a token and more": _no_good(BEARER + "x"),
+    "a token in capitals": _no_good(BEARER.upper()),
+    "a token in quotes": _no_good(f'Bearer "{ADMIN}"'),
+    "a long token": Shown((HOST, ("Authorization", "Bearer " + "x" * 20_000)), (401, 400)),
+    "bytes": _no_good(b"Bearer \xff\xfe" + ADMIN.encode()),
+    "Basic": _no_good("Basic cm9vdDpyb290"),
+    "another scheme": _no_good(f"Token {ADMIN}"),
+    "the header twice": _no_good(BEARER, BEARER),
+    "a wrong one beside it": _no_good("Bearer wrong", BEARER),
+    "two in one": _no_good(f"Bearer wrong, {BEARER}"),
+    "another header": Shown((HOST, ("X-Api-Key", ADMIN), ("Proxy-Authorization", BEARER), ("X-Auth-Token", ADMIN))),
+    "who was forwarded": Shown((HOST, ("X-Forwarded-User", "root"), ("X-User", "root"), ("Remote-User", "root"))),
+    "a wrong cookie": Shown((HOST, ("Cookie", "wick_session_0=wrong"))),
+    "a token in a cookie": Shown((HOST, ("Cookie", f"wick_session_0={ADMIN}; token={ADMIN}"))),
+    "a cookie that is none": Shown((HOST, ("Cookie", 'wick_session_0="\\400\\777; ;;='))),
+    "a token in a protocol": Shown((HOST, ("Sec-WebSocket-Protocol", f"bearer, {ADMIN}"))),
+    "a token as a ticket": Shown((HOST,), query=f"ticket={ADMIN}"),
+    "an empty ticket": Shown((HOST,), query="ticket="),
+    "a token in the address": Shown((HOST,), query=f"token={ADMIN}&access_token={ADMIN}&authorization=Bearer+{ADMIN}"),
+}
+ELSEWHERE: Mapping[str, Shown] = {
+    "another origin": _origin("https://evil.example"),
+    "no origin at all": _origin("null"),
+    "an empty origin": _origin(""),
+    "an origin that begins alike": _origin("http://localhost.evil.example"),
+    "another port": _origin("http://localhost:1"),
+    "a file": _origin("file://"),
+    "two origins": _origin("http://localhost", "https://evil.example"),
+    "another host": _host("evil.example"),
+    "a host that begins alike": _host("localhost.evil.example"),
+    "a host with a user": _host("evil@localhost"),
+    "a list of hosts": _host("localhost, evil.example"),
+    "two hosts": _host("localhost", "evil.example"),
+    "no host": _host(),
+}
+
+
+async def used_up(served: Served | Hosted, records: Records) -> dict[str, Shown]:
+    """What was good once, or is good elsewhere: tickets and cookies of an admin."""
+    async with talking(served, "root") as root:
+        used, expired, good = [await _ticket(root) for _ in range(3)]
+        async with talking(served, "") as nobody, nobody.get(f"/auth/me?ticket={used}") as answer:
+            assert answer.status == 200, "a ticket is good once"
+    await _expire(records, expired)
+    over, cookie = await _cookie(served, "root"), await _cookie(served, "root")
+    async with talking(served, "", Cookie=over) as browser, browser.delete("/auth/session") as answer:
+        assert answer.status == 204
+    changing = ("POST", "PUT", "PATCH", "DELETE")
+    return {
+        "a used ticket": Shown((HOST,), query=f"ticket={used}"),
+        "an expired ticket": Shown((HOST,), query=f"ticket={expired}"),
+        "a ticket twice": Shown((HOST,), query=f"ticket={good}&ticket={good}"),
+        "a ticket that would change something": Shown((HOST,), query=f"ticket={good}", at=changing),
+        "a ticket as a token": _no_good(f"Bearer {good}"),
+        "a cookie as a token": _no_good(f"Bearer {cookie.partition('=')[2]}"),
+        "a cookie that was signed out": Shown((HOST, ("Cookie", over))),
+        "a cookie twice": Shown((HOST, ("Cookie", cookie), ("Cookie", cookie))),
+        "a cookie beside a wrong token": Shown((HOST, ("Cookie", cookie), ("Authorization", "Bearer wrong"))),
+        "a cookie from another origin": Shown(
+            (HOST, ("Cookie", cookie), ("Origin", "https://evil.example")), (403,), public=True
+        ),
+        "a cookie at another host": Shown((("Host", "evil.example"), ("Cookie", cookie)), (421,), public=True),
+    }
+
+
+async def _ticket(client: aiohttp.ClientSession) -> str:
+    async with client.post("/auth/tickets") as answer:
+        return str((await answer.json())["ticket"])
+
+
+async def _expire(records: Records, ticket: str) -> None:
+    """What a clock does in half a minute."""
+    found = await records.take("ticket", secret_id(ticket))
+    assert found is not None
+    await records.put("ticket", found[0], secret_id(ticket), found[1], until=1.0)
+
+
+async def _cookie(served: Served | Hosted, user: str) -> str:
+    async with talking(served, "") as browser, browser.post("/auth/session", json={"token": TOKENS[user]}) as answer:
+        return answer.headers["Set-Cookie"].partition(";")[0]
+
+
+async def neighbours(served: Served | Hosted) -> dict[str, tuple[Header, ...]]:
+    """Others who have signed in, in every way that one can; none of them is ada."""
+    cookie = ("Cookie", await _cookie(served, "bob"))
+    return {
+        "bob": (HOST, ("Authorization", f"Bearer {TOKENS['bob']}")),
+        "bob, with a cookie and no origin": (HOST, cookie),
+        "bob, with a cookie": (HOST, cookie, ("Origin", "http://localhost")),
+        "olga": (HOST, ("Authorization", f"Bearer {TOKENS['olga']}")),
+        "root": (HOST, ("Authorization", BEARER)),
+    }
+
+
+def credentials(shown: Mapping[str, Shown], row: Row) -> Iterator[tuple[str, Shown]]:
+    """What can be tried at a route: where everybody may come in, only what comes from elsewhere."""
+    for name, one in shown.items():
+        if (row.access != "public" or one.public) and (not one.at or row.method in one.at):
+            yield name, one
+
+
+# -- what somebody has ------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Things:
+    """What ada has (and olga: a tool of her own), by the kind of its id."""
+
+    ids: dict[str, str] = field(default_factory=dict)
+    user: str = ""
+
+    def only(self, kind: str) -> dict[str, str]:
+        """Her id of one kind, with ids of the others that everybody has."""
+        return {"agent": "default", kind: self.ids[kind]}
+
+
+async def furnish(served: Served | Hosted) -> Things:
+    """Ada gets an agent, files, a thread with a run, a trace and a call, a grant, and a question that waits."""
+    things = Things()
+    async with talking(served, "ada") as ada:
+        made = {"agent_id": "adas", "model": "demo", "backend": {"type": "local"}, "recorder": True, "skills": True}
+        await _done(ada, "POST", "/agents/", made)
+        things.user = (await _done(ada, "GET", "/auth/me"))["id"]
+        said = await _said(ada, "adas", f"Write the secret word {SECRET} into secret.txt")
+        things.ids |= {"agent": "adas", **said}
+        await _done(ada, "PUT", "/agents/adas/files/write", {"path": "moving.txt", "content": "x"})
+        asked = await _asked(ada, "Run the command: ls")
+        await _done(ada, "POST", f"/approvals/{asked['approval']}", {"choice": "allow_always"})
+        granted = await _done(ada, "GET", "/agents/default/permissions")
+        things.ids["grant"] = granted["grants"][0]["id"]
+        things.ids["approval"] = (await _asked(ada, "Run the command: pwd"))["approval"]
+    async with talking(served, "olga") as olga:
+        tool = {"name": "olgas", "description": "Hers.", "parameters": {"type": "object"}, "shared": False}
+        await _done(olga, "POST", "/agents/tools/", {**tool, "callback_url": "http://127.0.0.1:9"})
+        things.ids["tool"] = "olgas"
+    return things
+
+
+async def _done(client: aiohttp.ClientSession, method: str, path: str, body: Any = None) -> Any:
+    async with client.request(method, path, json=body) as answer:
+        assert answer.status < 300, (method, path, await answer.text())
+        return await answer.json()
+
+
+async def _said(client: aiohttp.ClientSession, agent: str, words: str) -> dict[str, str]:
+    body = {"messages": [{"role": "user", "content": words}]}
+    async with client.post(f"/agents/{agent}/stream", json=body) as answer:
+        seen = await events(answer)
+        assert seen[-1]["event"] == "done", seen[-1]
+        call = next(frame["data"]["data"]["call_id"] for frame in seen if frame["event"] == "on_tool_end")
+        return {"run": answer.headers["X-Run-Id"], "thread": answer.headers["X-Thread-Id"], "call": call}
+
+
+async def _asked(client: aiohttp.ClientSession, words: str) -> dict[str, str]:
+    body = {"messages": [{"role": "user", "content": words}]}
+    async with client.post("/agents/default/stream", json=body) as answer:
+        seen = await events(answer, until="on_approval_request")
+        return {"approval": seen[-1]["data"]["data"]["id"]}
