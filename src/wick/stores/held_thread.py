@@ -63,17 +63,7 @@ async def hold(
     `patience` is how long a question of a run waits for its answer before the run pauses.
     """
     async with _wait_in_queue(store, owner, thread.id, wait):
-        try:
-            lease = await _acquire_lease(store, owner, thread.id, seconds, wait)
-        except StoreError as error:
-            if error.code != "not_found":
-                raise
-            try:
-                await store.create(owner, thread.id)
-            except StoreError as refusal:
-                if refusal.code != "conflict":  # else it was created concurrently
-                    raise
-            lease = await _acquire_lease(store, owner, thread.id, seconds, wait)
+        lease = await _acquire_lease(store, owner, thread.id, seconds, wait)
         held = HeldThread(store, owner, thread, lease, seconds, patience)
         try:
             await held.catch_up()
@@ -85,21 +75,15 @@ async def hold(
 
 
 async def _acquire_lease(store: Store, owner: str, id: str, seconds: float, wait: bool) -> Lease:
-    """Create the thread unless it exists, and acquire its lease."""
-    try:
-        await store.create(owner, id)
-    except StoreError as error:
-        if error.code == "invalid":  # one that exists may have a name that new threads cannot have
-            try:
-                await store.head(owner, id)
-            except StoreError:
-                raise error from None
-        elif error.code != "conflict":
-            raise
+    """Acquire the lease of a thread; create the thread if it does not exist."""
     holder, pause = holder_name(), SHORTEST_WAIT
     unreleased = _unreleased.get(store, {})
     if (owner, id) in unreleased:  # this process failed to release it earlier; it would block until it expires
-        await store.release(owner, id, unreleased[owner, id])
+        try:
+            await store.release(owner, id, unreleased[owner, id])
+        except StoreError as error:
+            if error.code != "not_found":  # else it was deleted since
+                raise
         unreleased.pop((owner, id), None)
 
     async def release_unwanted(taking: asyncio.Task[Lease]) -> None:
@@ -115,6 +99,13 @@ async def _acquire_lease(store: Store, owner: str, id: str, seconds: float, wait
             await asyncio.shield(release_unwanted(taking))
             raise
         except StoreError as error:
+            if error.code == "not_found":
+                try:
+                    await store.create(owner, id)
+                except StoreError as refusal:
+                    if refusal.code != "conflict":  # else it was created concurrently
+                        raise
+                continue
             if error.code != "conflict" or not wait:
                 raise
         await asyncio.sleep(pause)

@@ -38,7 +38,7 @@ class UsageAmount:
         return self.nanodollars / 1e9
 
     def __add__(self, other: UsageAmount) -> UsageAmount:
-        return UsageAmount(*(getattr(self, name) + getattr(other, name) for name in _NAMES))
+        return UsageAmount(*[getattr(self, name) + getattr(other, name) for name in _NAMES])
 
     def numbers(self) -> dict[str, float]:
         return {name: getattr(self, name) for name in _NAMES if getattr(self, name)}
