@@ -214,7 +214,7 @@ class HeldThread:
             await load(self.store, self.owner, thread.id, thread)
         self._last = max(self._last, head.last)
         if head.queued:
-            await self._fetch_inbox()
+            await self.fetch_inbox()
         self._unwritten.extend(thread.entries[self._last :])
         await self.saved()
         self._check_not_held()
@@ -258,15 +258,9 @@ class HeldThread:
 
     async def fetch_messages(self) -> Sequence[Message]:
         """Fetch new inbox messages, each once; appending one consumes it."""
-        fresh = [
-            row for row in await self._fetch_inbox() if row.kind == "message" and row.position not in self._fetched
-        ]
+        fresh = [row for row in await self.fetch_inbox() if row.kind == "message" and row.position not in self._fetched]
         self._fetched |= {row.position: Message.from_json(row.data) for row in fresh}
         return [self._fetched[row.position] for row in fresh]
-
-    async def has_messages(self) -> bool:
-        """Return True if there are messages in the inbox."""
-        return any(row.kind == "message" for row in await self._fetch_inbox())
 
     def discard_message(self, message: Message) -> None:
         """Discard an inbox message; the next write consumes it."""
@@ -288,13 +282,14 @@ class HeldThread:
 
     async def _find_answer(self, question: str) -> FrozenDict | None:
         self._inbox.is_stale = True  # the first answer counts, also one that the watch has not reported yet
-        answers = (row.data for row in await self._fetch_inbox() if row.kind == "answer" and row.data["id"] == question)
+        answers = (row.data for row in await self.fetch_inbox() if row.kind == "answer" and row.data["id"] == question)
         if (first := next(answers, None)) is None:
             return None
         self._answered_questions.add(question)
         return FrozenDict(freeze(first))
 
-    async def _fetch_inbox(self) -> Sequence[Queued]:
+    async def fetch_inbox(self) -> Sequence[Queued]:
+        """Return the inbox items that are not in the log."""
         on_own_loop = self._on_own_loop()
         rows = await (self._inbox.fetch() if on_own_loop else self.store.inbox(self.owner, self.thread.id))
         queued = [row for row in rows if row.position not in self._consumed]  # read while they were being consumed

@@ -35,6 +35,7 @@ SCHEMA = SqliteSchema(
         ),
     ),
 )
+NEW_VERSION = "INSERT OR REPLACE INTO records VALUES (?, ?, ?, json_quote(hex(randomblob(16))), 0)"
 ALIVE = "(until = 0 OR until > ?)"
 
 
@@ -127,19 +128,16 @@ class SqliteRecords:
                     self._file, ThreadWatchers(), self._readers.idle, self._sweep, SWEEP_SECONDS
                 )
             writer = self._writer
-        return await writer.run(_with_new_version(work) if kind in VERSIONED_KINDS else work)
+
+        def work_with_version(do: Transaction) -> T:
+            result = work(do)
+            do.db.execute(NEW_VERSION, VERSION)
+            return result
+
+        return await writer.run(work_with_version if kind in VERSIONED_KINDS else work)
 
     def _sweep(self, do: Transaction) -> None:
         do.db.execute("DELETE FROM records WHERE until > 0 AND until <= ?", (self._clock(),))
-
-
-def _with_new_version(work: Callable[[Transaction], T]) -> Callable[[Transaction], T]:
-    def change(do: Transaction) -> T:
-        result = work(do)
-        do.db.execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?, json_quote(hex(randomblob(16))), 0)", VERSION)
-        return result
-
-    return change
 
 
 def _get(db: sqlite3.Connection, kind: str, owner: str, id: str, now: float) -> dict[str, Any] | None:

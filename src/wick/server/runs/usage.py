@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -10,7 +10,6 @@ from time import time
 
 from wick._internal.worker_threads import run_in_thread
 from wick.operations import Result
-from wick.prices import Charge
 from wick.server.auth.identity import User
 from wick.server.records import Records
 
@@ -79,7 +78,18 @@ class UsageLedger:
             counted = {"charges": len(result.charges)}
             await self.records.put(COUNTED, user.id, run, counted, until=time() + COUNTED_SECONDS)
         charges = result.charges[int(before["charges"]) if before is not None else 0 :]
-        spent = await run_in_thread(lambda: _sum_by_model(charges), "summing usage") if charges else {}
+        spent: dict[str, UsageAmount] = {}
+
+        def sum_by_model() -> None:  # the price list is read on first use, which takes a moment
+            for charge in charges:
+                if charge.usage.total_tokens:  # else the provider reported no usage
+                    price = charge.price
+                    cost = 0 if price is None else round(price * NANO)
+                    used = UsageAmount(questions=1, unpriced=price is None, nanodollars=cost, **charge.usage.to_json())
+                    spent[charge.model] = spent.get(charge.model, UsageAmount()) + used
+
+        if charges:
+            await run_in_thread(sum_by_model, "summing usage")
         if before is None and ended:  # the run counts once, for the model of its first call
             first = result.charges[0].model if result.charges else ""
             spent[first] = spent.get(first, UsageAmount()) + UsageAmount(runs=1)
@@ -108,14 +118,3 @@ class UsageLedger:
 def sum_usage(lines: Iterable[UsageLine]) -> UsageAmount:
     """Return the sum of usage lines."""
     return sum((line.used for line in lines), UsageAmount())
-
-
-def _sum_by_model(charges: Sequence[Charge]) -> dict[str, UsageAmount]:
-    spent: dict[str, UsageAmount] = {}
-    for charge in charges:
-        if charge.usage.total_tokens:  # else the provider reported no usage
-            price = charge.price
-            cost = 0 if price is None else round(price * NANO)
-            used = UsageAmount(questions=1, unpriced=price is None, nanodollars=cost, **charge.usage.to_json())
-            spent[charge.model] = spent.get(charge.model, UsageAmount()) + used
-    return spent
