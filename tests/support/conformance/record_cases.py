@@ -75,3 +75,22 @@ async def test_what_was_closed_opens_again(records: Records) -> None:
     await records.put("k", "ada", "1", {"a": 1})
     await records.close()
     assert await records.get("k", "ada", "1") == {"a": 1}
+
+
+async def test_the_version_changes_with_the_records_that_agents_are_built_from(records: Records) -> None:
+    seen = [await records.version()]
+    await records.put("agent", "ada", "1", {})
+    seen.append(await records.version())
+    await records.put("agent", "ada", "1", {}, new=True)
+    seen.append(await records.version())
+    await records.add("tool", "ada", "1", {"n": 1})
+    seen.append(await records.version())
+    await records.delete("override", "ada", "1")
+    seen.append(await records.version())
+    await records.take("grant", "1")
+    seen.append(await records.version())
+    assert len({*seen}) >= 5 and len({*seen[:2], *seen[3:]}) == 5, "every write changes it; one that did nothing may"
+    for change in (records.put("run", "ada", "1", {}), records.add("usage", "ada", "1", {}), records.take("k", "1")):
+        await change
+        assert await records.version() == seen[-1], "others do not"
+    assert await records.list("agent", "") == [] and await records.find("version", "1") is None
