@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from wick.server.records import Records
+from wick.server.records import Records, RecordSum
 
 
 async def test_a_row_is_kept_replaced_and_deleted(records: Records) -> None:
@@ -94,3 +94,14 @@ async def test_the_version_changes_with_the_records_that_agents_are_built_from(r
         await change
         assert await records.version() == seen[-1], "others do not"
     assert await records.list("agent", "") == [] and await records.find("version", "1") is None
+
+
+async def test_sums_are_added_with_a_record_once(records: Records) -> None:
+    sums = [RecordSum("usage", "ada", "day", {"n": 2}, {"model": "m"})]
+    await records.put("run", "ada", "1", {"begin": 0})
+    for _ in range(2):  # a write whose reply was lost is repeated
+        assert await records.put("run", "ada", "1", {"ended": 5.5}, sums=sums)
+    assert await records.get("run", "ada", "1") == {"ended": 5.5}
+    assert await records.get("usage", "ada", "day") == {"n": 2, "model": "m"}
+    await records.put("run", "ada", "2", {"ended": 6.5}, sums=sums)
+    assert await records.get("usage", "ada", "day") == {"n": 4, "model": "m"}

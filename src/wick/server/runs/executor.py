@@ -228,12 +228,14 @@ class RunExecutor:
             if result.outcome == "interrupted":  # keeps the earlier crashes for its resume
                 fields = {**noted.to_json(), **({running.start: 0} if running.start else {})}
                 await retry_store(lambda: self.records.add(KIND, noted.owner, noted.id, {}, fields))
+                spent = await self.usage.record(
+                    running.user, noted.agent, result, run=noted.id, ended=not running.stalled
+                )
             else:
-                await retry_store(lambda: self.records.put(KIND, noted.owner, noted.id, noted.to_json()))
+                spent, sums = await self.usage.prepare(running.user, noted.agent, result, run=noted.id)
+                row = noted.to_json()
+                await retry_store(lambda: self.records.put(KIND, noted.owner, noted.id, row, sums=sums))
                 running.hub.outcome = noted
-            spent = await self.usage.record(
-                running.user, running.info.agent, result, run=running.info.id, ended=not running.stalled
-            )
             for model, used in spent.items():
                 if used.questions:  # else the run has no model call
                     tokens = {"input": used.input_tokens, "output": used.output_tokens}

@@ -11,7 +11,7 @@ from time import time
 from wick._internal.worker_threads import run_in_thread
 from wick.operations import Result
 from wick.server.auth.identity import User
-from wick.server.records import Records
+from wick.server.records import Records, RecordSum
 
 KIND, COUNTED = "usage", "counted"
 COUNTED_SECONDS = 30 * 86_400.0  # how long the recorded charges of an interrupted run are remembered
@@ -71,6 +71,15 @@ class UsageLedger:
 
         With `ended=False` the log has no end of the run: its charges are recorded now, the run itself when it ends.
         """
+        spent, sums = await self.prepare(user, agent, result, run=run, ended=ended)
+        for one in sums:
+            await self.records.add(one.kind, one.owner, one.id, one.numbers, one.facts)
+        return spent
+
+    async def prepare(
+        self, user: User, agent: str, result: Result, *, run: str = "", ended: bool = True
+    ) -> tuple[dict[str, UsageAmount], list[RecordSum]]:
+        """Return the usage of a run by model, and the sums that record it."""
         entries = result.thread.entries if result.thread is not None else ()
         ends = [entry for entry in entries if entry.kind == "run_end" and entry.data["run"] == run]
         before = await self.records.get(COUNTED, user.id, run) if len(ends) > 1 else None  # it has paused before
@@ -94,10 +103,11 @@ class UsageLedger:
             first = result.charges[0].model if result.charges else ""
             spent[first] = spent.get(first, UsageAmount()) + UsageAmount(runs=1)
         day = datetime.now(UTC).date().isoformat()
-        for model, used in spent.items():
-            facts = {"user": user.name, "day": day, "agent": agent, "model": model}
-            await self.records.add(KIND, user.id, f"{day}/{agent}/{model}", used.numbers(), facts)
-        return spent
+        about = {"user": user.name, "day": day, "agent": agent}
+        return spent, [
+            RecordSum(KIND, user.id, f"{day}/{agent}/{model}", used.numbers(), {**about, "model": model})
+            for model, used in spent.items()
+        ]
 
     async def list_lines(
         self, owner: str | None, *, since: date | None = None, until: date | None = None, agent: str = ""
