@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-import typing
 import textwrap
+import typing
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
