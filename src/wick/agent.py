@@ -59,7 +59,6 @@ class RunOptions(TypedDict, Generic[DepsType], total=False):
     """Options of a run."""
 
     deps: DepsType | None  # for parameters of type `Deps[T]` and `run.deps`; default: the deps of the parent run
-
     thread: Thread | str | None  # the conversation, or the id of a stored one; default: a new thread
     user: str  # the name of the user
     parent: Run | None  # the parent run: its guards apply, its user answers questions
@@ -215,9 +214,9 @@ class Agent(Generic[DepsType, Output]):
             deps = run.parent.deps if run.parent is not None else None
             if self.deps_factory is not None and (deps is None or self.find_deps_problem(deps)):
                 deps = self.deps_factory(run)
-        if inspect.isawaitable(deps):
-            getattr(deps, "close", lambda: None)()
-            raise ConfigError("a deps_factory is not async; open async resources before the run")
+            if inspect.iscoroutine(deps):
+                deps.close()  # it would warn that it was never awaited
+                raise ConfigError("a deps_factory is not async; open async resources before the run")
         if problem := self.find_deps_problem(deps):
             raise ConfigError(problem)
         return deps

@@ -472,6 +472,19 @@ async def test_an_async_factory_is_refused() -> None:
         await Agent(Scripted(), tools=[lookup], deps_factory=make).run("Go.")
 
 
+class Pool:
+    """A pool that can be awaited, to wait until it is open, as those of some drivers."""
+
+    def __await__(self) -> Any:
+        yield
+
+
+async def test_deps_may_be_awaitable() -> None:
+    pool = Pool()
+    assert Agent(Scripted()).stream("Go.", deps=pool).run.deps is pool
+    assert Agent(Scripted(), deps_factory=lambda run: pool).stream("Go.").run.deps is pool
+
+
 def test_a_server_refuses_an_agent_whose_deps_nobody_gives(tmp_path: Any) -> None:
     agent = Agent(Scripted(), tools=[lookup])
     with pytest.raises(ConfigError, match=r"the agent 'clerk' cannot run in a server.*the tool lookup needs deps"):
