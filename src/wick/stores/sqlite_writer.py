@@ -218,16 +218,6 @@ class SqliteWriter:
         more = job.error is None and job.value  # after an error, the next write tries again
         self._deferred_at = time.monotonic() if more and not self._stopping else None
 
-    def _poll_other_processes(self) -> None:
-        link = self._ensure_connection()
-        version = link.db.execute("PRAGMA data_version").fetchone()[0]  # unchanged by this connection's own writes
-        if version == self._seen_version:
-            return
-        self._seen_version = version
-        for key in self._watchers.watched_keys():
-            found = link.db.execute("SELECT last, inbox FROM threads WHERE owner = ? AND id = ?", key).fetchone()
-            self._watchers.notify(key, News(*found) if found else None)
-
     def _ensure_connection(self) -> SqliteConnection:
         """Return the connection; open it if needed, after closing those of the readers.
 
