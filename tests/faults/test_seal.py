@@ -59,7 +59,6 @@ from wick import (
     assistant,
     before,
     guard,
-    onion,
     operations,
     tool,
     tools,
@@ -913,7 +912,7 @@ async def test_a_seal_that_guards_share_is_noticed(monkeypatch: pytest.MonkeyPat
         return self
 
     monkeypatch.setattr(operations.ToolUse, "view", shared)
-    monkeypatch.setattr(onion, "_is_intact", lambda sealed, view: True)
+    monkeypatch.setattr(operations.ToolUse, "is_intact", lambda sealed, view: True)
     with pytest.raises(Violated, match="the tool ran with"):
         await nothing_past_the_seal(planted=True, tampers=["sets values", "sets everything", "sets the tool"])
 
