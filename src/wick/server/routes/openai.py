@@ -91,29 +91,26 @@ async def complete(
     """Run an agent in a new thread. Assistant messages of the request are taken from the client without a check."""
     messages = parse_conversation(asked, systems=wick.settings.allow_system_messages)
     if not asked.stream:
-        return await _build_completion(asked, await wick.runs.start(caller, asked.model, [*messages], key=key))
+        turn = await wick.runs.start(caller, asked.model, [*messages], key=key)
+        spoken = CompletionText(turn.run_id)
+        text = "".join([
+            spoken.add_event(frame.event)
+            async for batch in turn.frames()
+            for frame in batch
+            if frame.position is not None or frame.terminal  # deltas are repeated in the complete message
+        ])  # fmt: skip
+        end = _require_end(spoken, turn)
+        return ChatCompletion(
+            id=_completion_id(turn),
+            created=int(time()),
+            model=asked.model,
+            choices=[ChatChoice(message=ChatReply(content=text), finish_reason=finish_reason(end.reason))],
+            usage=chat_usage(end.usage),
+        )
     with ExitStack() as holding:
         holding.enter_context(wick.limits.hold("streams", caller.id))  # before the run starts: it could not be streamed
         turn = await wick.runs.start(caller, asked.model, [*messages], key=key)
         return EventStream(lambda: _stream_chunks(asked, turn), holding=holding.pop_all())
-
-
-async def _build_completion(asked: ChatRequest, turn: QueuedRun) -> ChatCompletion:
-    spoken = CompletionText(turn.run_id)
-    text = "".join([
-        spoken.add_event(frame.event)
-        async for batch in turn.frames()
-        for frame in batch
-        if frame.position is not None or frame.terminal  # deltas are repeated in the complete message
-    ])  # fmt: skip
-    end = _require_end(spoken, turn)
-    return ChatCompletion(
-        id=_completion_id(turn),
-        created=int(time()),
-        model=asked.model,
-        choices=[ChatChoice(message=ChatReply(content=text), finish_reason=finish_reason(end.reason))],
-        usage=chat_usage(end.usage),
-    )
 
 
 async def _stream_chunks(asked: ChatRequest, turn: QueuedRun) -> AsyncIterator[list[Frame]]:
