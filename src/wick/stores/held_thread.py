@@ -56,14 +56,16 @@ async def hold(
     patience: float = 0.0,
     wait: bool = True,
     seconds: float = LEASE_SECONDS,
+    lease: Lease | None = None,
 ) -> AsyncIterator[HeldThread]:
     """Acquire the write lease of a thread; create or load it, and persist appended entries.
 
     If the thread is held, wait in a FIFO queue; with `wait=False`, raise a `conflict`.
-    `patience` is how long a question of a run waits for its answer before the run pauses.
+    `patience` is how long a question of a run waits for its answer before the run pauses. `lease` is one that the
+    caller has acquired.
     """
     async with _wait_in_queue(store, owner, thread.id, wait):
-        lease = await _acquire_lease(store, owner, thread.id, seconds, wait)
+        lease = lease or await _acquire_lease(store, owner, thread.id, seconds, wait)
         held = HeldThread(store, owner, thread, lease, seconds, patience)
         try:
             await held.catch_up()
@@ -113,6 +115,16 @@ async def _acquire_lease(store: Store, owner: str, id: str, seconds: float, wait
 
 
 _unreleased: WeakKeyDictionary[Store, dict[tuple[str, str], int]] = WeakKeyDictionary()  # fences, by owner and thread
+
+
+async def release_lease(store: Store, owner: str, id: str, fence: int) -> Summary | None:
+    """Release a lease, and return the thread. If that fails, `release_leases` or the next run tries again."""
+    try:
+        return await store.release(owner, id, fence)
+    except StoreError as error:  # the lease expires
+        _unreleased.setdefault(store, {})[owner, id] = fence
+        logger.warning("the lease of %s could not be released: %s", id, error)
+        return None
 
 
 async def release_leases(store: Store) -> None:
@@ -358,11 +370,7 @@ class HeldThread:
         renewing, self._renewal_task = self._renewal_task, None
         await cancel_and_wait(() if renewing is None else (renewing,))
         await self._inbox.close()
-        try:
-            self.released_head = await self.store.release(self.owner, self.thread.id, self.lease.fence)
-        except StoreError as error:  # the lease expires
-            _unreleased.setdefault(self.store, {})[self.owner, self.thread.id] = self.lease.fence
-            logger.warning("the lease of %s could not be released: %s", self.thread.id, error)
+        self.released_head = await release_lease(self.store, self.owner, self.thread.id, self.lease.fence)
 
 
 # -- a FIFO queue per thread within one process -----------------------------------------------------------------------

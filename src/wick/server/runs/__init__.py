@@ -30,7 +30,7 @@ from wick.constants import STALLED_SECONDS
 from wick.errors import TEMPORARY, StoreError
 from wick.messages import Message
 from wick.operations import Result
-from wick.protocols import Store, Summary, refused_part
+from wick.protocols import Lease, Store, Summary, refused_part
 from wick.server.agents.builder import AgentInstance
 from wick.server.agents.registry import AgentRegistry
 from wick.server.auth.identity import User
@@ -239,16 +239,19 @@ class Runs:
             self.limits.check_room("runs", self.executor.count_runs(user.id) + self.limits.count_held("runs", user.id))
             reservation = self.limits.hold("runs", user.id)
         with reservation:
-            created: Summary | None = None
+            lease: Lease | None = None
             if head is None:
-                head = created = await self.threads.create(user, instance.id, Thread().id, rows)
-                position = created.queued
+                head, lease = await self.threads.start(user, instance.id, rows)
+                position = head.queued
             else:
                 position = await self.store.enqueue(user.id, head.id, *rows, key=key)
             last, about = head.last if after is None else after, {"name": user.name, "role": user.role}
             wanted = RunInfo("", user.id, head.id, thread_agent(head), last, recipe=recipe, **about)  # type: ignore[arg-type]
+            created = None if lease is None else replace(head, leased=False)
+            if lease is not None:
+                self.registry.sessions.leases[user.id, head.id] = lease
             try:
-                info = await retry_store(lambda: self.run_for_message(user, wanted, position, created, instance))
+                info = await retry_store(lambda: self.run_for_message(user, wanted, position, instance, created))
             except StoreError as error:
                 raise ApiError(
                     503,
@@ -257,6 +260,9 @@ class Runs:
                     "now; read the thread later, or repeat the request with the same Idempotency-Key",
                     {"X-Thread-Id": head.id, "Retry-After": "5"},
                 ) from error
+            finally:
+                if self.executor.find(user.id, head.id) is None:  # the run was not started
+                    await self.executor.release_unused_lease(user.id, head.id)
         return QueuedRun(self, info, position, START if info.begin >= last else (last, inf))
 
     # -- finding the run of a message ---------------------------------------------------------------------------------
@@ -266,8 +272,8 @@ class Runs:
         user: User,
         wanted: RunInfo,
         position: int,
-        created: Summary | None = None,
         instance: AgentInstance | None = None,
+        created: Summary | None = None,
     ) -> RunInfo:
         """Return the run that answers the message at a position; start it if needed.
 
