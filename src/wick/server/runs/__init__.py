@@ -82,8 +82,7 @@ class QueuedRun:
             hub: RunHub | None = None
             async for frames in self.runs.follow(self.info, self.after):
                 hub = hub or self.runs.followers.board.find(self.info)
-                took = hub is not None and hub.keeper is not None and hub.keeper.has_consumed(self.position)
-                if frames and frames[-1].terminal and not took:
+                if frames and frames[-1].terminal and not (hub is not None and hub.has_taken(self.position)):
                     next_one = await self.runs.next_run_for(self.info, self.position)
                 sent = frames if next_one is None else frames[:-1]
                 self.after = max((frame.position for frame in sent if frame.position is not None), default=self.after)
@@ -100,21 +99,29 @@ class QueuedRun:
         Raise a 503 if the log has no end of the run.
         """
         board = self.runs.followers.board
-        hub = await board.wait_published(self.info, FOLLOW_PAUSE)
-        if hub is not None and (outcome := await hub.wait_outcome(self.position)) is not None:
-            self.thread = hub.thread
-            return outcome
+        while (hub := await board.wait_published(self.info, FOLLOW_PAUSE)) is not None:
+            if await hub.wait_end() != "told":
+                break  # it is performed elsewhere, or the server stops
+            took = hub.has_taken(self.position)
+            next_one = None if took else await self.runs.next_run_for(self.info, self.position)
+            if next_one is None:
+                self.thread = hub.thread
+                return hub.outcome if took and hub.outcome is not None else await self._load_outcome()
+            self.info = next_one
         async with aclosing(self.frames()) as batches:
             async for frames in batches:
                 hub = board.find(self.info) or hub
                 if frames and frames[-1].terminal:
                     mine = hub is not None and hub.run == self.run_id and hub.end == "told"
                     self.thread = hub.thread if mine and hub is not None else None
-                    info = await retry_store(lambda: self.runs.load_outcome(self.info))
-                    if not info.outcome:
-                        raise still_open_error(info, info.reason)
-                    return info
+                    return await self._load_outcome()
         raise self.unfinished_error()
+
+    async def _load_outcome(self) -> RunInfo:
+        info = await retry_store(lambda: self.runs.load_outcome(self.info))
+        if not info.outcome:
+            raise still_open_error(info, info.reason)
+        return info
 
     def unfinished_error(self) -> ApiError:
         """Return the error for a client that waited for a run that has not ended."""
