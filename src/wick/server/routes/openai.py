@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import ExitStack
 from time import time
 from typing import Annotated, Any
 
-import orjson
 from fastapi import APIRouter, Header, Request, Response
 from fastapi.exceptions import RequestValidationError
 
+from wick._internal.fast_json import encode_json
 from wick.errors import WickError
 from wick.events import Done, Event, Failed
 from wick.server.dependencies import Caller, Wick
@@ -149,8 +148,5 @@ def _completion_id(turn: QueuedRun) -> str:
 
 def _data_frame(data: dict[str, Any]) -> Frame:
     """Return a frame without an event of wick."""
-    try:
-        text = orjson.dumps(data)
-    except TypeError:  # an unpaired surrogate; the other half follows in the next chunk
-        text = json.dumps(data).encode()
-    return Frame(Event(), b"data: %s\n\n" % text)
+    # An unpaired surrogate is possible; the other half follows in the next chunk.
+    return Frame(Event(), b"data: %s\n\n" % encode_json(data))
