@@ -323,7 +323,14 @@ class HeldThread:
                 awaited = {*self.thread.questions, *self._answered_questions} - logged
                 answers = self._queued_answers.items()
                 took += [position for position, question in answers if question not in awaited]  # obsolete answers
-                self._last = await self._append_with_retry([entry.to_json() for entry in batch], took)
+                # Frozen data is JSON data already: a store encodes it without a copy.
+                rows = [
+                    entry.to_json()
+                    if isinstance(entry.data, Message)
+                    else {"seq": entry.seq, "kind": entry.kind, "at": entry.at, "data": entry.data}
+                    for entry in batch
+                ]
+                self._last = await self._append_with_retry(rows, took)
             except StoreError as error:
                 self._error = error
                 return
