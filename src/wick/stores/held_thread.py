@@ -180,7 +180,7 @@ class HeldThread:
         self.patience, self.seconds = patience, seconds
         self._loop = asyncio.get_running_loop()
         self._unwritten: deque[Entry] = deque()
-        self._last = 0  # sequence number of the last persisted entry
+        self.last_written = 0  # sequence number of the last entry in the store
         self._write_task: asyncio.Task[None] | None = None
         self._fetched: dict[int, Message] = {}  # inbox messages that are not in the log yet, by position
         self._rejected: list[Message] = []  # of these, messages that will not be logged
@@ -193,11 +193,6 @@ class HeldThread:
         self._renewal_task: asyncio.Task[None] | None = self._loop.create_task(
             self._renew_lease(), name=f"lease of {thread.id}"
         )
-
-    @property
-    def last_written(self) -> int:
-        """The sequence number of the last entry in the store."""
-        return self._last
 
     def has_consumed(self, position: int) -> bool:
         """Return True if the inbox item at a position is in the log."""
@@ -221,13 +216,13 @@ class HeldThread:
                 raise StoreError(
                     f"thread {thread.id} is another one here than in the store; load it from there", "conflict"
                 )
-        self._last = min(head.last, len(thread.entries))
+        self.last_written = min(head.last, len(thread.entries))
         if head.last > len(thread.entries):
             await load(self.store, self.owner, thread.id, thread)
-        self._last = max(self._last, head.last)
+        self.last_written = max(self.last_written, head.last)
         if head.queued:
             await self.fetch_inbox()
-        self._unwritten.extend(thread.entries[self._last :])
+        self._unwritten.extend(thread.entries[self.last_written :])
         await self.saved()
         self._check_not_held()
         thread.writer = self
@@ -330,7 +325,7 @@ class HeldThread:
                     else {"seq": entry.seq, "kind": entry.kind, "at": entry.at, "data": entry.data}
                     for entry in batch
                 ]
-                self._last = await self._append_with_retry(rows, took)
+                self.last_written = await self._append_with_retry(rows, took)
             except StoreError as error:
                 self._error = error
                 return
@@ -350,7 +345,7 @@ class HeldThread:
         while True:
             try:
                 return await self.store.append(
-                    self.owner, self.thread.id, rows, expect=self._last, fence=self.lease.fence, took=took
+                    self.owner, self.thread.id, rows, expect=self.last_written, fence=self.lease.fence, took=took
                 )
             except StoreError as error:
                 pause = next(pauses, None)

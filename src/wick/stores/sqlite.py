@@ -10,7 +10,7 @@ import builtins
 import os
 import sqlite3
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
@@ -87,8 +87,8 @@ class Sqlite:
 
     # -- reading and writing ----------------------------------------------------------------------------------------
 
-    async def _write(self, work: Callable[[Transaction], T]) -> T:
-        return await self._ensure_writer().run(work)
+    def _write(self, work: Callable[[Transaction], T]) -> Coroutine[Any, Any, T]:
+        return self._ensure_writer().run(work)
 
     def _ensure_writer(self) -> SqliteWriter:
         with self._writer_lock:
@@ -108,8 +108,8 @@ class Sqlite:
                 finalize(self, self._writer.stop)
             return self._writer
 
-    async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return await self._readers.read(work)
+    def _read(self, work: Callable[[sqlite3.Connection], T]) -> Coroutine[Any, Any, T]:
+        return self._readers.read(work)
 
     # -- threads ----------------------------------------------------------------------------------------------------
 

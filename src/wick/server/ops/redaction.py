@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -218,8 +218,10 @@ class RedactingStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def append(self, owner: str, id: str, entries: Sequence[Mapping[str, Any]], **options: Any) -> int:
-        return await self._store.append(owner, id, [self._secrets.redact_entry(entry) for entry in entries], **options)
+    def append(
+        self, owner: str, id: str, entries: Sequence[Mapping[str, Any]], **options: Any
+    ) -> Coroutine[Any, Any, int]:
+        return self._store.append(owner, id, [self._secrets.redact_entry(entry) for entry in entries], **options)
 
 
 class RedactingEmitter:

@@ -139,7 +139,8 @@ class RunHub:
         if event.run_id == self.run and event.terminal:
             self._last = event  # `finish` sends it after the outcome is recorded
             return
-        self.flush()
+        if self.keeper is None or self.keeper.last_written > self._sent:
+            self.flush()
         if not self.end and self._track_event(event) and self._readers:
             self._broadcast(transient_frame(event))
 
