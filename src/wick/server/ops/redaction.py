@@ -125,7 +125,7 @@ class Secrets:
         kind, data = row["kind"], row["data"]
         is_output = kind in _REDACTED_KINDS or (kind == "message" and data["role"] == "tool")
         is_trace = kind == "value" and data["key"] == TRACES
-        return {**row, "data": self.redact_json(data)} if self and (is_output or is_trace) else row
+        return {**row, "data": self.redact_json(data)} if is_output or is_trace else row
 
 
 def _split_secret(secret: str) -> Iterator[str]:
