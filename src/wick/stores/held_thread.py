@@ -244,6 +244,8 @@ class HeldThread:
 
     async def saved(self) -> None:
         """Wait until all queued entries are persisted."""
+        if not self._unwritten and self._error is None:
+            return  # an entry stays in the queue until it is persisted
         if not self._on_own_loop():
             return await self._run_on_own_loop(self.saved())
         while self._unwritten and self._error is None:

@@ -206,6 +206,15 @@ def shorten_title(text: str) -> str:
 # -- names, pages ---------------------------------------------------------------------------------------------------
 
 
+def are_valid_names(*names: Any) -> bool:
+    """Return True if all values can be names in a store."""
+    for name in names:
+        is_plain = type(name) is str and name.isascii() and 0 < len(name) <= NAME_CHARS and "\0" not in name
+        if not is_plain and not is_valid_name(name):
+            return False
+    return True
+
+
 def is_valid_name(name: Any) -> bool:
     """Return True if a value can be a name in a store."""
     if not isinstance(name, str) or not 0 < len(name) <= NAME_CHARS or "\0" in name:

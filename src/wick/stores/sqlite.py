@@ -219,7 +219,7 @@ class Sqlite:
     ) -> int:
         prepared = rows.prepare_append(id, entries, rows.check_number("the expected entry", expect))
         fence, taken = rows.check_number("a fence", fence), rows.check_positions(took)
-        if not (rows.is_valid_name(owner) and rows.is_valid_name(id)):
+        if not rows.are_valid_names(owner, id):
             raise rows.not_found_error(id)
         return await self._write(
             lambda do: append_entries(
