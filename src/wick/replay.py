@@ -20,8 +20,8 @@ from wick.errors import InvalidArgs
 from wick.loop import Loop
 from wick.onion import consult_guards
 from wick.operations import Run, ToolUse
-from wick.thread_state import Entry, EntryKind
 from wick.threads import Thread
+from wick.threads.state import Entry, EntryKind
 
 Verdict = Literal["allow", "ask", "block"]
 _SEVERITY: tuple[Verdict, ...] = ("allow", "ask", "block")

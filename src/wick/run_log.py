@@ -21,7 +21,7 @@ from wick.operations import ModelCall, Outcome, Result, Run, Step, ToolUse
 from wick.protocols import Usage
 from wick.resume import answer_lost_calls, describe_end, find_refusal, guard_names, resume_data, shelve_input
 from wick.run_state import unheard_messages
-from wick.thread_state import AttemptStatus
+from wick.threads.state import AttemptStatus
 
 logger = logging.getLogger(__name__)
 

@@ -61,7 +61,6 @@ from wick import (
     guard,
     onion,
     operations,
-    thread_state,
     tool,
     tools,
     wrap,
@@ -75,7 +74,8 @@ from wick.errors import Sealed
 from wick.models.scripted import FunctionModel
 from wick.operations import ModelCall
 from wick.protocols import CallArgs, CallStart, Finish, Request
-from wick.thread_state import Entry, ThreadState
+from wick.threads import state as thread_state
+from wick.threads.state import Entry, ThreadState
 
 # -- validators run once ----------------------------------------------------------------------------------------------
 

@@ -40,7 +40,7 @@ from wick.models.openai_responses import OpenAIResponses
 from wick.models.registry import ALIASES, DEFAULTS, FAMILIES, PROVIDERS
 from wick.operations import OPERATIONS, Outcome
 from wick.protocols import Delta, Request, Usage
-from wick.thread_state import EntryKind
+from wick.threads.state import EntryKind
 
 __all__ = ["offline"]  # a fixture that counts for every test here
 

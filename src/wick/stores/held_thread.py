@@ -26,8 +26,8 @@ from wick.errors import StoreError
 from wick.messages import Message
 from wick.protocols import Lease, Queued, Store, Summary
 from wick.stores.process_identity import holder_name
-from wick.thread_state import Entry
 from wick.threads import Thread
+from wick.threads.state import Entry
 
 logger = logging.getLogger(__name__)
 

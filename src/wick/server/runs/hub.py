@@ -32,8 +32,8 @@ from wick.events import (
 from wick.server.runs.frames import Frame, FrameBuilder, StreamPosition, transient_frame
 from wick.server.runs.record import RunInfo
 from wick.stores.held_thread import HeldThread
-from wick.thread_state import Entry
 from wick.threads import Thread
+from wick.threads.state import Entry
 
 LOGGED_EVENTS = (ChatModelEnd, ToolStart, ToolEnd, StateChange)  # events of the run itself that its log entries produce
 APPROVAL_EVENTS = (ApprovalRequest, ApprovalResponse)  # the same for events of the run and its children
