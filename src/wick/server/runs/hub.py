@@ -139,7 +139,8 @@ class RunHub:
         if event.run_id == self.run and event.terminal:
             self._last = event  # `finish` sends it after the outcome is recorded
             return
-        self.flush()
+        if self.keeper is None or self.keeper.last_written > self._sent:
+            self.flush()
         if not self.end and self._track_event(event) and self._readers:
             self._broadcast(transient_frame(event))
 
@@ -240,11 +241,14 @@ class RunHub:
         for reader in self._readers:
             reader.wake()
 
-    async def wait_outcome(self, position: int) -> RunInfo | None:
-        """Wait until the run is over; return its recorded outcome if it took the inbox message at a position."""
+    async def wait_end(self) -> HubEnd:
+        """Wait until the run is no longer performed here."""
         await self._over.wait()
-        took = self.keeper is not None and self.keeper.has_consumed(position)
-        return self.outcome if took and self.end == "told" and self._finished else None
+        return self.end
+
+    def has_taken(self, position: int) -> bool:
+        """Return True if the run took the inbox message at a position."""
+        return self.keeper is not None and self.keeper.has_consumed(position)
 
     # -- readers ------------------------------------------------------------------------------------------------------
 
