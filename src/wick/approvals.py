@@ -18,7 +18,7 @@ from wick.events import ApprovalRequest, ApprovalResponse
 from wick.operations import Operation, Run
 from wick.why import DispatchState, Why
 
-# The user's answers by operation hash. Hooks can write to an operation's state, but not to this.
+# The answers for each operation, by hash, for its later attempts. Hooks can write to `DispatchState`, but not to this.
 _answers: WeakKeyDictionary[DispatchState, dict[str, Allow | Block]] = WeakKeyDictionary()
 
 
@@ -98,6 +98,7 @@ def _decode_answer(row: FrozenDict) -> Allow | Block:
 async def _wait_for_answer(run: Run, question: Question, asked: FrozenDict) -> tuple[Allow | Block, dict[str, object]]:
     """Return the user's answer and more data for its log entry. Of two answers, the stored one counts."""
     asker, writer, expires = run.root.asker, run.root.thread.writer, asked.get("expires", inf)
+    # Without an asker the writer waits for an answer, for as long as its store is configured to. Then the run pauses.
     if writer is not None and (row := await writer.answer(question.id, 0.0 if asker else expires - time())):
         return _accept_stored_answer(row, question)
     if time() >= expires:
@@ -122,6 +123,7 @@ def _accept_stored_answer(row: FrozenDict, question: Question) -> tuple[Allow | 
 
 
 def _parse_answer(answer: object, question: Question) -> Allow | Block:
+    """Return an answer as Allow or Block. None is an approval; an object of another type is not."""
     if answer is None or answer is True:
         return Allow()
     if answer is False:
