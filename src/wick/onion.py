@@ -8,7 +8,8 @@
 The gate is always the innermost ring. The others nest in the order of their hooks, whatever their position: a `before`
 that is listed first runs before a `wrap` that is listed second. Only the hooks of one capability nest as above.
 
-A decision is a return value. `Paused` and cancellation are not an `Exception`, so they pass through every ring.
+A decision is a return value. `Paused` and cancellation are not an `Exception`, so rings pass them on. A cancellation is
+raised again if a hook swallows it. A `Paused` is not: a `wrap` that catches `BaseException` gets it.
 """
 
 from __future__ import annotations
