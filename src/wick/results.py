@@ -179,7 +179,7 @@ class StepResults(ResultRules[Stop | Continue]):
         ResultRules.apply_verdict(self, verdict, hook)
         step, run = self.op, self.op.run
         if isinstance(verdict, Continue) and self._can_continue():
-            step.state.follow += [Message("user", verdict.message, name=hook)] if verdict.message else []
+            step.state.follow_ups += [Message("user", verdict.message, name=hook)] if verdict.message else []
             step.result, step.error = verdict, None
         if run.stopping is not None and step.error is None:
             step.result = run.stopping

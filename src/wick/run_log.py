@@ -83,7 +83,7 @@ async def record_step(next: Next[Stop | Continue], step: Step) -> Stop | Continu
     if run.stopping is not None:
         return run.stopping
     if isinstance(verdict, Continue):
-        run.thread.add(*step.state.follow)
+        run.thread.add(*step.state.follow_ups)
     else:
         await run.progress.inbox.fetch(run.thread)
         await _screen_inbox(run)
