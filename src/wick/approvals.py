@@ -75,24 +75,11 @@ async def _answer_by_delegate(run: Run, question: Question) -> tuple[Allow | Blo
     return None
 
 
-async def _log_answer(run: Run, question: Question, answer: Allow | Block, more: dict[str, object]) -> Allow | Block:
-    row = {"id": question.id, "hash": question.hash, "allowed": isinstance(answer, Allow)}
-    row["reason"] = getattr(answer, "reason", "")
-    changed = {"args": answer.args} if isinstance(answer, Allow) and answer.args is not None else {}
-    run.root.thread.append("answered", row | changed | more)
-    await run.root.thread.saved()
-    return answer
-
-
 def _log_question(run: Run, question: Question) -> FrozenDict:
     about = {"id": question.id, "question": question.question, "expires": time() + ASK_SECONDS}
     about |= {"run": run.id, "operation": question.op.name, "hash": question.hash}
-    entry: FrozenDict = run.root.thread.append("asked", {**about, **question.about}).data
-    return entry
-
-
-def _decode_answer(row: FrozenDict) -> Allow | Block:
-    return Allow(row.get("args")) if row["allowed"] else Block(row["reason"])
+    asked: FrozenDict = run.root.thread.append("asked", {**about, **question.about}).data
+    return asked
 
 
 async def _wait_for_answer(run: Run, question: Question, asked: FrozenDict) -> tuple[Allow | Block, dict[str, object]]:
@@ -136,3 +123,16 @@ def _parse_answer(answer: object, question: Question) -> Allow | Block:
         return Allow(freeze(answer.args))
     except (TypeError, ValueError) as problem:
         return Block(f"the arguments in the answer are not JSON data: {problem}")
+
+
+async def _log_answer(run: Run, question: Question, answer: Allow | Block, more: dict[str, object]) -> Allow | Block:
+    row = {"id": question.id, "hash": question.hash, "allowed": isinstance(answer, Allow)}
+    row["reason"] = getattr(answer, "reason", "")
+    changed = {"args": answer.args} if isinstance(answer, Allow) and answer.args is not None else {}
+    run.root.thread.append("answered", row | changed | more)
+    await run.root.thread.saved()
+    return answer
+
+
+def _decode_answer(row: FrozenDict) -> Allow | Block:
+    return Allow(row.get("args")) if row["allowed"] else Block(row["reason"])
