@@ -419,6 +419,10 @@ class ModelCall(Operation[Message]):
         """True if deltas of the reply were emitted, so that a retry is visible to subscribers."""
         return self.state.stream.shown
 
+    @property
+    def request(self) -> Request:
+        return Request(tuple(self.messages), self.system, tuple(self.tools), self.settings)
+
     def to_json(self) -> dict[str, Any]:
         return {
             "run": self.run.id,
@@ -457,10 +461,6 @@ class ModelCall(Operation[Message]):
             and view.settings == self.settings
             and _endpoint(self.model) == self.endpoint
         )
-
-    @property
-    def request(self) -> Request:
-        return Request(tuple(self.messages), self.system, tuple(self.tools), self.settings)
 
 
 @dataclass(eq=False, slots=True)
@@ -503,6 +503,11 @@ class ToolUse(Operation[ToolResult], Injected):
         return self.state.invalid
 
     @property
+    def exception(self) -> BaseException | None:
+        """The exception that the tool raised, if it crashed. `error` stays None, because there is a result."""
+        return getattr(self.result, "exception", None)
+
+    @property
     def attempt(self) -> int:
         """The number of attempts at this call so far."""
         return self.run.thread.count_attempts(self.call.id)
@@ -539,6 +544,11 @@ class ToolUse(Operation[ToolResult], Injected):
         """Return False if a permission rule decided about a path by its names, so that no link may redirect it."""
         return path not in self.state.grants.unlinked
 
+    def stream(self, text: str) -> None:
+        """Emit a piece of the tool's output while it runs."""
+        if self.run.emitter is not None:
+            self.state.stream.show(ToolStream(name=self.call.name, call_id=self.call.id, delta=text), self.run.emit)
+
     def to_json(self) -> dict[str, Any]:
         return {"call_id": self.call.id, "tool": self.bound.name, "args": thaw(self.args)}
 
@@ -558,18 +568,18 @@ class ToolUse(Operation[ToolResult], Injected):
         self.args = tool.validate(self.args)
         self.valid = (tool, b"" if tool.foreign is None else canonical_json(self.args))
 
-    def seal(self) -> ToolUse:
-        """Run the validators once. Only the gate has the values and the copy of the tool, and calls exactly these."""
-        tool, checked = self.valid
-        arguments = self.bound.bind(self.args, checked if tool is self.tool else b"")
-        return self._seal_args(arguments.form, arguments.data, arguments.values)
-
     def canonical_args(self) -> bytes:
         """Return the arguments as canonical JSON bytes, before validators change them; empty if they are invalid."""
         try:
             return self.data or canonical_json(self.bound.validate(self.args))
         except InvalidArgs:
             return b""
+
+    def seal(self) -> ToolUse:
+        """Run the validators once. Only the gate has the values and the copy of the tool, and calls exactly these."""
+        tool, checked = self.valid
+        arguments = self.bound.bind(self.args, checked if tool is self.tool else b"")
+        return self._seal_args(arguments.form, arguments.data, arguments.values)
 
     def seal_recorded(self) -> ToolUse:
         """Seal recorded arguments, which were validated then, to consult the guards again."""
@@ -590,16 +600,6 @@ class ToolUse(Operation[ToolResult], Injected):
             and bool(view.args == self.args)
             and view.bound.is_same(self.bound)
         )
-
-    @property
-    def exception(self) -> BaseException | None:
-        """The exception that the tool raised, if it crashed. `error` stays None, because there is a result."""
-        return getattr(self.result, "exception", None)
-
-    def stream(self, text: str) -> None:
-        """Emit a piece of the tool's output while it runs."""
-        if self.run.emitter is not None:
-            self.state.stream.show(ToolStream(name=self.call.name, call_id=self.call.id, delta=text), self.run.emit)
 
     def log_key(self) -> dict[str, object]:
         return {"call": self.call.id}
