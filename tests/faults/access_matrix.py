@@ -16,7 +16,7 @@ import aiohttp
 
 from faults.raw_http import Header, request
 from faults.tally import Violated
-from server_process import TOKENS, Hosted, Served, events, talking
+from server_process import TOKENS, InProcessServer, ServerProcess, open_client, read_events
 from wick.server.auth.access_table import ACCESS, Access
 from wick.server.auth.signed_cookies import secret_id
 from wick.server.records import Records
@@ -189,15 +189,15 @@ ELSEWHERE: Mapping[str, Shown] = {
 }
 
 
-async def used_up(served: Served | Hosted, records: Records) -> dict[str, Shown]:
+async def used_up(server: ServerProcess | InProcessServer, records: Records) -> dict[str, Shown]:
     """What was good once, or is good elsewhere: tickets and cookies of an admin."""
-    async with talking(served, "root") as root:
+    async with open_client(server, "root") as root:
         used, expired, good = [await _ticket(root) for _ in range(3)]
-        async with talking(served, "") as nobody, nobody.get(f"/auth/me?ticket={used}") as answer:
+        async with open_client(server, "") as nobody, nobody.get(f"/auth/me?ticket={used}") as answer:
             assert answer.status == 200, "a ticket is good once"
     await _expire(records, expired)
-    over, cookie = await _cookie(served, "root"), await _cookie(served, "root")
-    async with talking(served, "", Cookie=over) as browser, browser.delete("/auth/session") as answer:
+    over, cookie = await _cookie(server, "root"), await _cookie(server, "root")
+    async with open_client(server, "", Cookie=over) as browser, browser.delete("/auth/session") as answer:
         assert answer.status == 204
     changing = ("POST", "PUT", "PATCH", "DELETE")
     return {
@@ -229,14 +229,17 @@ async def _expire(records: Records, ticket: str) -> None:
     await records.put("ticket", found[0], secret_id(ticket), found[1], until=1.0)
 
 
-async def _cookie(served: Served | Hosted, user: str) -> str:
-    async with talking(served, "") as browser, browser.post("/auth/session", json={"token": TOKENS[user]}) as answer:
+async def _cookie(server: ServerProcess | InProcessServer, user: str) -> str:
+    async with (
+        open_client(server, "") as browser,
+        browser.post("/auth/session", json={"token": TOKENS[user]}) as answer,
+    ):
         return answer.headers["Set-Cookie"].partition(";")[0]
 
 
-async def neighbours(served: Served | Hosted) -> dict[str, tuple[Header, ...]]:
+async def neighbours(server: ServerProcess | InProcessServer) -> dict[str, tuple[Header, ...]]:
     """Others who have signed in, in every way that one can; none of them is ada."""
-    cookie = ("Cookie", await _cookie(served, "bob"))
+    cookie = ("Cookie", await _cookie(server, "bob"))
     return {
         "bob": (HOST, ("Authorization", f"Bearer {TOKENS['bob']}")),
         "bob, with a cookie and no origin": (HOST, cookie),
@@ -268,10 +271,10 @@ class Things:
         return {"agent": "default", kind: self.ids[kind]}
 
 
-async def furnish(served: Served | Hosted) -> Things:
+async def furnish(server: ServerProcess | InProcessServer) -> Things:
     """Ada gets an agent, files, a thread with a run, a trace and a call, a grant, and a question that waits."""
     things = Things()
-    async with talking(served, "ada") as ada:
+    async with open_client(server, "ada") as ada:
         made = {"agent_id": "adas", "model": "demo", "backend": {"type": "local"}, "recorder": True, "skills": True}
         await _done(ada, "POST", "/agents/", made)
         things.user = (await _done(ada, "GET", "/auth/me"))["id"]
@@ -283,7 +286,7 @@ async def furnish(served: Served | Hosted) -> Things:
         granted = await _done(ada, "GET", "/agents/default/permissions")
         things.ids["grant"] = granted["grants"][0]["id"]
         things.ids["approval"] = (await _asked(ada, "Run the command: pwd"))["approval"]
-    async with talking(served, "olga") as olga:
+    async with open_client(server, "olga") as olga:
         tool = {"name": "olgas", "description": "Hers.", "parameters": {"type": "object"}, "shared": False}
         await _done(olga, "POST", "/agents/tools/", {**tool, "callback_url": "http://127.0.0.1:9"})
         things.ids["tool"] = "olgas"
@@ -299,7 +302,7 @@ async def _done(client: aiohttp.ClientSession, method: str, path: str, body: Any
 async def _said(client: aiohttp.ClientSession, agent: str, words: str) -> dict[str, str]:
     body = {"messages": [{"role": "user", "content": words}]}
     async with client.post(f"/agents/{agent}/stream", json=body) as answer:
-        seen = await events(answer)
+        seen = await read_events(answer)
         assert seen[-1]["event"] == "done", seen[-1]
         call = next(frame["data"]["data"]["call_id"] for frame in seen if frame["event"] == "on_tool_end")
         return {"run": answer.headers["X-Run-Id"], "thread": answer.headers["X-Thread-Id"], "call": call}
@@ -308,5 +311,5 @@ async def _said(client: aiohttp.ClientSession, agent: str, words: str) -> dict[s
 async def _asked(client: aiohttp.ClientSession, words: str) -> dict[str, str]:
     body = {"messages": [{"role": "user", "content": words}]}
     async with client.post("/agents/default/stream", json=body) as answer:
-        seen = await events(answer, until="on_approval_request")
+        seen = await read_events(answer, until="on_approval_request")
         return {"approval": seen[-1]["data"]["data"]["id"]}

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from faults.hostile_commands import HOOKS, LONG
 from faults.tally import FULL, Tally, Violated
-from kit import calls, execute, user_of
+from kit import execute, tool_agent, tool_calls_reply
 from programs import Programs
 from wick import Agent, Scripted, ToolCall
 from wick.capabilities.filesystem import Filesystem
@@ -57,13 +57,13 @@ class Scene:
         return began + LIMIT, task
 
     def agent(self) -> Agent:
-        called = calls(ToolCall("c1", "execute", {"command": STUCK}))
+        called = tool_calls_reply(ToolCall("c1", "execute", {"command": STUCK}))
         return Agent(Scripted(called, "done", spare=True), hooks=[Filesystem(self.backend)])
 
     def hooked(self, timeout: float) -> Agent:
         programs = Programs(self.folder / f"hooks-{timeout}")
         programs.sh("check", "before_tool_call", HOOKS["deaf and stuck"])
-        return user_of(execute, programs.executables(timeout=timeout), args={"command": "ls"})
+        return tool_agent(execute, programs.executables(timeout=timeout), args={"command": "ls"})
 
 
 async def job_ended(scene: Scene) -> Told:

@@ -24,7 +24,7 @@ from typing import Any
 import aiohttp
 
 from faults.leaks import family, is_wickd
-from server_process import TOKENS, Served
+from server_process import TOKENS, ServerProcess
 from soak_test.model import Soaked
 from wick import Thread, ToolCall, assistant, user
 from wick.constants import JSON_VALUES
@@ -74,7 +74,7 @@ BROKEN = (aiohttp.ClientError, OSError, TimeoutError)
 class Scene:
     """A server, somebody who talks to it, and for how long."""
 
-    served: Served
+    server: ServerProcess
     client: aiohttp.ClientSession
     model: Soaked
     until: float = 0.0
@@ -84,7 +84,7 @@ class Scene:
 
     @property
     def port(self) -> int:
-        return int(self.served.url.rsplit(":", 1)[1])
+        return int(self.server.url.rsplit(":", 1)[1])
 
     def going(self) -> bool:
         return monotonic() < self.until
@@ -386,8 +386,8 @@ async def patterns(scene: Scene) -> None:
 async def no_wickd(scene: Scene) -> None:
     async def one() -> None:
         await scene.do("execute", command="echo there")
-        assert scene.served.process is not None
-        for pid, line in family(scene.served.process.pid).items():
+        assert scene.server.process is not None
+        for pid, line in family(scene.server.process.pid).items():
             if is_wickd(line):
                 with suppress(OSError):
                     os.kill(pid, 9)
@@ -481,7 +481,7 @@ async def locked(scene: Scene) -> None:
     """By another process, for as long as that may be."""
     asking = asyncio.create_task(scene.over_and_over(lambda: scene.do("ls"), 4))
     while scene.going():
-        await asyncio.to_thread(_lock, str(scene.served.folder / "data" / "threads.db"))
+        await asyncio.to_thread(_lock, str(scene.server.folder / "data" / "threads.db"))
         await asyncio.sleep(0.1)
     await asking
 
@@ -496,7 +496,7 @@ def _lock(path: str) -> None:
 @kind("a disk that is full")
 async def full(scene: Scene) -> None:
     """The data folder is a small disk of its own, if it could be mounted; then it is filled."""
-    ballast = scene.served.folder / "data" / "ballast"
+    ballast = scene.server.folder / "data" / "ballast"
     if not await asyncio.to_thread(os.path.ismount, ballast.parent):
         return
     asking = asyncio.create_task(scene.over_and_over(lambda: scene.do("write_file", path="a", content="a" * 9_000), 4))

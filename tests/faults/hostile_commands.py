@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from faults.tally import FULL
-from kit import execute, talker, user_of
+from kit import execute, hello_agent, tool_agent
 from programs import Programs
 from wick.backends import daemon_client
 from wick.backends.local import Local
@@ -95,7 +95,7 @@ class Hooks:
             self.programs.sh("check", event, HOOKS[name], path)
             self.made[event, name] = self.programs.executables(dirs=[path], timeout=0.4)
         made = self.made[event, name]
-        agent = user_of(execute, made, args={"command": "ls"}) if "tool" in event else talker(made)
+        agent = tool_agent(execute, made, args={"command": "ls"}) if "tool" in event else hello_agent(made)
         await agent.run("go")
         return f"{name} at {event}"
 

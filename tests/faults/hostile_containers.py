@@ -45,7 +45,7 @@ class Container:
 
     def first(self) -> int:
         """Its first process; 0 if there is none."""
-        status, found = engines.ask(engines.here().path, "GET", f"/containers/{self.name}/json")
+        status, found = engines.request_engine(engines.find_engine().path, "GET", f"/containers/{self.name}/json")
         return int(found["State"]["Pid"]) if status == 200 else 0
 
     def running(self, over: bool = False) -> dict[int, str]:
@@ -56,7 +56,7 @@ class Container:
 
     def execs(self) -> list[str]:
         """The processes that the engine has started in it and that it says still run."""
-        status, found = engines.ask(engines.here().path, "GET", f"/containers/{self.name}/json")
+        status, found = engines.request_engine(engines.find_engine().path, "GET", f"/containers/{self.name}/json")
         return list(found["ExecIDs"] or []) if status == 200 else []
 
     def kill(self) -> None:
@@ -103,7 +103,7 @@ class Contained:
     """Runs hostile commands in a container, in turn."""
 
     def __init__(self, server: str, image: str) -> None:
-        here = engines.here()
+        here = engines.find_engine()
         self.backend = Docker(here.image(image), engine=here.url, server=server, limits={"pids": PIDS})
         self.container = Container(self.backend.id)
         names = [name for name in HOSTILE if image == "python" or name not in MAY_OUTLIVE_EXEC]
@@ -127,7 +127,7 @@ def labelled() -> Iterator[str]:
     try:
         yield server
     finally:
-        engines.here().remove(f"wick.server={server}")
+        engines.find_engine().remove(f"wick.server={server}")
 
 
 def plant_group_only(patch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ if sys.argv[3:] and __name__ == "__main__":  # before anybody has taken a cap fr
     exec(LIFT)
 
 from faults.leaks import forget_peak, memory, peak  # noqa: E402
-from kit import execute, user_of  # noqa: E402
+from kit import execute, tool_agent  # noqa: E402
 from programs import Programs  # noqa: E402
 from wick import Agent  # noqa: E402
 from wick._internal.zip_archives import unpack  # noqa: E402
@@ -60,7 +60,7 @@ async def hook_output(folder: Path, size: int) -> str:
     for name, where in (("one", ""), ("two", ">&2")):
         programs = Programs(folder / name)
         programs.sh("check", "before_tool_call", f"cat >/dev/null; head -c {size} /dev/zero {where}")
-        result = await user_of(execute, programs.executables(timeout=300), args={"command": "ls"}).run("go")
+        result = await tool_agent(execute, programs.executables(timeout=300), args={"command": "ls"}).run("go")
     return next(message.text for message in result.messages if message.role == "tool")
 
 

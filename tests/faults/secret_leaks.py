@@ -18,7 +18,7 @@ from uuid import uuid4
 import aiohttp
 from aiohttp import web
 
-from server_process import Served, frames
+from server_process import ServerProcess, read_frames
 
 PROGRAM = '''
 import os, sys
@@ -172,9 +172,9 @@ async def refusing() -> AsyncIterator[str]:
         await runner.cleanup()
 
 
-async def all_told(served: Served, agent: str) -> AsyncIterator[tuple[str, str]]:
+async def all_told(server: ServerProcess, agent: str) -> AsyncIterator[tuple[str, str]]:
     """All that a server tells of a run, by where."""
-    async with served.client("ada") as user, served.client("root") as admin:
+    async with server.client("ada") as user, server.client("root") as admin:
         listening = asyncio.create_task(_events(admin))
         thread = f"th_{agent}_{uuid4().hex[:8]}"
         body = {"messages": [{"role": "user", "content": "Go."}], "thread_id": thread}
@@ -204,7 +204,7 @@ async def _events(client: aiohttp.ClientSession) -> list[Any]:
     found: list[Any] = []
     try:
         async with client.get("/events") as answer:
-            async for frame in frames(answer):
+            async for frame in read_frames(answer):
                 found.append(frame)
     except asyncio.CancelledError:
         return found

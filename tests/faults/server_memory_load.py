@@ -19,7 +19,7 @@ import aiohttp
 
 from faults.leaks import family, forget_peak, is_wickd, peak
 from faults.memory_load import LIFT
-from server_process import TOKENS, Served, eventually, talking
+from server_process import TOKENS, ServerProcess, open_client, wait_until
 
 PIECE = b"x" * 65_536
 MILLION = 1_000_000
@@ -121,7 +121,7 @@ service.Service, uvicorn.Config, followers.StreamReader, daemon_client.DaemonTer
 class Scene:
     """A server, how much is done to it, and by how many."""
 
-    served: Served
+    server: ServerProcess
     megabytes: int
     many: int
     sockets: ExitStack = field(default_factory=ExitStack)
@@ -130,8 +130,8 @@ class Scene:
     @property
     def pids(self) -> list[int]:
         """The server, and the process that looks after its commands."""
-        assert self.served.process is not None
-        pid = self.served.process.pid
+        assert self.server.process is not None
+        pid = self.server.process.pid
         return [pid, *[one for one, line in family(pid).items() if is_wickd(line)][1:2]]
 
     def begin(self) -> None:
@@ -150,14 +150,14 @@ class Scene:
 
     async def over(self, runs: list[str]) -> None:
         """Until these runs have ended."""
-        async with talking(self.served) as client:
+        async with open_client(self.server) as client:
             for run in runs:
 
                 async def ended(run: str = run) -> bool:
                     async with client.get(f"/runs/{run}") as response:
                         return bool((await response.json())["state"] == "ended")
 
-                await eventually(ended, 300)
+                await wait_until(ended, 300)
 
     # -- who does not -----------------------------------------------------------------------------------------------
 
@@ -170,7 +170,7 @@ class Scene:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         made.setblocking(False)
         loop = asyncio.get_running_loop()
-        await loop.sock_connect(made, _address(self.served))
+        await loop.sock_connect(made, _address(self.server))
         await loop.sock_sendall(made, head.encode() + data)
         if more:
             await answered(made)
@@ -202,8 +202,8 @@ def _headers(user: str = "ada") -> str:
     return f"Host: localhost\r\nAuthorization: Bearer {TOKENS[user]}\r\n"
 
 
-def _address(served: Served) -> tuple[str, int]:
-    host, _, port = served.url.removeprefix("http://").partition(":")
+def _address(server: ServerProcess) -> tuple[str, int]:
+    host, _, port = server.url.removeprefix("http://").partition(":")
     return host, int(port.strip("/"))
 
 
@@ -237,7 +237,7 @@ def _header(head: str, name: str) -> str:
 async def _poured(scene: Scene, head: str, begin: bytes, chunked: bool) -> str:
     """Send a body of that size, until somebody says no; what they said, and how much they took."""
     size = scene.megabytes * MILLION
-    reader, writer = await asyncio.open_connection(*_address(scene.served))
+    reader, writer = await asyncio.open_connection(*_address(scene.server))
     head += "Transfer-Encoding: chunked\r\n\r\n" if chunked else f"Content-Length: {size}\r\n\r\n"
     writer.write(head.encode())
     sent, saying = 0, asyncio.ensure_future(reader.read(200))
@@ -272,7 +272,7 @@ async def many_uploads(scene: Scene) -> str:
     turns = iter(range(max(len(TOKENS), scene.megabytes * MILLION // size)))
 
     async def upload(user: str) -> None:
-        async with talking(scene.served, user) as client:
+        async with open_client(scene.server, user) as client:
             for number in turns:
                 path = f"/agents/files/files/upload?path=much-{user}-{number % 2}"
                 async with client.post(path, data=_pieces(size)) as response:
@@ -304,7 +304,7 @@ def _frame(data: bytes) -> bytes:
 
 async def typed(scene: Scene) -> str:
     """That much is typed into a terminal whose program takes it all."""
-    async with talking(scene.served) as client, client.ws_connect(TERMINAL) as terminal:
+    async with open_client(scene.server) as client, client.ws_connect(TERMINAL) as terminal:
         await terminal.send_bytes(b"stty raw -echo; echo rea''dy; exec cat >/dev/null\n")
         await _until(terminal, b"ready")
         for _ in range(scene.megabytes):
@@ -322,7 +322,7 @@ async def _until(terminal: aiohttp.ClientWebSocketResponse, text: bytes) -> None
 
 async def typed_in_vain(scene: Scene) -> str:
     """That much is typed into a terminal whose program does not read."""
-    async with talking(scene.served) as client, client.ws_connect(TERMINAL) as terminal:
+    async with open_client(scene.server) as client, client.ws_connect(TERMINAL) as terminal:
         await terminal.send_bytes(b"stty raw -echo; echo rea''dy; exec sleep 600\n")
         await _until(terminal, b"ready")
         sent = 0
@@ -384,7 +384,7 @@ async def unread_runs(scene: Scene) -> str:
 
 async def unread_logs(scene: Scene) -> str:
     """Streams of a run that is over and has said much."""
-    async with talking(scene.served) as client:
+    async with open_client(scene.server) as client:
         run = (await say(client, "long", str(BIG // 70_000), "th_long"))["run_id"]
     return await _asked(scene, f"/runs/{run}/events")
 
@@ -397,19 +397,19 @@ async def unread_exports(scene: Scene) -> str:
 
 
 async def _conversation(scene: Scene) -> None:
-    async with talking(scene.served) as client:
+    async with open_client(scene.server) as client:
         for number in range(BIG // MILLION):
             await say(client, "short", f"{number} " * (MILLION // 2), "th_big")
 
 
 async def unread_downloads(scene: Scene) -> str:
     """Downloads of a large file, and as much of it as can be read at once."""
-    _file(scene.served)
+    _file(scene.server)
     return await _asked(scene, "/agents/files/files/download?path=large", "/agents/files/files/read?path=large")
 
 
-def _file(served: Served) -> None:
-    path = served.folder / "data" / "work" / "large"
+def _file(server: ServerProcess) -> None:
+    path = server.folder / "data" / "work" / "large"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(bytes(range(256)) * (FILE // 256))
 
@@ -451,7 +451,7 @@ async def idle(scene: Scene, threads: int, streams: int) -> tuple[int, int]:
     numbers = iter(range(threads - streams))
 
     async def fill() -> None:
-        async with talking(scene.served) as client:
+        async with open_client(scene.server) as client:
             for number in numbers:
                 await say(client, "short", "Hello.", f"th_idle{number}")
 

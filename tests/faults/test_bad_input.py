@@ -31,7 +31,7 @@ from faults.json_fuzzer import Nonsense
 from faults.raw_http import Line, request
 from faults.request_fuzzer import Flood, Made, messages
 from faults.tally import FULL, Tally, Violated
-from server_process import TOKENS, Hosted, Served, events, hosted, serving, talking
+from server_process import TOKENS, InProcessServer, ServerProcess, host_server, open_client, read_events, run_server
 from wick import Agent, Allow, tool
 from wick.backends.local import Local
 from wick.config import load
@@ -59,14 +59,14 @@ AGENTS: Mapping[str, Any] = {
 
 
 @contextmanager
-def overheard_server(folder: Path) -> Iterator[Served]:
+def overheard_server(folder: Path) -> Iterator[ServerProcess]:
     """A server of which the kernel tells whom it calls."""
     folder.mkdir(parents=True, exist_ok=True)
     traced = TRACED.replace("COMMAND", repr(listening(folder / "calls")))
     script = traced + SERVER.replace("AGENTS", repr(dict(AGENTS)))
     quotas = {"requests_per_second": 0, "threads": 0, "runs": 50}
-    with serving(folder, script=script, quotas=quotas) as served:
-        yield served
+    with run_server(folder, script=script, quotas=quotas) as server:
+        yield server
 
 
 TRACED = """
@@ -85,12 +85,12 @@ server.start()
 """
 
 
-async def known_names(served: Served) -> dict[str, list[str]]:
+async def known_names(server: ServerProcess) -> dict[str, list[str]]:
     """What is really there, so that requests get far; by the names of fields and by kinds of ids."""
-    async with talking(served) as ada:
+    async with open_client(server) as ada:
         body = {"messages": [{"role": "user", "content": "Write hello to notes.txt"}], "thread_id": "th_known"}
         async with ada.post("/agents/default/stream", json=body) as answer:
-            run, seen = answer.headers["X-Run-Id"], await events(answer)
+            run, seen = answer.headers["X-Run-Id"], await read_events(answer)
             call = next(frame["data"]["data"]["call_id"] for frame in seen if frame["event"] == "on_tool_end")
     threads, agents = ["th_known", "th_1", "th_2"], ["default", "plain", "data", "a1", "a2", "a3"]
     paths = ["notes.txt", ".", "deck.md", "new/x.txt"]
@@ -101,13 +101,13 @@ async def known_names(served: Served) -> dict[str, list[str]]:
     }  # fmt: skip
 
 
-async def described(served: Served | Hosted) -> Any:
-    async with talking(served) as ada, ada.get("/openapi.json") as answer:
+async def described(server: ServerProcess | InProcessServer) -> Any:
+    async with open_client(server) as ada, ada.get("/openapi.json") as answer:
         return await answer.json()
 
 
 async def flood(
-    served: Served | Hosted,
+    server: ServerProcess | InProcessServer,
     bird: Canary,
     requests: int,
     tally: Tally,
@@ -115,12 +115,12 @@ async def flood(
     known: Mapping[str, Sequence[str]],
 ) -> None:
     """Send so many, over some connections at once; each is answered, below 500 and in time."""
-    source = Flood(await described(served), chance, bird, known)
+    source = Flood(await described(server), chance, bird, known)
     statuses: Counter[int] = Counter()
     left = iter(range(requests))
 
     async def work() -> None:
-        async with Line(served.url) as line:
+        async with Line(server.url) as line:
             for _ in left:
                 made = source.next()
                 status = await _answered(line, made)
@@ -150,14 +150,14 @@ def _said(status: int) -> str:
     return {0: "it hung up", 999: f"no answer within {WITHIN:g} s"}.get(status, str(status))
 
 
-async def terminals(served: Served, sockets: int, tally: Tally, chance: random.Random) -> None:
+async def terminals(server: ServerProcess, sockets: int, tally: Tally, chance: random.Random) -> None:
     """Open terminals and say nonsense to them; each is closed by the server, in time."""
     bearer = ("Authorization", f"Bearer {TOKENS['bob']}")
     nonsense = Nonsense(chance)
     left = iter(range(sockets))
 
     async def work() -> None:
-        async with Line(served.url) as line:
+        async with Line(server.url) as line:
             for number in left:
                 raw = request("WS", f"/agents/default/terminal?rows={number % 3_000 - 1}", HOST, bearer)
                 with tally.trying(f"socket {number}"):
@@ -167,24 +167,24 @@ async def terminals(served: Served, sockets: int, tally: Tally, chance: random.R
     await asyncio.gather(*(work() for _ in range(4)))
 
 
-async def healthy(served: Served, tally: Tally) -> None:
+async def healthy(server: ServerProcess, tally: Tally) -> None:
     """It goes on as if nothing had been: it answers, works, and has nothing to complain of."""
     with tally.trying("health"):
-        async with talking(served, "root") as root, root.get("/health") as answer:
+        async with open_client(server, "root") as root, root.get("/health") as answer:
             assert answer.status == 200
-        async with talking(served, "root") as root:
+        async with open_client(server, "root") as root:
             body = {"messages": [{"role": "user", "content": "What is 6 * 7?"}]}
             async with root.post("/agents/plain/invoke", json=body) as answer:
                 assert answer.status == 200, await answer.text()
-    at = served.log.find("Traceback")
-    tally.check(at < 0, f"the log has a traceback: {served.log[max(0, at - 600) : at + 4_000]}")
+    at = server.log.find("Traceback")
+    tally.check(at < 0, f"the log has a traceback: {server.log[max(0, at - 600) : at + 4_000]}")
 
 
-def nobody_called(served: Served, bird: Canary, tally: Tally) -> None:
+def nobody_called(server: ServerProcess, bird: Canary, tally: Tally) -> None:
     """Neither the canary nor anybody beyond this machine."""
     with tally.trying("the canary"):
         bird.silent()
-    beyond = {call for call in overheard(served.folder / "calls") if not _is_loopback(call)}
+    beyond = {call for call in overheard(server.folder / "calls") if not _is_loopback(call)}
     tally.check(not beyond, f"the server called {sorted(beyond)[:5]}")
 
 
@@ -194,15 +194,15 @@ def _is_loopback(call: str) -> bool:
 
 async def test_no_request_breaks_the_server(tmp_path: Path) -> None:
     chance = random.Random(12)
-    with canary() as bird, overheard_server(tmp_path / "server") as served:
+    with canary() as bird, overheard_server(tmp_path / "server") as server:
         with Tally("S5", "generated requests") as tally:
-            await flood(served, bird, REQUESTS, tally, chance, await known_names(served))
-            await healthy(served, tally)
-            nobody_called(served, bird, tally)
+            await flood(server, bird, REQUESTS, tally, chance, await known_names(server))
+            await healthy(server, tally)
+            nobody_called(server, bird, tally)
         with Tally("S5", "terminals that hear nonsense") as tally:
-            await terminals(served, SOCKETS, tally, chance)
-            await healthy(served, tally)
-        assert served.stop() == 0
+            await terminals(server, SOCKETS, tally, chance)
+            await healthy(server, tally)
+        assert server.stop() == 0
 
 
 async def test_a_handler_that_raises_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +211,7 @@ async def test_a_handler_that_raises_is_noticed(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(AgentRegistry, "get_template", raising)
     with canary() as bird:
-        async with hosted(tmp_path, agents={"plain": {"model": "demo"}}) as here:
+        async with host_server(tmp_path, agents={"plain": {"model": "demo"}}) as here:
             with pytest.raises(Violated, match="500 to"), Tally("S5", "requests, planted", planted=True) as tally:
                 await flood(here, bird, 60, tally, random.Random(12), {"agent": ["plain"]})
 

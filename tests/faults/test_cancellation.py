@@ -13,7 +13,7 @@ from faults.cancellation import KINDS, OF_NO_SANDBOX, STUCK, Scene, ended, stop_
 from faults.hostile_commands import LONG, plant_group_only
 from faults.leaks import Watch, watching
 from faults.tally import FULL, Tally, Violated
-from server_process import serving, talking
+from server_process import open_client, run_server
 from wick.backends.local import Local
 
 ROUNDS = 20 if FULL else 1
@@ -58,15 +58,19 @@ Server(settings=os.environ["WICK_SETTINGS"]).register_agent("stuck", agent).star
 
 
 def test_a_run_of_a_server_that_is_cancelled_is_gone(tmp_path: Path) -> None:
-    with Tally("R7", "cancelled at a server") as tally, watching() as watch, serving(tmp_path, script=SERVED) as served:
-        watch.processes |= {served.process.pid} if served.process else set()
-        asyncio.run(_cancel_each(tally, watch, tmp_path, served))
+    with (
+        Tally("R7", "cancelled at a server") as tally,
+        watching() as watch,
+        run_server(tmp_path, script=SERVED) as server,
+    ):
+        watch.processes |= {server.process.pid} if server.process else set()
+        asyncio.run(_cancel_each(tally, watch, tmp_path, server))
 
 
-async def _cancel_each(tally: Tally, watch: Watch, folder: Path, served: Any) -> None:
+async def _cancel_each(tally: Tally, watch: Watch, folder: Path, server: Any) -> None:
     body = {"messages": [{"role": "user", "content": "Go."}]}
     scene = Scene(watch, folder, None)
-    async with talking(served) as client:
+    async with open_client(server) as client:
         for number in range(ROUNDS):
             with tally.trying(f"run {number}"):
                 response = await client.post("/agents/stuck/stream", json=body)

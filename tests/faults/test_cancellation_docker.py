@@ -31,7 +31,7 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def stop(tally: Tally, folder: Path, server: str, image: str, kinds: Any, rounds: int, within: float) -> None:
-    here = engines.here()
+    here = engines.find_engine()
     backend = Docker(here.image(image), engine=here.url, server=server)
     for _ in range(rounds):
         await backend.start()  # the last of them has stopped it

@@ -26,7 +26,7 @@ from faults.conversation import announced, check, command, converse, killed_at, 
 from faults.power_cuts import Disk, Step, disk, grow, left_over, recorded, recording, small
 from faults.tally import FULL, Tally, Violated
 from faults.thread_validity import valid
-from store_fixtures import WRITER, Place, read, whole
+from store_fixtures import WRITER, StoreLocation, complete_groups, read_entries
 from wick import Thread
 from wick.errors import StoreError
 
@@ -166,7 +166,7 @@ def shut_down(folder: Path, cuts: int, fault: str = "") -> None:
 
 
 def _shut_down_one(made: Disk, acknowledged: Counter[str], seconds: float, fault: str) -> None:
-    place = Place("sqlite", made.folder)
+    place = StoreLocation("sqlite", made.folder)
     planted = [str(Path(__file__).with_name("planted_faults.py")), fault] if fault else []
     given = ["sqlite", str(made.folder / "threads.db"), "-", "load", "6"]
     with subprocess.Popen(
@@ -198,11 +198,11 @@ def _shut_down_one(made: Disk, acknowledged: Counter[str], seconds: float, fault
         raise
 
 
-async def _all_there(place: Place, acknowledged: Counter[str]) -> None:
+async def _all_there(place: StoreLocation, acknowledged: Counter[str]) -> None:
     store = place.open()
     try:
         for id, last in acknowledged.items():
-            ends = [0, *whole(await read(store, id))]
+            ends = [0, *complete_groups(await read_entries(store, id))]
             assert last in ends, f"{id} had {last} entries, and now has {ends[-1]}"
     finally:
         await store.close()

@@ -16,8 +16,8 @@ import pytest
 
 from faults.tally import FULL, Tally, Violated
 from faults.thread_validity import kept, valid
-from server_agents import answer, get, say
-from server_process import Hosted, frames, hosted, talking
+from server_agents import get_json, send_answer, user_message
+from server_process import InProcessServer, host_server, open_client, read_frames
 from wick import Agent, FunctionModel, Thread, ToolCall, assistant, tool
 from wick.capabilities.sessions import Sessions
 from wick.errors import StoreError
@@ -56,9 +56,9 @@ async def cancel_often(folder: Path, times: int, planted: bool = False) -> None:
     """
     sessions, chance = Sessions(folder / "db"), random.Random(5)
     agent = Agent(FunctionModel(two_calls), tools=[work], hooks=[sessions])
-    served = {"worker": Agent(FunctionModel(two_calls), tools=[work])}
+    sample_agents = {"worker": Agent(FunctionModel(two_calls), tools=[work])}
     with Tally("R1", "cancels", planted=planted) as tally:
-        async with hosted(folder, agents=served, quotas=NO_QUOTAS) as server, talking(server) as client:
+        async with host_server(folder, agents=sample_agents, quotas=NO_QUOTAS) as server, open_client(server) as client:
             for number in range(times):
                 id = f"th_{number // 20}"
                 with tally.trying(f"cancel {number}"):
@@ -111,9 +111,9 @@ def _results(thread: Thread) -> list[str]:
 async def _cancel_at_server(client: aiohttp.ClientSession, id: str, chance: random.Random) -> None:
     seen: list[dict[str, Any]] = []
     most, cancelled = chance.randint(0, 12), False
-    async with client.post("/agents/worker/stream", json=say("Work.", id)) as response:
+    async with client.post("/agents/worker/stream", json=user_message("Work.", id)) as response:
         run = response.headers["X-Run-Id"]
-        async for frame in frames(response):
+        async for frame in read_frames(response):
             seen.append(frame)
             if len(seen) > most and not cancelled:
                 cancelled = True
@@ -121,7 +121,7 @@ async def _cancel_at_server(client: aiohttp.ClientSession, id: str, chance: rand
                     assert cancelling.status == 200, await cancelling.text()
     ends = [frame["event"] for frame in seen if frame["event"] in ("done", "error")]
     assert ends == ["done"] and seen[-1]["event"] == "done", f"run {run} ended as {ends}"
-    thread = Thread.from_json(await get(client, f"/threads/{id}/export"))
+    thread = Thread.from_json(await get_json(client, f"/threads/{id}/export"))
     valid(thread)
     told = [frame["data"]["data"]["output"] for frame in seen if frame["event"] == "on_tool_end"]
     kept([text for text in told if text.startswith("worked")], _results(thread))
@@ -156,9 +156,9 @@ async def race_often(folder: Path, times: int, planted: bool = False) -> None:
     path = folder / "db" / "threads.db"
     stores = [Sqlite(path), Sqlite(path)]
     agents = [Agent(FunctionModel(two_calls), tools=[work], hooks=[Sessions(store)]) for store in stores]
-    served = {"worker": Agent(FunctionModel(two_calls), tools=[work])}
+    sample_agents = {"worker": Agent(FunctionModel(two_calls), tools=[work])}
     with Tally("R1", "races for one thread", planted=planted) as tally:
-        async with hosted(folder, agents=served, quotas=NO_QUOTAS) as server:
+        async with host_server(folder, agents=sample_agents, quotas=NO_QUOTAS) as server:
             for number in range(times):
                 with tally.trying(f"race {number}"):
                     if number % 3 == 0:
@@ -216,12 +216,12 @@ async def _at_once(agents: list[Agent], store: Store, id: str, number: int) -> N
     kept(sorted(words), sorted(turns[::2]))
 
 
-async def _thrice(server: Hosted, id: str, key: str) -> None:
+async def _thrice(server: InProcessServer, id: str, key: str) -> None:
     """Somebody sends the same thing three times at once, under one key: it is said once."""
-    async with talking(server, **{"Idempotency-Key": key}) as client:
-        said = await asyncio.gather(*(answer(client, "worker", say(key, id)) for _ in range(3)))
+    async with open_client(server, **{"Idempotency-Key": key}) as client:
+        said = await asyncio.gather(*(send_answer(client, "worker", user_message(key, id)) for _ in range(3)))
         assert len({one["run_id"] for one in said}) == 1 and {one["response"] for one in said} == {f"re: {key}"}
-        thread = Thread.from_json(await get(client, f"/threads/{id}/export"))
+        thread = Thread.from_json(await get_json(client, f"/threads/{id}/export"))
     valid(thread)
     kept([key], [message.text for message in thread.messages if message.role == "user"])
 

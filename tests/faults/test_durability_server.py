@@ -19,7 +19,7 @@ import pytest
 
 from faults.tally import FULL, Tally, Violated
 from faults.thread_validity import pieces, valid
-from server_process import Served, events, frames, serving
+from server_process import ServerProcess, read_events, read_frames, run_server
 from wick import Thread
 from wick.constants import RUN_CRASHES
 
@@ -60,21 +60,21 @@ planted_faults.forgetful()
 class Person:
     """Somebody who speaks again and again, in one thread, and comes back with the same words when nobody answers."""
 
-    served: Served
+    server: ServerProcess
     name: str
     over: asyncio.Event
     runs: list[tuple[str, str, list[dict[str, Any]]]] = field(default_factory=list)  # words, run, what was seen of it
     kills: list[int] = field(default_factory=list)  # of the server, during each run
 
     async def speak(self) -> None:
-        async with self.served.client(self.name) as client:
+        async with self.server.client(self.name) as client:
             while not self.over.is_set():
-                words, before = f"{self.name} {len(self.runs)}", self.served.starts
+                words, before = f"{self.name} {len(self.runs)}", self.server.starts
                 seen: list[dict[str, Any]] = []
                 run = await self._begin(client, words, seen)
                 self.runs.append((words, run, seen))
                 await self._follow(client, run, seen)
-                self.kills.append(self.served.starts - before)
+                self.kills.append(self.server.starts - before)
 
     async def _begin(self, client: aiohttp.ClientSession, words: str, seen: list[dict[str, Any]]) -> str:
         """Say it until the server has taken it; the key makes sure that it is said once."""
@@ -104,7 +104,7 @@ class Person:
         """What was seen in pieces is what is there, each run is whole, and the thread says what was said, once."""
         for (_, run, seen), kills in zip(self.runs, self.kills, strict=True):
             async with client.get(f"{self.served.url}/runs/{run}/events") as response:
-                there = [frame for frame in await events(response) if frame["id"]]
+                there = [frame for frame in await read_events(response) if frame["id"]]
             pieces(seen, there)
             end = there[-1]["event"]
             given_up = kills >= RUN_CRASHES and end == "error" and "run_crashed" in str(there[-1]["data"])
@@ -117,7 +117,7 @@ class Person:
 
 
 async def _read(response: aiohttp.ClientResponse, seen: list[dict[str, Any]]) -> None:
-    async for frame in frames(response):
+    async for frame in read_frames(response):
         seen += [frame] if frame["id"] else []
 
 
@@ -126,16 +126,16 @@ async def kill_again_and_again(folder: Path, kills: int, planted: bool = False) 
     script = (PLANTED if planted else "") + SERVER
     with (
         Tally("R1", "kill -9 of a server with four who speak to it", planted=planted) as tally,
-        serving(folder, script=script, quotas=NO_QUOTAS) as served,
+        run_server(folder, script=script, quotas=NO_QUOTAS) as server,
     ):
         over = asyncio.Event()
-        people = [Person(served, name, over) for name in ("ada", "bob", "olga", "root")]
+        people = [Person(server, name, over) for name in ("ada", "bob", "olga", "root")]
         speaking = [asyncio.create_task(person.speak()) for person in people]
         for number in range(kills):
             await asyncio.sleep(chance.uniform(0.05, 0.6))
             with tally.trying(f"kill {number}"):
-                await asyncio.to_thread(served.kill)
-                await asyncio.to_thread(served.start)
+                await asyncio.to_thread(server.kill)
+                await asyncio.to_thread(server.start)
         over.set()
         outcomes = await asyncio.wait_for(asyncio.gather(*speaking, return_exceptions=True), PATIENCE)
         tally.violations += [f"{outcome!r}" for outcome in outcomes if outcome is not None]
@@ -146,7 +146,7 @@ async def kill_again_and_again(folder: Path, kills: int, planted: bool = False) 
 async def _check_all(people: Sequence[Person], tally: Tally) -> None:
     for person in people:
         try:
-            async with person.served.client(person.name) as client:
+            async with person.server.client(person.name) as client:
                 await person.check(client)
         except Exception as error:
             tally.violations.append(f"{person.name}: {type(error).__name__}: {error}")

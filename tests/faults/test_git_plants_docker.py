@@ -49,7 +49,7 @@ class ContainerGround(Ground):
 
     def __init__(self, folder: Path, image: str, server: str, protect: tuple[str, ...] = PROTECTED) -> None:
         super().__init__(folder, protect)
-        self._image, self._server = engines.here().image(image), server
+        self._image, self._server = engines.find_engine().image(image), server
 
     def open(self) -> Docker:
         self.mark.unlink(missing_ok=True)
@@ -64,7 +64,7 @@ class ContainerGround(Ground):
 
     def _options(self) -> dict[str, Any]:
         return {
-            "engine": engines.here().url,
+            "engine": engines.find_engine().url,
             "server": self._server,
             "volumes": {str(self.workspace): "/workspace"},
             "user": f"{os.getuid()}:{os.getgid()}",
@@ -118,7 +118,7 @@ def server() -> Iterator[str]:
     """The label of all containers of a test."""
     label = f"test-{uuid4().hex[:12]}"
     yield label
-    engines.here().remove(f"wick.server={label}")
+    engines.find_engine().remove(f"wick.server={label}")
 
 
 @pytest.mark.parametrize("image", ["python", "plain"])
@@ -190,7 +190,7 @@ async def test_a_watcher_of_a_container_outlives_its_program(tmp_path: Path, con
 async def test_results_name_what_was_moved(tmp_path: Path, server: str) -> None:
     """Also where the volume is above the workspace, and for a job whose end is not asked for."""
     (tmp_path / "app").mkdir()
-    here = engines.here()
+    here = engines.find_engine()
     options = {"engine": here.url, "server": server, "user": f"{os.getuid()}:{os.getgid()}"}
     backend = Docker(here.image("python"), workdir="/srv/app", volumes={str(tmp_path): "/srv"}, **options)
     executed = await backend.execute("touch .envrc; mkdir ../beside; touch ../beside/.envrc")

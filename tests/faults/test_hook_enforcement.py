@@ -19,7 +19,7 @@ import pytest
 
 from faults.tally import FULL, Tally, Violated
 from faults.thread_validity import valid
-from kit import User, call, calls
+from kit import ScriptedUser, tool_call, tool_calls_reply
 from programs import Programs
 from wick import (
     Agent,
@@ -73,7 +73,7 @@ class World:
         def reply(request: Request) -> Message:
             self.asked += 1
             again = request.messages[-1].role == "tool"
-            return assistant("bye") if again else calls(call("act", **(args or {"text": "hi"})))
+            return assistant("bye") if again else tool_calls_reply(tool_call("act", **(args or {"text": "hi"})))
 
         return Agent(FunctionModel(reply), tools=[act], hooks=hooks, **options)
 
@@ -272,7 +272,7 @@ async def test_who_was_asked_and_did_not_say_yes_has_not_agreed() -> None:
             [*ANSWERS.items(), ("nobody there", None)], ("before", "wrap", "guard")
         ):
             with tally.trying(f"{name} to a {position}"):
-                asker = {} if name == "nobody there" else {"ask": User(answer)}
+                asker = {} if name == "nobody there" else {"ask": ScriptedUser(answer)}
                 hook = failing(position, ToolUse, lambda: Ask("sure?"))  # type: ignore[arg-type]
                 closed(await World().go(hook, **asker), ToolUse)
 
@@ -360,7 +360,7 @@ async def any_deny_denies(planted: bool = False) -> None:
     with Tally("S4", "any deny in any order", planted=planted) as tally:
         for label, order in _orders():
             with tally.trying(label):
-                world = await World().go(*order, ask=User(True))
+                world = await World().go(*order, ask=ScriptedUser(True))
                 assert not world.used, f"the tool ran with {world.used}"
                 valid(world.thread)
 
@@ -435,7 +435,7 @@ async def done_is_decided(tries: int, planted: bool = False) -> None:
         for number in range(tries):
             with tally.trying(f"try {number}"):
                 meddlers = Meddlers(random.Random(number))
-                world = await World().go(*meddlers.hooks(), ask=User(meddlers.ask))
+                world = await World().go(*meddlers.hooks(), ask=ScriptedUser(meddlers.ask))
                 done += len(world.used)
                 assert len(world.used) <= 1
                 assert not world.used or world.used[0] == meddlers.decided[-1], f"{world.used} {meddlers.decided}"

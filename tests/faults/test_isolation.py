@@ -33,7 +33,7 @@ from faults.access_matrix import (
 )
 from faults.raw_http import Answer, Header, Line, ask_all, request
 from faults.tally import FULL, Tally, Violated
-from server_process import ROLES, TOKENS, Hosted, Served, hosted, serving, talking
+from server_process import ROLES, TOKENS, InProcessServer, ServerProcess, host_server, open_client, run_server
 from wick.server.app import create_api
 from wick.server.auth import middleware
 from wick.server.auth.access_table import route_methods
@@ -60,22 +60,22 @@ USERS = ("ada", "olga", "root")
 EVERY = 1 if FULL else 4  # credential that a route meets
 
 # In what no store has a part.
-IN_CI_ONCE = pytest.mark.parametrize("served", ["sqlite", "postgres"] if FULL else ["sqlite"], indirect=True)
+IN_CI_ONCE = pytest.mark.parametrize("server", ["sqlite", "postgres"] if FULL else ["sqlite"], indirect=True)
 
 pytestmark = pytest.mark.timeout(1_800 if FULL else 300)
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     folder = tmp_path_factory.mktemp("served")
-    with serving(folder, store=request.param, config=CONFIG, static=str(SHIPPED_PAGES)) as found:
+    with run_server(folder, store=request.param, config=CONFIG, static=str(SHIPPED_PAGES)) as found:
         yield found
 
 
 @pytest.fixture
-async def here(tmp_path: Path) -> AsyncIterator[Hosted]:
+async def here(tmp_path: Path) -> AsyncIterator[InProcessServer]:
     """A server whose insides are at hand, to plant faults in."""
-    async with hosted(tmp_path, agents=AGENTS, static=SHIPPED_PAGES) as found:
+    async with host_server(tmp_path, agents=AGENTS, static=SHIPPED_PAGES) as found:
         yield found
 
 
@@ -89,12 +89,12 @@ def routes(service: Service) -> list[tuple[str, str]]:
     return [place for route in create_api(service).router.routes for place in route_methods(route)]
 
 
-async def shown_to(served: Served) -> dict[str, Shown]:
+async def shown_to(server: ServerProcess) -> dict[str, Shown]:
     """Everything that opens nothing."""
-    said = yaml.safe_load((served.folder / "server.yaml").read_text())
-    records = open_records(Settings(**{**said, "data": served.folder / "data"}))
+    said = yaml.safe_load((server.folder / "server.yaml").read_text())
+    records = open_records(Settings(**{**said, "data": server.folder / "data"}))
     try:
-        return {**NO_CREDENTIAL, **ELSEWHERE, **await used_up(served, records)}
+        return {**NO_CREDENTIAL, **ELSEWHERE, **await used_up(server, records)}
     finally:
         await records.close()
 
@@ -134,23 +134,23 @@ def _explained(answer: Answer) -> bool:
     return bool(error["code"] and error["message"])
 
 
-async def test_whoever_shows_nothing_good_gets_nowhere(served: Served, matrix: list[Row]) -> None:
-    things = await furnish(served)
-    await nobody_gets_in(served.url, matrix, await shown_to(served), things)
-    await nobody_sees(served, matrix, things)
-    await _begin_their_own(served, things)
-    await _hers_is_there(served, matrix, things)
+async def test_whoever_shows_nothing_good_gets_nowhere(server: ServerProcess, matrix: list[Row]) -> None:
+    things = await furnish(server)
+    await nobody_gets_in(server.url, matrix, await shown_to(server), things)
+    await nobody_sees(server, matrix, things)
+    await _begin_their_own(server, things)
+    await _hers_is_there(server, matrix, things)
 
 
 @IN_CI_ONCE
 async def test_a_role_that_is_too_low_is_refused_and_one_that_is_enough_is_not(
-    served: Served, matrix: list[Row]
+    server: ServerProcess, matrix: list[Row]
 ) -> None:
     with Tally("S1", "routes × roles") as tally:
         for user in USERS:
             bearer = ("Authorization", f"Bearer {TOKENS[user]}")
             closed = [row for row in matrix if row.access != "public"]
-            answers = await ask_all(served.url, [_empty(row, HOST, bearer) for row in closed])
+            answers = await ask_all(server.url, [_empty(row, HOST, bearer) for row in closed])
             for row, answer in zip(closed, answers, strict=True):
                 may = User("x", user, ROLES[user]).has_role(row.access)  # type: ignore[arg-type]
                 right = (answer.status == 403) != may and answer.status != 401 and 0 < answer.status < 500
@@ -163,12 +163,12 @@ def _empty(row: Row, *headers: Header) -> bytes:
 
 
 @IN_CI_ONCE
-async def test_methods_that_are_not_there_are_denied_first(served: Served, matrix: list[Row]) -> None:
+async def test_methods_that_are_not_there_are_denied_first(server: ServerProcess, matrix: list[Row]) -> None:
     odd = [("HEAD", ""), ("TRACE", ""), ("OPTIONS", ""), ("GET", "/"), ("BREW", ""), ("GET", "%2f"), ("GET", ";x")]
     odd = odd if FULL else odd[:4]
     closed = [filled(row.path, {}) for row in matrix if row.access != "public" and row.method != "WS"]
     tries = [(method, f"{path}{more}") for path in closed for method, more in odd]
-    answers = await ask_all(served.url, [request(method, path, HOST) for method, path in tries])
+    answers = await ask_all(server.url, [request(method, path, HOST) for method, path in tries])
     with Tally("S1", "methods and spellings that are not there") as tally:
         for (method, path), answer in zip(tries, answers, strict=True):
             tally.check(answer.status in (400, 401), f"{method} {path}: {answer.status}")
@@ -178,16 +178,16 @@ async def test_methods_that_are_not_there_are_denied_first(served: Served, matri
 
 
 async def nobody_sees(
-    served: Served | Hosted, matrix: Sequence[Row], things: Things, planted: bool = False, *only: str
+    server: ServerProcess | InProcessServer, matrix: Sequence[Row], things: Things, planted: bool = False, *only: str
 ) -> None:
     """Others who know all of ada's ids are told what they would be told of ids that nobody has."""
     only = only or (() if FULL else ("bob", "bob, with a cookie and no origin", "root"))
-    people = {name: one for name, one in (await neighbours(served)).items() if not only or name in only}
+    people = {name: one for name, one in (await neighbours(server)).items() if not only or name in only}
     with Tally("S1", "neighbours × routes × somebody's ids", planted=planted) as tally:
         for who, headers in people.items():
-            await _with_her_ids(tally, served.url, matrix, things, who, headers)
-            await _elsewhere(tally, served.url, things, who, headers)
-            await _lists(tally, served.url, things, who, headers)
+            await _with_her_ids(tally, server.url, matrix, things, who, headers)
+            await _elsewhere(tally, server.url, things, who, headers)
+            await _lists(tally, server.url, things, who, headers)
         tally.note(neighbours=len(people), kinds=len(things.ids))
 
 
@@ -266,11 +266,11 @@ async def _lists(tally: Tally, url: str, things: Things, who: str, headers: tupl
         tally.check(fine and clean, f"GET {path}, {who}: {answer.status} {told[:500]}")
 
 
-async def _begin_their_own(served: Served, things: Things) -> None:
+async def _begin_their_own(server: ServerProcess, things: Things) -> None:
     """Who says the id of somebody's thread, or somebody's key, begins a thread of their own that is called the same."""
     said = {"messages": [{"role": "user", "content": "What is 1 + 1?"}], "thread_id": things.ids["thread"]}
     for user in ("bob", "root"):
-        async with talking(served, user) as other:
+        async with open_client(server, user) as other:
             async with other.post("/agents/plain/invoke", json=said, headers={"Idempotency-Key": "k"}) as answer:
                 made = await answer.json()
                 assert answer.status == 200 and made["run_id"] != things.ids["run"], made
@@ -281,13 +281,13 @@ async def _begin_their_own(served: Served, things: Things) -> None:
                 assert answer.status == 204
 
 
-async def _hers_is_there(served: Served, matrix: Sequence[Row], things: Things) -> None:
+async def _hers_is_there(server: ServerProcess, matrix: Sequence[Row], things: Things) -> None:
     """The same requests open what they name to whom it belongs: what was denied was there, and is as it was."""
     owners = {row: "olga" if "tool" in row.kinds else "ada" for row in matrix if row.kinds}
     order = sorted(owners, key=lambda row: (row.method not in ("GET", "WS"), row.method == "DELETE"))
     last = [row for row in order if str(row) in ("DELETE /agents/{id}", "DELETE /threads/{id}")]
     with Tally("S1", "the same ids, of who has them") as tally:
-        async with Line(served.url) as line:
+        async with Line(server.url) as line:
             for row in [*(row for row in order if row not in last), *last]:
                 ids = things.only("grant") if "grant" in row.kinds else things.ids
                 bearer = ("Authorization", f"Bearer {TOKENS[owners[row]]}")
@@ -303,7 +303,7 @@ async def _hers_is_there(served: Served, matrix: Sequence[Row], things: Things) 
 
 
 async def test_a_door_without_a_guard_is_noticed(
-    here: Hosted, matrix: list[Row], monkeypatch: pytest.MonkeyPatch
+    here: InProcessServer, matrix: list[Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def let_in(self: middleware.AuthMiddleware, scope: Any) -> None:
         scope["wick.route_access"], scope["wick.user"] = None, LOCAL_USER
@@ -316,7 +316,7 @@ async def test_a_door_without_a_guard_is_noticed(
 
 
 async def test_a_query_that_forgets_the_owner_is_noticed(
-    here: Hosted, matrix: list[Row], monkeypatch: pytest.MonkeyPatch
+    here: InProcessServer, matrix: list[Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     things = await furnish(here)
     real = sqlite.find_thread

@@ -59,7 +59,7 @@ def _count(tally: Tally, container: Container, names: list[str], within: float) 
 def test_hostile_commands_leave_nothing_in_a_container(image: str) -> None:
     with Tally("R2", f"hostile commands in a container of {image}") as tally, labelled() as server:
         asyncio.run(leave_nothing(tally, Contained(server, image), RUNS))
-        left = engines.here().containers(f"wick.server={server}")
+        left = engines.find_engine().containers(f"wick.server={server}")
         tally.check(not left, f"{len(left)} containers are left")
 
 
@@ -98,7 +98,7 @@ def killed(tally: Tally, server: str, image: str, kills: int, fault: str = "", w
                 tally.note(slowest=round(max(took, tally.figures.get("slowest", 0.0)), 3))
             finally:
                 process.communicate()
-                engines.here().remove(f"wick.id={id}")
+                engines.find_engine().remove(f"wick.id={id}")
 
 
 def _busy(*words: str) -> subprocess.Popen[str]:

@@ -21,7 +21,7 @@ import pytest
 
 from faults.disturbances import KINDS, QUOTAS, SERVER, Scene, long_thread
 from faults.tally import FULL, Tally, Violated
-from server_process import Served, serving, talking
+from server_process import ServerProcess, open_client, run_server
 from soak_test import health_probe
 from soak_test.loop_lag import Buckets, buckets, late_ms, since
 from soak_test.model import SoakedServer
@@ -93,24 +93,24 @@ async def watched(folder: Path, planted: str = "", *, long: bool = False) -> Asy
         environment = {"PROVIDER": model.url}
         with (
             _disk(folder / "data"),
-            serving(folder, script=SERVER, environment=environment, planted=planted, quotas=QUOTAS) as served,
+            run_server(folder, script=SERVER, environment=environment, planted=planted, quotas=QUOTAS) as server,
         ):
-            assert served.process is not None
-            _first(served.process.pid)
-            async with talking(served) as client, talking(served, "root") as operator:
-                scene = Scene(served, client, model)
+            assert server.process is not None
+            _first(server.process.pid)
+            async with open_client(server) as client, open_client(server, "root") as operator:
+                scene = Scene(server, client, model)
                 await scene.do("nap", seconds=0.0)  # what is loaded for the first who comes is nobody's fault
                 await scene.talk(1, 0.0)
                 if long:
-                    scene.long = await _long(served, client)
+                    scene.long = await _long(server, client)
                 with _asking(scene.port, folder / "health.txt"):
                     yield scene, Watch(operator, folder / "health.txt")
 
 
-async def _long(served: Served, client: aiohttp.ClientSession) -> str:
+async def _long(server: ServerProcess, client: aiohttp.ClientSession) -> str:
     async with client.get("/auth/me") as answer:
         owner = (await answer.json())["id"]
-    return await long_thread(str(served.folder / "data"), owner)
+    return await long_thread(str(server.folder / "data"), owner)
 
 
 @contextmanager

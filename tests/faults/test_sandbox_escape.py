@@ -28,7 +28,7 @@ from faults.sandbox_probes import ESCAPES, NOT_PROMISED, Around, probed, source,
 from faults.secret_leaks import HERE, IN_FILE, PROGRAM, Planted, all_told, kept, refusing
 from faults.tally import FULL, Tally, Violated
 from local_sandbox import PYTHON, needs_bubblewrap
-from server_process import serving
+from server_process import run_server
 from wick import constants
 from wick.backends.docker import Docker
 from wick.backends.local import Local
@@ -169,7 +169,7 @@ async def test_no_way_leads_further_than_landlock_says(
 
 @asynccontextmanager
 async def contained(around: Around) -> AsyncIterator[Docker]:
-    here, server = engines.here(), f"test-{uuid4().hex[:12]}"
+    here, server = engines.find_engine(), f"test-{uuid4().hex[:12]}"
     volumes = {around.workspace: "/workspace"}
     made = Docker(here.image("python"), engine=here.url, server=server, volumes=volumes)
     try:
@@ -239,9 +239,9 @@ async def tell(tally: Tally, folder: Path, agents: tuple[str, ...] = (*HERE, *IN
         config.write_text(yaml.safe_dump(planted.agents(url)))
         more = {"PLANTED_API_KEY": planted.environment, "UPSTREAM": planted.filled}
         more |= {"AGENTS_FILE": str(config), **environment}
-        with serving(folder, script=PROGRAM, environment=more) as served:
+        with run_server(folder, script=PROGRAM, environment=more) as server:
             for agent in agents:
-                async for where, text in all_told(served, agent):
+                async for where, text in all_told(server, agent):
                     tally.check(
                         not planted.found(text), f"{agent}: {where} has {planted.found(text)}: {_near(planted, text)}"
                     )
@@ -249,9 +249,9 @@ async def tell(tally: Tally, folder: Path, agents: tuple[str, ...] = (*HERE, *IN
                     reached = agent == "looks" and "[secret]" in text  # redacted, but a command had it
                     tally.check(not reached, f"a command reached a secret, says {where}")
             tally.check(
-                not planted.found(served.log), f"the log has {planted.found(served.log)}: {_near(planted, served.log)}"
+                not planted.found(server.log), f"the log has {planted.found(server.log)}: {_near(planted, server.log)}"
             )
-            assert served.stop() == 0
+            assert server.stop() == 0
     tally.check(not planted.found(kept(folder)), f"its files have {planted.found(kept(folder))}")
     tally.check(told >= 20, f"only {told} answers had a secret to hide")
     tally.note(hidden=told)

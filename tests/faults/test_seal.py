@@ -43,7 +43,7 @@ from pydantic import (
 
 from faults.tally import Tally, Violated
 from faults.thread_validity import valid
-from kit import User, call, calls
+from kit import ScriptedUser, tool_call, tool_calls_reply
 from wick import (
     Agent,
     Allow,
@@ -217,8 +217,8 @@ async def called_is_guarded(names: Iterable[str], planted: bool = False) -> None
                 shown: list[Any] = []
                 act = taking(kind, got)
                 last = guard(ToolUse, name="last", priority=-1)(partial(_show, shown))
-                model = Scripted(calls(call("act", value=value)), "bye")
-                await Agent(model, tools=[act], hooks=[*hook(value), last], ask=User(True)).run("go")
+                model = Scripted(tool_calls_reply(tool_call("act", value=value)), "bye")
+                await Agent(model, tools=[act], hooks=[*hook(value), last], ask=ScriptedUser(True)).run("go")
                 assert got, "the tool did not run, so nothing is shown"
                 assert len({canonical_json(to_json_form(one)) for one in got}) == 1
                 assert canonical_json(to_json_form(got[-1])) == canonical_json(to_json_form(shown[-1])), (
@@ -276,7 +276,7 @@ async def test_no_validator_runs_after_a_guard() -> None:
 
     act = taking(Annotated[str, AfterValidator(note)], [])
     first = guard(ToolUse, name="guard")(lambda use: order.append("guard"))
-    await Agent(Scripted(calls(call("act", value="x")), "bye"), tools=[act], hooks=[first]).run("go")
+    await Agent(Scripted(tool_calls_reply(tool_call("act", value="x")), "bye"), tools=[act], hooks=[first]).run("go")
     assert order == ["validator", "validator", "guard"], "once to check the call, and once at the seal"
 
 
@@ -290,7 +290,7 @@ async def test_an_answer_with_arguments_agrees_to_what_the_validators_make_of_th
         return Allow({"value": {"pieces": 3}}) if len(asked) == 1 else True
 
     confirm = guard(ToolUse, name="confirm")(lambda use: Ask("sure?"))
-    model = Scripted(calls(call("act", value={"pieces": 1})), "bye")
+    model = Scripted(tool_calls_reply(tool_call("act", value={"pieces": 1})), "bye")
     await Agent(model, tools=[taking(Pairs, got)], hooks=[confirm], ask=user).run("go")
     assert asked == [2, 6] and [one.pieces for one in got] == [6]
 
@@ -298,8 +298,8 @@ async def test_an_answer_with_arguments_agrees_to_what_the_validators_make_of_th
 async def test_an_answer_that_is_changed_every_time_is_refused() -> None:
     got: list[Any] = []
     confirm = guard(ToolUse, name="confirm")(lambda use: Ask("sure?"))
-    model = Scripted(calls(call("act", value={"pieces": 1})), "bye")
-    asker = User(Allow({"value": {"pieces": 3}}))
+    model = Scripted(tool_calls_reply(tool_call("act", value={"pieces": 1})), "bye")
+    asker = ScriptedUser(Allow({"value": {"pieces": 3}}))
     result = await Agent(model, tools=[taking(Pairs, got)], hooks=[confirm], ask=asker).run("go")
     assert not got and result.thread is not None and "answer without args" in result.thread.messages[-2].text
 
@@ -310,7 +310,7 @@ async def test_a_value_that_cannot_be_shown_is_refused() -> None:
         later: Iterable[int] = ()
 
     got: list[Any] = []
-    model = Scripted(calls(call("act", value={"text": "x", "later": [1]})), "bye")
+    model = Scripted(tool_calls_reply(tool_call("act", value={"text": "x", "later": [1]})), "bye")
     result = await Agent(model, tools=[taking(Opaque, got)]).run("go")
     assert not got and result.thread is not None and "cannot be written as JSON" in result.thread.messages[-2].text
 
@@ -419,7 +419,7 @@ async def _tampered(name: str, when: str) -> list[str]:
         "a first guard": [guard(ToolUse, name="evil", priority=9)(meddle), *checks],
         "a last guard": [*checks, guard(ToolUse, name="evil", priority=-9)(meddle)],
     }.get(when, [*checks, guard(ToolUse, name="asks")(lambda use: Ask("sure?"))])
-    model = Scripted(calls(call("act", command="ls")), "bye")
+    model = Scripted(tool_calls_reply(tool_call("act", command="ls")), "bye")
     thread = Thread()
     await Agent(model, tools=[act, other], hooks=hooks, ask=ask).run("go", thread=thread)
     valid(thread)
@@ -442,7 +442,7 @@ async def test_guards_see_exact_types(lie: Any) -> None:
         seen.extend(map(type, (key, *items)))
 
     hooks = [before(ToolUse, name="put")(put), guard(ToolUse, name="look")(look)]
-    model = Scripted(calls(call("act", value={})), "bye")
+    model = Scripted(tool_calls_reply(tool_call("act", value={})), "bye")
     await Agent(model, tools=[taking(dict[str, Any], [])], hooks=hooks).run("go")
     assert seen == [str, str, bool, int]
 
@@ -610,7 +610,7 @@ async def _delegated(start: Callable[[Callable[[], Any]], Any], is_async: bool) 
 
     def child() -> None:
         try:
-            model = Scripted(calls(call("act", command=FORCE)), "bye")
+            model = Scripted(tool_calls_reply(tool_call("act", command=FORCE)), "bye")
             ended.append(asyncio.run(Agent(model, tools=[act], name="child").run("go")).outcome)
         finally:
             over.set()
@@ -629,7 +629,7 @@ async def _delegated(start: Callable[[Callable[[], Any]], Any], is_async: bool) 
 
     made = tool(delegate_async if is_async else delegate, name="delegate")
     no_force = guard(ToolUse, name="no_force", match="act")(lambda use: Block("no"))
-    model = Scripted(calls(ToolCall("1", "delegate", {})), "bye")
+    model = Scripted(tool_calls_reply(ToolCall("1", "delegate", {})), "bye")
     await Agent(model, tools=[made, act], hooks=[no_force]).run("go")
     return ran, ended
 
@@ -682,11 +682,11 @@ async def test_a_child_cannot_choose_another_parent() -> None:
     async def delegate(run: Run) -> str:
         """Hand it on."""
         free = Run(agent="free", loop=Agent(Scripted())._loop_under(None))
-        model = Scripted(calls(call("act", command=FORCE)), "bye", spare=True)
+        model = Scripted(tool_calls_reply(tool_call("act", command=FORCE)), "bye", spare=True)
         return (await Agent(model, tools=[act]).run("go", parent=free)).text
 
     no_force = guard(ToolUse, name="no_force", match="act")(lambda use: Block("no"))
-    model = Scripted(calls(ToolCall("1", "delegate", {})), "bye")
+    model = Scripted(tool_calls_reply(ToolCall("1", "delegate", {})), "bye")
     result = await Agent(model, tools=[delegate, act], hooks=[no_force]).run("go")
     assert not ran and result.thread is not None and "leave out parent=" in result.thread.messages[-2].text
 
@@ -716,7 +716,7 @@ async def test_a_hook_does_not_unbind_a_run_from_its_guards(name: str, position:
             UNBIND[name](use.run)
 
     no_force = guard(ToolUse, name="no_force", match="act")(lambda use: Block("no"))
-    model = Scripted(calls(call("act", command=FORCE)), "bye")
+    model = Scripted(tool_calls_reply(tool_call("act", command=FORCE)), "bye")
     child = Agent(model, tools=[act], hooks=[position(ToolUse, name="unbind")(unbind)])
 
     @tool
@@ -725,7 +725,7 @@ async def test_a_hook_does_not_unbind_a_run_from_its_guards(name: str, position:
         run.add_guard(guard(ToolUse, name="late", match="act")(lambda use: Block("no")))
         return (await child.run("go")).text
 
-    above = Scripted(calls(ToolCall("1", "delegate", {})), "bye")
+    above = Scripted(tool_calls_reply(ToolCall("1", "delegate", {})), "bye")
     await Agent(above, tools=[delegate, act], hooks=[no_force]).run("go")
     assert not ran
 
@@ -853,7 +853,7 @@ async def test_a_crash_leaves_a_traceback_and_its_exception(caplog: pytest.LogCa
         raise ZeroDivisionError("in the middle")
 
     look = after(ToolUse, name="look")(lambda use: seen.append((use.exception, use.result.exception, use.error)))
-    model = Scripted(calls(call("act", text="x")), "bye")
+    model = Scripted(tool_calls_reply(tool_call("act", text="x")), "bye")
     result = await Agent(model, tools=[act], hooks=[look]).run("go")
     ((crash, same, error),) = seen
     assert isinstance(crash, ZeroDivisionError) and crash is same and error is None

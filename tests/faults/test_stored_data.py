@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from faults.tally import FULL, Tally, Violated
-from store_fixtures import read
+from store_fixtures import read_entries
 from wick import Agent, FunctionModel, Thread, ToolCall, assistant, tool
 from wick._internal.frozen import digest
 from wick.capabilities.sessions import LOCAL, Sessions
@@ -87,7 +87,7 @@ async def stored(path: Path) -> None:
 async def whole(store: Sqlite) -> dict[str, Any]:
     """The thread as somebody sees it who goes on with it."""
     thread = Thread("t")
-    for row in await read(store, "t", LOCAL):
+    for row in await read_entries(store, "t", LOCAL):
         thread.replay(row)
     queued = [(row.kind, row.data) for row in await store.inbox(LOCAL, "t")]
     blob = await store.get_blob(LOCAL, "t", digest(b"bytes that are kept"))

@@ -30,7 +30,7 @@ from faults.path_model import TOKEN, Ground
 from faults.path_oracle import OPERATIONS, WRITTEN, done, try_paths
 from faults.tally import FULL, Tally, Violated
 from local_sandbox import needs_bubblewrap
-from server_process import hosted, talking
+from server_process import host_server, open_client
 from wick import constants
 from wick.backends.docker import Docker
 from wick.backends.local import Local
@@ -105,7 +105,7 @@ async def contained(
     folder: Path, make: Callable[..., Ground] = Ground, **options: Any
 ) -> AsyncIterator[tuple[Ground, Docker]]:
     """The same tree, mounted in a container together with what is beside it."""
-    here, server = engines.here(), f"test-{uuid4().hex[:12]}"
+    here, server = engines.find_engine(), f"test-{uuid4().hex[:12]}"
     ground = make(folder / "place", seen="/place", owner=1000)
     volumes = {str(folder / "place"): "/place"}
     made = Docker(
@@ -186,7 +186,7 @@ SERVED_OPERATIONS = ("ls", "read", "download", "write", "upload", "move", "move 
 async def test_paths_of_the_servers_routes(tmp_path: Path) -> None:
     options = {"model": "demo", "backend": {"type": "local", "sandbox": "none"}}
     with Tally("S2", "paths, the server's routes") as tally:
-        async with hosted(tmp_path, agents={"a": options}) as server, talking(server) as client:
+        async with host_server(tmp_path, agents={"a": options}) as server, open_client(server) as client:
             files = OverHttp(client)
             await files.write("first", "")
             made = next((tmp_path / "data").rglob("first"))

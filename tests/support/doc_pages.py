@@ -19,11 +19,11 @@ NOBODY = "127.0.0.1:1"  # where no server listens
 FENCE = re.compile(r"(?:^<!-- ([^\n]+) -->\n)?^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def name(path: Path) -> str:
+def page_name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def fences(page: Path, *languages: str) -> list[tuple[str, int, str, str]]:
+def code_blocks(page: Path, *languages: str) -> list[tuple[str, int, str, str]]:
     """The blocks of a page: what is said about each, its line, its language and its text."""
     text = page.read_text(encoding="utf-8")
     found = [(one[1] or "", text.count("\n", 0, one.start(3)) + 1, one[2], one[3]) for one in FENCE.finditer(text)]
@@ -31,7 +31,7 @@ def fences(page: Path, *languages: str) -> list[tuple[str, int, str, str]]:
 
 
 @cache
-def variables(folder: str = "") -> set[str]:
+def environment_variables(folder: str = "") -> set[str]:
     """The environment variables that wick reads: a module that reads any has their names in its texts."""
     texts = [path.read_text(encoding="utf-8") for path in (ROOT / "src" / "wick" / folder).rglob("*.py")]
     readers = [ast.parse(text) for text in texts if re.search(r"\benviron\b|\bgetenv\b", text)]
@@ -41,9 +41,9 @@ def variables(folder: str = "") -> set[str]:
 
 
 @pytest.fixture(autouse=True)
-def offline(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+def remove_keys(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """The docs say what happens without a key, and no key of anybody's is used to see whether they are right."""
-    for name in variables():
+    for name in environment_variables():
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OLLAMA_HOST", NOBODY)
     return monkeypatch

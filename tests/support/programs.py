@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from wick.capabilities.executables import Executables
-from wickd_process import MARK, eventually, marked
+from wickd_process import MARK, becomes_true, marked_processes
 
 needs_node = pytest.mark.skipif(not shutil.which("node"), reason="Node is not installed: apt-get install nodejs")
 
@@ -38,13 +38,13 @@ class Programs:
         head = f"#!/bin/sh\nif [ \"$1\" = hook ]; then printf %s '{query}'; exit 0; fi\n"
         return self.write(name, f"{head}{body}\n", path)
 
-    def keeping(self, name: str, event: str, answer: str = "", path: Path | None = None) -> Path:
+    def recording(self, name: str, event: str, answer: str = "", path: Path | None = None) -> Path:
         """A shell program that keeps what it is told and gives an answer, in which $told may be looked at."""
         body = f"told=$(cat); printf '%s\\n' \"$told\" >> '{self.folder}/{Path(name).name}.told'\n{answer}"
         return self.sh(name, event, body, path)
 
-    def answering(self, name: str, event: str, answer: Any) -> Path:
-        return self.keeping(name, event, f"cat <<'EOF'\n{json.dumps(answer)}\nEOF")
+    def replying(self, name: str, event: str, answer: Any) -> Path:
+        return self.recording(name, event, f"cat <<'EOF'\n{json.dumps(answer)}\nEOF")
 
     def python(self, name: str, event: str, body: str) -> Path:
         """A Python program: `told` is what it is told, `answer` what it says."""
@@ -84,5 +84,5 @@ if (answer !== undefined) console.log(JSON.stringify(answer))
 
     def left(self) -> list[int]:
         """The processes of these programs that are still there, though they had time to end."""
-        eventually(lambda: not marked(self.mark), 30)
-        return marked(self.mark)
+        becomes_true(lambda: not marked_processes(self.mark), 30)
+        return marked_processes(self.mark)

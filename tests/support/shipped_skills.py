@@ -20,7 +20,7 @@ PROGRAMS = {
 }
 
 
-def program(skill: str) -> ModuleType:
+def load_program(skill: str) -> ModuleType:
     """The program of a skill as a module."""
     path = SHIPPED / skill / PROGRAMS[skill]
     spec = spec_from_file_location(path.stem, path)

@@ -24,7 +24,7 @@ def needs_smollm2() -> None:
     pytest.skip(say, allow_module_level=True)
 
 
-def loaded(model: local.Local) -> local.Local:
+def load_model(model: local.Local) -> local.Local:
     """A model whose process runs by now, and belongs to whoever made it, not to the first who asks it."""
     model._llama = local._share_llama(model._loading)
     model._llama.load(model.name, None)

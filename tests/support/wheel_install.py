@@ -20,7 +20,7 @@ PROGRAMS = """
 """.split()
 
 
-def wheel(folder: Path) -> Path:
+def build_wheel(folder: Path) -> Path:
     """The wheel of this source tree."""
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110)
@@ -37,7 +37,7 @@ def plain_programs(folder: Path) -> Path:
     return folder
 
 
-class Installed:
+class InstalledWheel:
     """A fresh environment that something was installed in, with a home and a folder of its own."""
 
     def __init__(self, folder: Path, *packages: str) -> None:
@@ -101,7 +101,7 @@ def wheelhouse(folder: Path, *packages: str) -> Path:
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=_without_environment())
     house = folder / "wheelhouse"
     if done.returncode == 0:
-        (folder / "wheels.txt").write_text("\n".join(_wheels(tomllib.loads(lock.read_text()))))
+        (folder / "wheels.txt").write_text("\n".join(_wheel_urls(tomllib.loads(lock.read_text()))))
         found = ["download", "--no-deps", "--dest", str(house), "--requirement", str(folder / "wheels.txt")]
     else:
         found = ["wheel", "--wheel-dir", str(house), *packages]
@@ -110,7 +110,7 @@ def wheelhouse(folder: Path, *packages: str) -> Path:
     return house
 
 
-def _wheels(lock: Mapping[str, Any]) -> Iterator[str]:
+def _wheel_urls(lock: Mapping[str, Any]) -> Iterator[str]:
     """The addresses of wheels with their hashes; the first of a package is the one that fits best."""
     for package in lock["packages"]:
         if wheels := package.get("wheels"):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kit import call, calls, result_of, talker, user_of
+from kit import hello_agent, tool_agent, tool_call, tool_calls_reply, tool_result
 from wick import (
     Agent,
     Block,
@@ -99,7 +99,11 @@ def test_its_tools_are_bound_to_it() -> None:
 
 async def test_an_agent_has_its_hooks_and_its_tools() -> None:
     book = Notebook(motto="noted")
-    model = Scripted(calls(call("note", id="a", text="milk")), calls(call("note", id="b", text="a secret")), "done")
+    model = Scripted(
+        tool_calls_reply(tool_call("note", id="a", text="milk")),
+        tool_calls_reply(tool_call("note", id="b", text="a secret")),
+        "done",
+    )
     result = await Agent(model, hooks=[book]).run("go")
     assert [message.text for message in result.messages if message.role == "tool"] == [
         "noted: milk",
@@ -192,7 +196,7 @@ def test_a_default_is_replaced_by_one_of_the_same_name() -> None:
 async def test_two_runs_of_one_capability_do_not_share_what_they_count() -> None:
     book = Notebook()
     counts: list[int] = []
-    agent = talker(book, after(Run, name="look")(lambda run: counts.append(run.scratch[book])))
+    agent = hello_agent(book, after(Run, name="look")(lambda run: counts.append(run.scratch[book])))
     before_runs = dict(vars(book))
     await agent.run("a")
     await agent.run("b")
@@ -211,7 +215,7 @@ async def test_two_of_a_kind_in_one_run_do_not_share_it_either() -> None:
 
     one, two, seen = Counts("one", 1), Counts("two", 10), list[Any]()
     look = after(Run, name="look")(lambda run: seen.append((run.scratch[one], run.scratch[two])))
-    await talker(look, one, two).run("hi")
+    await hello_agent(look, one, two).run("hi")
     assert seen == [(1, 10)]
 
 
@@ -248,7 +252,7 @@ class Everywhere(Capability):
 async def test_a_method_may_stand_at_every_position() -> None:
     cap = Everywhere()
     (poke,) = cap.tools()
-    assert result_of(await user_of(poke, cap, tools=[]).run("go")) == "hi"
+    assert tool_result(await tool_agent(poke, cap, tools=[]).run("go")) == "hi"
     assert cap.seen == ["wrap", "before", "guard", "tool", "after"]
 
 
@@ -258,5 +262,5 @@ async def test_what_a_method_continues_with_is_said_in_its_name() -> None:
         async def review(self, step: Step) -> Continue | None:
             return Continue("check it") if step.number == 1 else None
 
-    result = await talker(Critic()).run("hi")
+    result = await hello_agent(Critic()).run("hi")
     assert [message.name for message in result.messages] == ["", "", "critic.review", ""]

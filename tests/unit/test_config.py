@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 import wick.capabilities
 from certificates import Authority
-from kit import call, calls
+from kit import tool_call, tool_calls_reply
 from wick import Agent, Capability, Scripted
 from wick.backends.containers.spec import ContainerLimits
 from wick.capabilities.budget import Budget
@@ -341,11 +341,11 @@ permissions:
   deny: [{rule: "Write(secret/**)", message: Hands off.}]
 """
     config = load(write(text, shapes_at_work=SHAPES))
-    replies = calls(
-        call("area", "1", width=2, height=3),
-        call("calculate", "2", expr="6 * 7"),
-        call("write_file", "3", path="out/a.txt", content="A"),
-        call("write_file", "4", path="secret/b.txt", content="B"),
+    replies = tool_calls_reply(
+        tool_call("area", "1", width=2, height=3),
+        tool_call("calculate", "2", expr="6 * 7"),
+        tool_call("write_file", "3", path="out/a.txt", content="A"),
+        tool_call("write_file", "4", path="secret/b.txt", content="B"),
     )
     agent = config.agents["default"].agent(model=Scripted(replies, "done"))
     result = await agent.run("Go.", thread="t1")
@@ -364,8 +364,8 @@ async def test_subagents_of_a_file_are_under_its_guards(write: Any, tmp_path: Pa
     (tmp_path / "agents" / "writer.md").write_text("---\nname: writer\ndescription: Writes\n---\nYou write.\n")
     text = "model: demo\nbackend: state\nsubagents: agents\npermissions: {deny: [Write], allow: [task]}\n"
     model = Scripted(
-        calls(call("task", agent="writer", prompt="Write a.txt")),
-        calls(call("write_file", path="a.txt", content="A")),
+        tool_calls_reply(tool_call("task", agent="writer", prompt="Write a.txt")),
+        tool_calls_reply(tool_call("write_file", path="a.txt", content="A")),
         "I may not.",
         "It may not.",
     )

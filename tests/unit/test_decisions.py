@@ -6,8 +6,8 @@ from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
-from kit import call as tool_call
-from kit import calls, echo, echoer, talker
+from kit import echo, echo_agent, hello_agent, tool_calls_reply
+from kit import tool_call as tool_call
 from wick import Agent, Allow, Ask, Block, Continue, Run, Scripted, Stop, ToolUse, before, guard
 from wick.decisions import DECISIONS, STOPS, Question
 
@@ -75,7 +75,7 @@ def test_the_known_words_stand_in_the_order_of_their_authority() -> None:
     ("reason", "ended"), [("budget: 3 of 2 cents", "budget: 3 of 2 cents"), ("enough", "stop requested: enough")]
 )
 async def test_a_run_ends_with_the_reason_of_its_stop(reason: str, ended: str) -> None:
-    result = await talker(before(Run)(lambda run: Stop(reason))).run("hi")
+    result = await hello_agent(before(Run)(lambda run: Stop(reason))).run("hi")
     assert (result.outcome, result.reason) == ("stopped", ended)
 
 
@@ -86,11 +86,11 @@ async def test_of_two_stops_the_more_authoritative_is_kept_whatever_their_order(
         return Stop("budget: spent") if use.args["text"] == "budget" else Stop("token limit")
 
     uses = [tool_call(id="a", text="budget"), tool_call(id="b", text="tokens")]
-    model = Scripted(calls(uses[order[0]], uses[order[1]]))
+    model = Scripted(tool_calls_reply(uses[order[0]], uses[order[1]]))
     result = await Agent(model, tools=[echo], hooks=[stop]).run("go")
     assert result.reason == "budget: spent"
 
 
 async def test_a_block_of_a_tool_use_does_not_end_the_run() -> None:
-    result = await echoer(guard(ToolUse)(lambda use: Block("no"))).run("go")
+    result = await echo_agent(guard(ToolUse)(lambda use: Block("no"))).run("go")
     assert (result.outcome, result.text) == ("completed", "done")

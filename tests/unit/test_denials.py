@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from denied_commands import WAYS, Shells, fill, generate
+from denied_commands import WAYS, Shells, fill_template, generate_commands
 from ordinary_commands import ORDINARY
 from wick.capabilities.permissions import Permissions
 from wick.constants import SHELL_COMMANDS, SHELL_TOKENS
@@ -47,7 +47,7 @@ def find_missed(commands: Iterable[str], shells: Shells) -> list[str]:
 
 
 def test_no_generated_command_gets_past_a_deny_rule(shells: Shells) -> None:
-    assert find_missed(generate(COUNT, trial=19), shells) == []
+    assert find_missed(generate_commands(COUNT, trial=19), shells) == []
 
 
 def test_no_way_through_options_programs_and_files_gets_past_a_deny_rule(shells: Shells) -> None:
@@ -75,7 +75,7 @@ def test_a_way_that_is_open_again_is_noticed(
 
 def test_generated_commands_run_what_is_denied(shells: Shells) -> None:
     """Or the test above would be content with commands that do nothing."""
-    every = [*dict.fromkeys(generate(0, trial=19))]
+    every = [*dict.fromkeys(generate_commands(0, trial=19))]
     sample = every if FULL else every[:: len(every) // 20]
     ran = [command for command in sample if any(shells.runs(command, path) for path in REAL)]
     assert len(ran) > len(sample) * 0.8
@@ -345,5 +345,5 @@ def test_a_parser_without_bounds_is_noticed(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_carrier_is_filled() -> None:
-    assert fill("sh -c {q}", "evil push") == "sh -c 'evil push'"
+    assert fill_template("sh -c {q}", "evil push") == "sh -c 'evil push'"
     assert shell_programs.find_interpreter("python3.12") is not None

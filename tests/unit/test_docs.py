@@ -21,7 +21,7 @@ import pytest
 
 import wick
 import wick.capabilities
-from doc_pages import FENCE, GUIDE, MARKDOWN, PAGES, ROOT, name, offline, variables
+from doc_pages import FENCE, GUIDE, MARKDOWN, PAGES, ROOT, environment_variables, page_name, remove_keys
 from wick._internal.aliases import POINT_NAMES
 from wick.agent import SETTINGS
 from wick.config import RINGS
@@ -42,7 +42,7 @@ from wick.operations import OPERATIONS, Outcome
 from wick.protocols import Delta, Request, Usage
 from wick.threads import EntryKind
 
-__all__ = ["offline"]  # a fixture that counts for every test here
+__all__ = ["remove_keys"]  # a fixture that counts for every test here
 
 
 # -- nothing is left out --------------------------------------------------------------------------------------------
@@ -114,8 +114,8 @@ NAMES = {
     "hook points": (set(POINT_NAMES), GUIDE / "hooks.md"),
     "events": ({kind.event for kind in _events()}, GUIDE / "events.md"),
     "event classes": ({kind.__name__ for kind in _events()}, GUIDE / "events.md"),
-    "environment variables of models": (variables("models"), GUIDE / "models.md"),
-    "environment variables": (variables(), None),
+    "environment variables of models": (environment_variables("models"), GUIDE / "models.md"),
+    "environment variables": (environment_variables(), None),
     "options of a model": (
         set().union(*map(_options, (OpenAI, OpenAIResponses, Anthropic, Local))),
         GUIDE / "models.md",
@@ -141,7 +141,7 @@ def test_every_name_is_in_the_docs(what: str) -> None:
     names, page = NAMES[what]
     assert names
     left_out = missing(names, *([page] if page else []))
-    assert not left_out, f"{name(page) if page else 'the docs'} say nothing of these {what}: {', '.join(left_out)}"
+    assert not left_out, f"{page_name(page) if page else 'the docs'} say nothing of these {what}: {', '.join(left_out)}"
 
 
 def test_the_table_of_points_says_what_may_be_answered() -> None:
@@ -179,7 +179,7 @@ def test_the_list_of_capabilities_has_them_all() -> None:
     assert listed == {ring.key: ring.kind for ring in RINGS if ring.kind}
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "coming-from").glob("*.md")), ids=name)
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "coming-from").glob("*.md")), ids=page_name)
 def test_the_words_for_those_who_come_from_elsewhere_are_ours(page: Path) -> None:
     """What stands on our side of a table is there, and takes the options that are named."""
     places = ("wick", "wick.backends.local", "wick.backends.state", "wick.capabilities.mcp")
@@ -214,13 +214,15 @@ def test_the_environment_variables_are_all_that_is_read(monkeypatch: pytest.Monk
             continue
     asyncio.run(find_context(NetworkSettings()))  # what a connection reads
     read -= {"PYTHONASYNCIODEBUG", "SSLKEYLOGFILE"}  # by Python itself
-    assert read | {"NO_PROXY"} == variables("models")  # urllib finds the variables of proxies among all others
+    assert read | {"NO_PROXY"} == environment_variables(
+        "models"
+    )  # urllib finds the variables of proxies among all others
 
 
 def table(page: Path, heading: str, first: str) -> list[list[str]]:
     """The rows of the table under a heading whose first column is headed so."""
     found = re.search(rf"^\| {first} \|.*\n.*\n((?:\|.*\n)+)", section(page, heading), re.MULTILINE)
-    assert found, f"{name(page)} has no table of {first} under {heading}"
+    assert found, f"{page_name(page)} has no table of {first} under {heading}"
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in found[1].splitlines()]
 
 
@@ -412,11 +414,11 @@ def _broken(page: Path) -> list[str]:
         path, _, anchor = target.partition("#")
         there = (page.parent / path).resolve() if path else page
         if not there.exists() or (anchor and anchor not in _anchors(there)):
-            broken.append(f"{name(page)}: {target}")
+            broken.append(f"{page_name(page)}: {target}")
     return broken
 
 
-@pytest.mark.parametrize("page", MARKDOWN, ids=name)
+@pytest.mark.parametrize("page", MARKDOWN, ids=page_name)
 def test_every_link_leads_somewhere(page: Path) -> None:
     assert _broken(page) == []
 
@@ -430,7 +432,7 @@ def test_every_page_can_be_reached_from_the_index() -> None:
         reached.add(page)
         links = re.findall(r"\]\(([^)#\s]+\.md)", page.read_text(encoding="utf-8"))
         todo += [(page.parent / link).resolve() for link in links if "://" not in link]
-    assert {name(page) for page in PAGES[1:]} - {name(page) for page in reached} == set()
+    assert {page_name(page) for page in PAGES[1:]} - {page_name(page) for page in reached} == set()
 
 
 # -- promises -------------------------------------------------------------------------------------------------------

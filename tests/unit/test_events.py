@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from kit import events
+from kit import collect_events
 from wick import Agent, Scripted, ToolCall, ToolUse, assistant, tool
 from wick.events import (
     ApprovalRequest,
@@ -137,7 +137,7 @@ async def test_the_events_of_a_tool_cycle() -> None:
 
     call = ToolCall("call_1", "read_file", {"path": "/workspace/main.py"})
     model = Scripted(assistant("Let me read that file.", call), "A FastAPI app.", name="m")
-    wire = [event.to_json() for event in await events(Agent(model, tools=[read_file]), "What is in main.py?")]
+    wire = [event.to_json() for event in await collect_events(Agent(model, tools=[read_file]), "What is in main.py?")]
 
     run_id, thread_id = wire[0]["run_id"], wire[-1]["thread_id"]
     assert run_id.startswith("run_") and thread_id.startswith("th_")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kit import Watch, agent_for, call, calls, echo, execute, result_of, user_of
+from kit import OperationLog, agent_for, echo, execute, tool_agent, tool_call, tool_calls_reply, tool_result
 from wick import (  # fmt: skip
     Agent,
     Block,
@@ -31,7 +31,7 @@ from wick.hooks import Match, Next, compile_match, is_plain_name, parse_patterns
 
 
 def use(of: Tool = echo, name: str = "", **args: Any) -> ToolUse:
-    return ToolUse(Run(), call(name or of.name, **args), of, args)
+    return ToolUse(Run(), tool_call(name or of.name, **args), of, args)
 
 
 # rule 11: names, patterns and predicates
@@ -132,7 +132,7 @@ def test_other_operations_are_matched_by_agent_and_model_and_by_what_they_are() 
 
 @pytest.mark.parametrize("position", [before, after, guard])
 async def test_a_hook_stands_only_where_it_matches(position: Any) -> None:
-    here, there = Watch(), Watch()
+    here, there = OperationLog(), OperationLog()
     hooks = [
         position(ToolUse, match="echo", name="here")(here),
         position(ToolUse, match="kind:shell", name="there")(there),
@@ -147,7 +147,7 @@ async def test_a_wrap_stands_only_where_it_matches() -> None:
     async def refuse(use: ToolUse, next: Next[Any]) -> Block:
         return Block("no")
 
-    assert result_of(await agent_for(ToolUse, refuse).run("go")) == "hi"
+    assert tool_result(await agent_for(ToolUse, refuse).run("go")) == "hi"
 
 
 async def test_a_match_sees_what_the_hooks_outside_have_changed() -> None:
@@ -156,7 +156,7 @@ async def test_a_match_sees_what_the_hooks_outside_have_changed() -> None:
         use.args["text"] = "HI"
 
     quiet = guard(ToolUse, match=lambda use: use.args["text"].isupper(), name="quiet")(lambda use: Block("hush"))
-    assert result_of(await agent_for(ToolUse, quiet, louder).run("go")) == "hush"
+    assert tool_result(await agent_for(ToolUse, quiet, louder).run("go")) == "hush"
 
 
 # rule 9: a guard that cannot say whether it is meant has not agreed
@@ -164,7 +164,7 @@ async def test_a_match_sees_what_the_hooks_outside_have_changed() -> None:
 
 async def test_a_guard_whose_predicate_fails_blocks() -> None:
     deny = guard(ToolUse, match=lambda use: use.args["nothing"], name="deny")(lambda use: None)
-    text = result_of(await agent_for(ToolUse, deny).run("go"))
+    text = tool_result(await agent_for(ToolUse, deny).run("go"))
     assert text == "the guard 'deny' failed, so it has not agreed: KeyError: 'nothing'"
 
 
@@ -181,7 +181,7 @@ async def test_a_before_or_wrap_whose_predicate_fails_fails_the_operation(positi
         hook = wrap(ToolUse, **options)(around) if position == "wrap" else before(ToolUse, **options)(lambda use: None)
         agent = agent_for(ToolUse, hook)
         if on_error == "log":
-            assert result_of(await agent.run("go")) == "hi"
+            assert tool_result(await agent.run("go")) == "hi"
             continue
         with pytest.raises(LookupError, match=r"which\?"):
             await agent.run("go")
@@ -190,7 +190,7 @@ async def test_a_before_or_wrap_whose_predicate_fails_fails_the_operation(positi
 @pytest.mark.parametrize("hold", [False, True])
 async def test_an_after_whose_predicate_fails_withholds_the_result(hold: bool) -> None:
     hook = after(ToolUse, match=lambda use: use.args["nothing"], name="redact", hold=hold)(lambda use: None)
-    text = result_of(await agent_for(ToolUse, hook).run("go"))
+    text = tool_result(await agent_for(ToolUse, hook).run("go"))
     assert text == "the result was withheld: the hook 'redact' failed: KeyError"
 
 
@@ -245,7 +245,11 @@ def test_a_match_that_is_not_checked_is_noticed(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("position", [before, after])
 def test_a_typing_error_is_noticed_at_other_positions_too(position: Any) -> None:
     with pytest.raises(ConfigError, match="hook 'typo' is for 'exceute', but .* did you mean 'execute'"):
-        Agent(Scripted(spare=True), tools=[execute], hooks=[position(ToolUse, match="exceute", name="typo")(Watch())])
+        Agent(
+            Scripted(spare=True),
+            tools=[execute],
+            hooks=[position(ToolUse, match="exceute", name="typo")(OperationLog())],
+        )
 
 
 def test_a_guard_at_all_four_is_checked_too_and_an_agent_may_have_no_tools() -> None:
@@ -279,8 +283,8 @@ async def test_a_guard_may_name_a_tool_that_is_brought_when_a_run_begins(tools: 
     async def bring(run: Run) -> None:
         run.tools["late"] = echo.renamed("late")
 
-    model = Scripted(calls(call("late")), "done")
-    assert result_of(await Agent(model, hooks=[deny("late"), bring]).run("go")) == "no"
+    model = Scripted(tool_calls_reply(tool_call("late")), "done")
+    assert tool_result(await Agent(model, hooks=[deny("late"), bring]).run("go")) == "no"
 
 
 def test_a_guard_may_name_a_tool_that_a_capability_declares_foreign() -> None:
@@ -310,12 +314,12 @@ def test_a_guard_may_name_what_a_capability_brings() -> None:
 async def test_a_guard_for_the_canonical_name_guards_the_tool_under_every_name() -> None:
     renamed = execute.renamed("mcp_execute")
     for match in ("execute", "bash", "mcp_*", "kind:shell"):
-        assert result_of(await user_of(renamed, deny(match), args={"command": "ls"}).run("go")) == "no"
+        assert tool_result(await tool_agent(renamed, deny(match), args={"command": "ls"}).run("go")) == "no"
 
 
 async def test_a_call_of_a_tool_that_is_gone_is_still_answered() -> None:
     thread = Thread()
-    thread.add(user("go"), calls(call("gone")))
+    thread.add(user("go"), tool_calls_reply(tool_call("gone")))
     result = await Agent(Scripted("done"), tools=[echo]).run(thread=thread)
     assert thread.messages[2].text == "there is no tool named 'gone'; the tools are echo"
     assert result.text == "done"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kit import agent_for, call, calls, echo, echoer, talker
+from kit import agent_for, echo, echo_agent, hello_agent, tool_call, tool_calls_reply
 from wick import (  # fmt: skip
     Agent,
     Block,
@@ -100,13 +100,13 @@ def test_a_hook_cannot_be_changed() -> None:
 async def test_the_first_hook_is_outermost_and_has_the_last_word() -> None:
     trace = Trace()
     hooks = [trace.wrap("a"), trace.after("b"), trace.before("c"), trace.wrap("d"), trace.guard("e"), trace.before("f")]
-    await echoer(*hooks).run("go")
+    await echo_agent(*hooks).run("go")
     assert trace.log == ["a in", "c in", "d in", "f in", "e gate", "d out", "b out", "a out"]
 
 
 async def test_guards_are_inside_of_everything_wherever_they_are_listed() -> None:
     trace = Trace()
-    await echoer(trace.guard("g", priority=inf), trace.before("a"), trace.wrap("b"), trace.guard("h")).run("go")
+    await echo_agent(trace.guard("g", priority=inf), trace.before("a"), trace.wrap("b"), trace.guard("h")).run("go")
     assert trace.log == ["a in", "b in", "g gate", "h gate", "b out"]
 
 
@@ -120,13 +120,13 @@ async def test_priority_moves_a_hook_outward_and_ties_keep_the_order_of_the_list
         trace.before("e", priority=2.5),
         trace.before("f"),
     ]
-    await echoer(*hooks).run("go")
+    await echo_agent(*hooks).run("go")
     assert trace.log == [f"{name} in" for name in "ebdafc"]
 
 
 async def test_priority_moves_a_guard_among_the_guards() -> None:
     trace = Trace()
-    await echoer(trace.guard("a"), trace.guard("b", priority=1), trace.guard("c")).run("go")
+    await echo_agent(trace.guard("a"), trace.guard("b", priority=1), trace.guard("c")).run("go")
     assert trace.log == ["b gate", "a gate", "c gate"]
 
 
@@ -160,7 +160,7 @@ def _capability(trace: Trace, name: str, order: Sequence[str] = ("before", "wrap
 async def test_one_capability_is_one_ring_whatever_the_order_in_its_source(order: tuple[str, ...]) -> None:
     trace = Trace()
     hooks = [trace.wrap("outer"), _capability(trace, "cap", order), trace.wrap("inner")]
-    await echoer(*hooks).run("go")
+    await echo_agent(*hooks).run("go")
     assert trace.log == [
         "outer in",
         "cap.wrap in",
@@ -176,7 +176,7 @@ async def test_one_capability_is_one_ring_whatever_the_order_in_its_source(order
 
 async def test_two_capabilities_are_two_rings() -> None:
     trace = Trace()
-    await echoer(_capability(trace, "one"), _capability(trace, "two")).run("go")
+    await echo_agent(_capability(trace, "one"), _capability(trace, "two")).run("go")
     assert trace.log == [
         *("one.wrap in", "one.before", "two.wrap in", "two.before"),
         *("two.wrap out", "two.after", "one.wrap out", "one.after"),
@@ -195,7 +195,7 @@ async def test_priority_moves_one_hook_of_a_capability_over_all_capabilities() -
         async def last(self, use: ToolUse) -> None:
             trace.log.append("last")
 
-    await echoer(_capability(trace, "cap", ("before",)), Late()).run("go")
+    await echo_agent(_capability(trace, "cap", ("before",)), Late()).run("go")
     assert trace.log == ["first", "cap.before", "last"]
 
 
@@ -222,7 +222,7 @@ async def test_a_hook_at_operation_stands_at_all_four(decorate: str) -> None:
 
     make: dict[str, Any] = {"before": before, "wrap": wrap, "after": after, "guard": guard}
     hook = make[decorate](Operation)(around if decorate == "wrap" else look)
-    model = Scripted(calls(call()), "done")
+    model = Scripted(tool_calls_reply(tool_call()), "done")
     await Agent(model, tools=[echo], hooks=[hook]).run("go")
     if decorate == "after":
         assert seen == ["model_call", "tool_use", "step", "model_call", "step", "run"]
@@ -252,7 +252,7 @@ def test_two_hooks_with_the_same_name_are_refused() -> None:
 def test_the_same_hook_twice_is_refused_also_when_it_comes_later() -> None:
     hook = before(Run, name="look")(lambda run: None)
     with pytest.raises(ConfigError, match="two hooks are named 'look'"):
-        talker(hook).with_hooks(hook)
+        hello_agent(hook).with_hooks(hook)
 
 
 def test_what_is_not_a_hook_is_refused() -> None:

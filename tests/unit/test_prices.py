@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from kit import User, echo, entries
+from kit import ScriptedUser, echo, thread_entries
 from wick import Agent, Ask, ModelCall, Run, Scripted, Stop, Thread, ToolUse, after, before, tool, user
 from wick.capabilities.fallback import Fallback
 from wick.capabilities.retry import Retry
@@ -259,7 +259,7 @@ def stored(thread: Thread) -> Thread:
 
 
 def asking(*replies: tuple[str | ModelError, Usage | None], answers: tuple[Any, ...] = (True,)) -> Agent:
-    return Agent(Metered(*replies), tools=[echo], hooks=[may_i], ask=User(*answers))
+    return Agent(Metered(*replies), tools=[echo], hooks=[may_i], ask=ScriptedUser(*answers))
 
 
 LATER = Paused("later")
@@ -281,7 +281,7 @@ async def test_the_price_of_a_run_that_was_taken_up_is_that_of_all_its_parts() -
     third = await asking(("done", CHEAP)).run(thread=thread)
     assert third.charges == (Charge(SONNET, CHEAP),) * 3
     assert (third.usage, third.price) == (CHEAP + CHEAP + CHEAP, Decimal("1.35"))
-    written = [len(end.get("charges", ())) for end in entries(thread, "run_end")]
+    written = [len(end.get("charges", ())) for end in thread_entries(thread, "run_end")]
     assert written == [1, 1, 0]  # each once, however often the run is interrupted
 
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_specs import Call, Hook, Reply, Spec
-from generated_agents import Observed, build, deaf_specs, expect, observe, others, specs
+from generated_agents import Observed, build_agent, deaf_specs, expected_outcome, observe_agent, specs, yield_to_others
 from wick import Agent, FunctionModel, Scripted, Thread, ToolCall, ToolResult, ToolUse, assistant, tool, wrap
 from wick.hooks import Next
 
@@ -79,8 +79,8 @@ def test_what_the_rules_say_of(hooks: list[Hook]) -> None:
 
 def agree(spec: Spec) -> None:
     """What is observed of an agent is what the reference computes."""
-    reference, expected = expect(spec)
-    observed, outcome = asyncio.run(observe(spec))
+    reference, expected = expected_outcome(spec)
+    observed, outcome = asyncio.run(observe_agent(spec))
     assert traced(observed) == dict(reference.trace)
     assert observed.messages == [row for row in reference.messages if len(row) == 3]
     assert outcome == expected
@@ -92,7 +92,7 @@ def agree(spec: Spec) -> None:
 @settings(max_examples=settings().max_examples // 3)
 @given(specs | deaf_specs, st.booleans())
 def test_an_agent_can_be_cancelled_at_every_await(spec: Spec, twice: bool) -> None:
-    reference, _ = expect(spec)
+    reference, _ = expected_outcome(spec)
     finished, ticks = False, 0
     with asyncio.Runner() as runner:
         while not finished:
@@ -105,18 +105,18 @@ def test_an_agent_can_be_cancelled_at_every_await(spec: Spec, twice: bool) -> No
 async def cancelled_after(ticks: int, spec: Spec, twice: bool) -> tuple[Observed, bool]:
     """Let everybody go on so many times, then cancel. What is left is one end, and threads that can be used."""
     observed = Observed()
-    run = build(spec, observed).run("go", thread=observed.thread, emit=observed.events.append)
+    run = build_agent(spec, observed).run("go", thread=observed.thread, emit=observed.events.append)
     task = asyncio.create_task(run)
-    await others(ticks)
+    await yield_to_others(ticks)
     finished = task.done()
     task.cancel()
-    await others(1)
+    await yield_to_others(1)
     task.cancel() if twice else None  # somebody is impatient
-    await others(SETTLE)
+    await yield_to_others(SETTLE)
     begun = tools_used(observed)
     await asyncio.wait((task,))
     assert tools_used(observed) == begun, "a tool was begun after the run was cancelled"
-    await others(SETTLE * twice)  # who is told to hurry leaves before the work has ended
+    await yield_to_others(SETTLE * twice)  # who is told to hurry leaves before the work has ended
     assert asyncio.all_tasks() == {asyncio.current_task()}, "work is left behind"
     (terminal,) = observed.terminal
     assert observed.events[-1] is terminal

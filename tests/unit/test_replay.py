@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 
-from kit import call
+from kit import tool_call
 from wick import Agent, Ask, Block, Run, Scripted, Thread, ToolUse, assistant, before, guard, tool
 from wick.capabilities.permissions import Permissions
 from wick.replay import Report, replay
@@ -32,7 +32,7 @@ def confirm(use: ToolUse) -> Ask | None:
 
 async def record(*commands: str, hooks: object = (), id: str = "") -> Thread:
     """A thread with one command after the other, as it would be loaded."""
-    replies = [assistant("", call("execute", command=command)) for command in commands]
+    replies = [assistant("", tool_call("execute", command=command)) for command in commands]
     agent = Agent(Scripted(*replies, "done"), tools=[execute], hooks=[*hooks], ask=lambda question: True)  # type: ignore[misc]
     result = await agent.run("go", thread=Thread(id))
     assert result.thread is not None
@@ -155,9 +155,9 @@ async def test_threads_may_come_one_by_one() -> None:
     async def load() -> AsyncIterator[Thread]:
         for number in range(3):
             thread = Thread(f"th_{number}")
-            await Agent(Scripted(assistant("", call("execute", command="x --force")), "done"), tools=[execute]).run(
-                "go", thread=thread
-            )
+            await Agent(
+                Scripted(assistant("", tool_call("execute", command="x --force")), "done"), tools=[execute]
+            ).run("go", thread=thread)
             yield thread
 
     report = await replay(look(no_force), load())

@@ -10,7 +10,19 @@ from typing import Any
 
 import pytest
 
-from kit import User, call, calls, deltas, echo, echoer, entries, events, result_of, results, talker
+from kit import (
+    ScriptedUser,
+    collect_events,
+    echo,
+    echo_agent,
+    hello_agent,
+    text_deltas,
+    thread_entries,
+    tool_call,
+    tool_calls_reply,
+    tool_result,
+    tool_results,
+)
 from wick import (
     Agent,
     Allow,
@@ -73,7 +85,7 @@ class Desk:
     def __init__(self) -> None:
         self.ran: list[str] = []
         self.runs: list[Run] = []
-        model = Scripted(calls(*(ToolCall(id, "work", {"name": id}) for id in "abc")), "all done")
+        model = Scripted(tool_calls_reply(*(ToolCall(id, "work", {"name": id}) for id in "abc")), "all done")
         self.model = model
 
     def agent(self, *answers: Any) -> Agent:
@@ -88,7 +100,7 @@ class Desk:
         def careful(use: ToolUse) -> Ask | None:
             return Ask("b, too?") if use.args["name"] == "b" else None
 
-        return Agent(self.model, tools=[work], hooks=[careful], ask=User(*answers))
+        return Agent(self.model, tools=[work], hooks=[careful], ask=ScriptedUser(*answers))
 
 
 async def test_a_paused_run_is_taken_up_exactly_there() -> None:
@@ -103,12 +115,12 @@ async def test_a_paused_run_is_taken_up_exactly_there() -> None:
     result = await desk.agent(True).run(thread=thread)
     assert (result.text, result.outcome) == ("all done", "completed")
     assert sorted(desk.ran) == ["a", "b", "c"]
-    assert results(result) == ["worked on a", "worked on b", "worked on c"]
+    assert tool_results(result) == ["worked on a", "worked on b", "worked on c"]
     assert [message.role for message in thread.messages] == ["user", "assistant", "tool", "tool", "tool", "assistant"]
     assert len({run.id for run in desk.runs}) == 1
     assert [run.resumed for run in desk.runs] == [False, False, True]
-    assert [start["resumed"] for start in entries(thread, "run_start")] == [False, True]
-    assert [end["outcome"] for end in entries(thread, "run_end")] == ["interrupted", "completed"]
+    assert [start["resumed"] for start in thread_entries(thread, "run_start")] == [False, True]
+    assert [end["outcome"] for end in thread_entries(thread, "run_end")] == ["interrupted", "completed"]
     assert len(desk.model.requests) == 2
     assert valid(thread)
 
@@ -123,36 +135,36 @@ async def test_a_run_may_pause_again_and_again() -> None:
 
 
 async def test_a_paused_run_says_so_in_its_terminal_event() -> None:
-    *_, last = await events(echoer(ask, ask=User(Paused("later"))))
+    *_, last = await collect_events(echo_agent(ask, ask=ScriptedUser(Paused("later"))))
     assert isinstance(last, Done)
     assert (last.outcome, last.reason) == ("interrupted", "paused: later")
 
 
 async def test_an_answer_that_came_meanwhile_is_taken_from_the_log() -> None:
-    thread, nobody = Thread(), User(Paused("later"))
-    agent = echoer(ask, ask=nobody)
+    thread, nobody = Thread(), ScriptedUser(Paused("later"))
+    agent = echo_agent(ask, ask=nobody)
     await agent.run("go", thread=thread)
-    (asked,) = entries(thread, "asked")
+    (asked,) = thread_entries(thread, "asked")
     thread.append("answered", {"id": asked["id"], "hash": asked["hash"], "allowed": True, "reason": ""})
     result = await agent.run(thread=copy(thread))
-    assert result_of(result) == "hi"
+    assert tool_result(result) == "hi"
     assert len(nobody.questions) == 1
 
 
 async def test_a_refusal_that_came_meanwhile_is_one() -> None:
     thread = Thread()
-    agent = echoer(ask, ask=User(Paused("later")))
+    agent = echo_agent(ask, ask=ScriptedUser(Paused("later")))
     await agent.run("go", thread=thread)
-    (asked,) = entries(thread, "asked")
+    (asked,) = thread_entries(thread, "asked")
     thread.append("answered", {"id": asked["id"], "hash": asked["hash"], "allowed": False, "reason": "not now"})
-    assert result_of(await agent.run(thread=thread)) == "not now"
+    assert tool_result(await agent.run(thread=thread)) == "not now"
 
 
 async def test_an_answer_with_other_arguments_that_came_meanwhile_counts_too() -> None:
     thread = Thread()
-    agent = echoer(ask, ask=User(Paused("later"), Allow({"text": "ho"})))
+    agent = echo_agent(ask, ask=ScriptedUser(Paused("later"), Allow({"text": "ho"})))
     await agent.run("go", thread=thread)
-    assert result_of(await agent.run(thread=copy(thread))) == "ho"
+    assert tool_result(await agent.run(thread=copy(thread))) == "ho"
 
 
 @pytest.mark.parametrize("operation", [Run, Step, ModelCall])
@@ -164,7 +176,7 @@ async def test_whatever_is_asked_about_may_wait(operation: type[Operation[Any]])
 
     seen: list[Any] = []
     thread, model = Thread(), Scripted("hello")
-    agent = Agent(model, hooks=[careful], ask=User(Paused("later"), True))
+    agent = Agent(model, hooks=[careful], ask=ScriptedUser(Paused("later"), True))
     paused = await agent.run("hi", thread=thread)
     assert (paused.outcome, model.requests) == ("interrupted", [])
     thread = copy(thread)
@@ -189,7 +201,7 @@ async def test_the_input_of_a_run_that_paused_before_it_began_is_looked_at_again
         return Ask("really?") if len(seen) == 1 else Block("no, after all")
 
     thread = Thread()
-    agent = talker(add, careful, ask=User(Paused("later")))
+    agent = hello_agent(add, careful, ask=ScriptedUser(Paused("later")))
     await agent.run("hi", thread=thread)
     result = await agent.run(thread=thread)
     assert seen == [["hi", "please"], ["hi", "please"]]
@@ -199,11 +211,11 @@ async def test_the_input_of_a_run_that_paused_before_it_began_is_looked_at_again
 
 async def test_a_paused_run_is_taken_up_only_under_its_guards() -> None:
     thread = Thread()
-    await echoer(ask, ask=User(Paused("later"))).run("go", thread=thread)
+    await echo_agent(ask, ask=ScriptedUser(Paused("later"))).run("go", thread=thread)
     with pytest.raises(ConfigError, match="started under the guards ask, which are missing now"):
-        await echoer().run(thread=thread)
+        await echo_agent().run(thread=thread)
     result = await Agent(Scripted("done"), tools=[echo]).run(thread=thread, without=["ask"])
-    assert result_of(result) == "hi"
+    assert tool_result(result) == "hi"
 
 
 async def test_going_on_instead_answers_what_waits_and_starts_a_run_of_its_own() -> None:
@@ -217,7 +229,7 @@ async def test_going_on_instead_answers_what_waits_and_starts_a_run_of_its_own()
         *("never mind", "as you like"),
     ]
     assert [message.text for message in result.messages] == ["never mind", "as you like"]
-    one, two = entries(thread, "run_start")
+    one, two = thread_entries(thread, "run_start")
     assert one["run"] != two["run"] and not two["resumed"]
     assert thread.open_run is None and valid(thread)
     desk.model.spare = True
@@ -230,7 +242,7 @@ async def test_going_on_after_a_crash_says_what_is_unknown() -> None:
         thread.append("intent", {"call": id, "attempt": 1})
     thread.append("done", {"call": "c", "attempt": 1, "ended": "done"})
     thread.append("done", {"call": "d", "attempt": 1, "ended": "failed"})
-    await talker().run("hello?", thread=thread)
+    await hello_agent().run("hello?", thread=thread)
     assert [message.text for message in thread.messages[2:6]] == [
         "the user went on before work ran",
         "the user went on while work ran; whether it took effect is unknown",
@@ -241,7 +253,7 @@ async def test_going_on_after_a_crash_says_what_is_unknown() -> None:
 
 async def test_a_result_may_come_from_outside() -> None:
     thread = Thread()
-    thread.add(user("go"), assistant("", call(id="a"), call(id="b")))
+    thread.add(user("go"), assistant("", tool_call(id="a"), tool_call(id="b")))
     thread.add(tool_message("b", "echo", "from outside"))
     model = Scripted("done")
     result = await Agent(model, tools=[echo]).run(thread=thread)
@@ -259,7 +271,7 @@ async def test_a_run_that_had_all_but_ended_is_done_at_once() -> None:
 
 async def test_there_must_be_something_to_answer() -> None:
     with pytest.raises(ConfigError, match="there is nothing to answer"):
-        await talker().run()
+        await hello_agent().run()
 
 
 # -- crashes ----------------------------------------------------------------------------------------------------------
@@ -338,7 +350,7 @@ async def test_a_run_is_taken_up_after_a_crash_at_any_entry_and_nothing_happens_
             assert again or not (name in before_ and world.done[name]), (cut, name)
             assert name in before_ or world.done[name], (cut, name)
         if opened is not None:
-            (run,) = {start["run"] for start in entries(thread, "run_start")}
+            (run,) = {start["run"] for start in thread_entries(thread, "run_start")}
             assert run == opened["run"] == seen[-1].run_id
         assert copy(thread).messages == thread.messages
 
@@ -390,9 +402,11 @@ async def test_a_tool_that_ran_into_its_time_limit_is_unknown_and_not_tried_agai
         first = await next(use)
         return await next(use) if first.error else first
 
-    result = await Agent(Scripted(calls(ToolCall("c", "hang")), "done"), tools=[hang], hooks=[insist]).run("go")
+    result = await Agent(Scripted(tool_calls_reply(ToolCall("c", "hang")), "done"), tools=[hang], hooks=[insist]).run(
+        "go"
+    )
     assert len(tries) == 1
-    assert "may have taken effect" in result_of(result)
+    assert "may have taken effect" in tool_result(result)
 
 
 async def test_an_id_that_comes_again_is_another_call() -> None:
@@ -405,12 +419,12 @@ async def test_an_id_that_comes_again_is_another_call() -> None:
         keys.append(use.key)
         return "paid"
 
-    someone = User(True)
+    someone = ScriptedUser(True)
     same = ToolCall("c", "pay", {"amount": 100})
     await Agent(Scripted(same, same, "done"), tools=[pay], hooks=[ask], ask=someone).run("go", thread=thread)
     assert len(someone.questions) == 2
     assert len(set(keys)) == 2
-    assert [intent["key"] for intent in entries(thread, "intent")] == keys
+    assert [intent["key"] for intent in thread_entries(thread, "intent")] == keys
 
 
 async def test_the_key_of_a_call_is_the_same_for_every_attempt() -> None:
@@ -418,7 +432,7 @@ async def test_the_key_of_a_call_is_the_same_for_every_attempt() -> None:
     intent = next(entry for entry in whole.entries if entry.kind == "intent" and entry.data["tool"] == "safe")
     thread = copy(whole, intent.seq)
     await worker(World()).run(thread=thread)
-    again = [entry["key"] for entry in entries(thread, "intent") if entry["tool"] == "safe"]
+    again = [entry["key"] for entry in thread_entries(thread, "intent") if entry["tool"] == "safe"]
     assert again == [intent.data["key"]] * 2
 
 
@@ -445,16 +459,16 @@ async def test_a_second_run_of_a_busy_thread_is_refused_and_does_not_disturb_the
         await go.wait()
         return "waited"
 
-    agent = Agent(Scripted(calls(ToolCall("c", "wait")), "done"), tools=[wait])
+    agent = Agent(Scripted(tool_calls_reply(ToolCall("c", "wait")), "done"), tools=[wait])
     first = asyncio.create_task(agent.run("go", thread=thread))
     await begun.wait()
     for text in ("me too", ""):
         with pytest.raises(ConfigError, match=r"is already running; send it the message with run\.send"):
-            await talker().run(text, thread=thread)
+            await hello_agent().run(text, thread=thread)
     go.set()
     assert (await first).text == "done"
     assert [message.text for message in thread.messages] == ["go", "", "waited", "done"]
-    assert len(entries(thread, "run_start")) == len(entries(thread, "run_end")) == 1
+    assert len(thread_entries(thread, "run_start")) == len(thread_entries(thread, "run_end")) == 1
 
 
 async def test_a_run_is_taken_up_once_by_whoever_comes_first() -> None:
@@ -465,7 +479,7 @@ async def test_a_run_is_taken_up_once_by_whoever_comes_first() -> None:
     assert not isinstance(one, BaseException) and one.text == "all done"
     assert isinstance(two, ConfigError)
     assert sorted(desk.ran) == ["a", "b", "c"]
-    assert [end["outcome"] for end in entries(thread, "run_end")] == ["interrupted", "completed"]
+    assert [end["outcome"] for end in thread_entries(thread, "run_end")] == ["interrupted", "completed"]
     assert valid(thread)
 
 
@@ -480,18 +494,18 @@ async def test_threads_do_not_wait_for_each_other() -> None:
 
 async def test_the_entries_of_a_run() -> None:
     thread = Thread()
-    await echoer(ask, ask=User(True)).run("go", thread=thread)
+    await echo_agent(ask, ask=ScriptedUser(True)).run("go", thread=thread)
     assert [entry.kind for entry in thread.entries] == [
         *("message", "run_start", "message"),
         *("decision", "asked", "answered", "intent", "done", "message"),
         *("message", "run_end"),
     ]
-    (intent,) = entries(thread, "intent")
-    (done,) = entries(thread, "done")
-    (start,) = entries(thread, "run_start")
+    (intent,) = thread_entries(thread, "intent")
+    (done,) = thread_entries(thread, "done")
+    (start,) = thread_entries(thread, "run_start")
     assert (intent["call"], intent["tool"], intent["attempt"]) == ("c1", "echo", 1)
     assert intent["key"].startswith(f"{thread.id}:{start['run']}:")
-    assert intent["hash"] == entries(thread, "asked")[0]["hash"] == entries(thread, "answered")[0]["hash"]
+    assert intent["hash"] == thread_entries(thread, "asked")[0]["hash"] == thread_entries(thread, "answered")[0]["hash"]
     assert (done["call"], done["attempt"], done["ended"]) == ("c1", 1, "done")
     assert "hi" not in str(done)
     assert (start["agent"], start["guards"], start["resumed"], start["input"]) == ("agent", ["ask"], False, 1)
@@ -509,8 +523,8 @@ async def test_a_result_is_logged_only_after_every_after_has_seen_it() -> None:
         return "hunter2"
 
     thread = Thread()
-    agent = Agent(Scripted(calls(ToolCall("c", "secret")), "done"), tools=[secret], hooks=[redact])
-    seen = await events(agent, thread=thread)
+    agent = Agent(Scripted(tool_calls_reply(ToolCall("c", "secret")), "done"), tools=[secret], hooks=[redact])
+    seen = await collect_events(agent, thread=thread)
     assert thread.messages[2].text == "***"
     assert "hunter2" not in str([event.to_json() for event in seen]) + str(thread.to_json())
 
@@ -518,7 +532,7 @@ async def test_a_result_is_logged_only_after_every_after_has_seen_it() -> None:
 async def test_events_that_carry_content_come_after_it_was_logged() -> None:
     thread = Thread()
     logged: list[tuple[str, int]] = []
-    await echoer().run("go", thread=thread, emit=lambda event: logged.append((event.event, len(thread.messages))))
+    await echo_agent().run("go", thread=thread, emit=lambda event: logged.append((event.event, len(thread.messages))))
     assert [row for row in logged if row[0].endswith("_end")] == [
         ("on_chat_model_end", 2),
         ("on_tool_end", 3),
@@ -533,8 +547,8 @@ async def test_what_a_run_records_is_in_the_log() -> None:
         run.record("loaded", name="notes", files=3)
 
     thread = Thread()
-    await talker(note).run("go", thread=thread)
-    (event,) = entries(thread, "event")
+    await hello_agent(note).run("go", thread=thread)
+    (event,) = thread_entries(thread, "event")
     assert (event["name"], event["data"]) == ("loaded", {"name": "notes", "files": 3})
 
 
@@ -566,7 +580,7 @@ async def test_an_append_that_fails_fails_the_run_with_one_terminal_event() -> N
 
 async def test_a_stream_of_a_run_that_cannot_be_logged_ends() -> None:
     for room in range(4):
-        stream = talker().stream("go", thread=Full(room))
+        stream = hello_agent().stream("go", thread=Full(room))
         *_, last = [event async for event in stream]
         assert isinstance(last, Failed)
         assert stream.result is not None and isinstance(stream.result.error, StoreError)
@@ -620,15 +634,15 @@ def count(events: list[Event], name: str) -> int:
 
 
 async def test_a_retry_after_deltas_were_shown_restarts() -> None:
-    seen = await events(Agent(Flaky("half a…", "half…", "the whole thing"), hooks=[retry]))
+    seen = await collect_events(Agent(Flaky("half a…", "half…", "the whole thing"), hooks=[retry]))
     assert shown(seen) == "the whole thing "
-    assert deltas(seen) == "half a half the whole thing "
+    assert text_deltas(seen) == "half a half the whole thing "
     assert count(seen, "on_chat_model_restart") == 2
     assert count(seen, "on_chat_model_start") == count(seen, "on_chat_model_end") == 1
 
 
 async def test_a_retry_before_anything_was_shown_does_not_restart() -> None:
-    seen = await events(Agent(Scripted(ModelError("no"), "yes"), hooks=[retry]))
+    seen = await collect_events(Agent(Scripted(ModelError("no"), "yes"), hooks=[retry]))
     assert count(seen, "on_chat_model_restart") == 0
     assert shown(seen) == "yes"
 
@@ -638,7 +652,7 @@ async def test_a_reply_that_is_replaced_restarts_with_what_it_is_instead() -> No
     def redact(call: ModelCall) -> None:
         call.result = assistant(call.result.text.replace("hunter2", "***"))
 
-    seen = await events(Agent(Scripted("it is hunter2"), hooks=[redact]))
+    seen = await collect_events(Agent(Scripted("it is hunter2"), hooks=[redact]))
     (restart,) = (event for event in seen if isinstance(event, ChatModelRestart))
     assert restart.content == "it is ***" == shown(seen)
 
@@ -648,7 +662,7 @@ async def test_a_reply_that_is_the_same_does_not_restart() -> None:
     def look(call: ModelCall) -> None:
         assert call.result.text == "hello"
 
-    assert count(await events(talker(look)), "on_chat_model_restart") == 0
+    assert count(await collect_events(hello_agent(look)), "on_chat_model_restart") == 0
 
 
 async def test_a_reply_that_a_wrap_gives_without_asking_is_shown_whole() -> None:
@@ -656,7 +670,7 @@ async def test_a_reply_that_a_wrap_gives_without_asking_is_shown_whole() -> None
     async def cached(call: ModelCall, next: Next[Any]) -> str:
         return "from the cache"
 
-    seen = await events(Agent(Scripted(), hooks=[cached]))
+    seen = await collect_events(Agent(Scripted(), hooks=[cached]))
     assert shown(seen) == "from the cache"
 
 
@@ -666,8 +680,8 @@ async def test_a_reply_that_is_blocked_after_it_was_shown_is_taken_back() -> Non
         return Block("not fit to print")
 
     thread = Thread()
-    seen = await events(Agent(Scripted("rude words"), hooks=[refuse]), thread=thread)
-    assert deltas(seen) == "rude words" and shown(seen) == ""
+    seen = await collect_events(Agent(Scripted("rude words"), hooks=[refuse]), thread=thread)
+    assert text_deltas(seen) == "rude words" and shown(seen) == ""
     assert [message.role for message in thread.messages] == ["user"]
     assert count(seen, "on_chat_model_end") == 0
 
@@ -696,19 +710,19 @@ async def test_held_deltas_wait_for_the_hook() -> None:
 
 
 async def test_held_deltas_of_a_reply_that_was_changed_are_never_shown() -> None:
-    seen = await events(Agent(Scripted("it is hunter2"), hooks=[hold]))
-    assert deltas(seen) == "" and shown(seen) == "it is ***"
+    seen = await collect_events(Agent(Scripted("it is hunter2"), hooks=[hold]))
+    assert text_deltas(seen) == "" and shown(seen) == "it is ***"
     assert "hunter2" not in str([event.to_json() for event in seen])
 
 
 async def test_held_deltas_of_a_reply_that_broke_off_are_never_shown() -> None:
-    seen = await events(Agent(Flaky("it is hunter2…"), hooks=[hold]))
-    assert deltas(seen) == "" and isinstance(seen[-1], Failed)
+    seen = await collect_events(Agent(Flaky("it is hunter2…"), hooks=[hold]))
+    assert text_deltas(seen) == "" and isinstance(seen[-1], Failed)
 
 
 async def test_held_deltas_of_an_attempt_that_failed_are_never_shown() -> None:
-    seen = await events(Agent(Flaky("it is hunter2…", "I will not say"), hooks=[hold, retry]))
-    assert deltas(seen) == shown(seen) == "I will not say "
+    seen = await collect_events(Agent(Flaky("it is hunter2…", "I will not say"), hooks=[hold, retry]))
+    assert text_deltas(seen) == shown(seen) == "I will not say "
 
 
 async def test_held_deltas_of_a_reply_that_an_inner_hook_replaced_are_never_shown() -> None:
@@ -716,8 +730,8 @@ async def test_held_deltas_of_a_reply_that_an_inner_hook_replaced_are_never_show
     def redact(call: ModelCall) -> None:
         call.result = assistant(call.result.text.replace("swordfish", "***"))
 
-    seen = await events(Agent(Scripted("it is swordfish"), hooks=[hold, redact]))
-    assert deltas(seen) == "" and shown(seen) == "it is ***"
+    seen = await collect_events(Agent(Scripted("it is swordfish"), hooks=[hold, redact]))
+    assert text_deltas(seen) == "" and shown(seen) == "it is ***"
 
 
 async def test_held_output_of_a_tool_waits_for_the_hook() -> None:
@@ -731,8 +745,10 @@ async def test_held_output_of_a_tool_waits_for_the_hook() -> None:
     def redact(use: ToolUse) -> None:
         use.result.output = use.result.output.replace("hunter2", "***")
 
-    model = Scripted(calls(ToolCall("a", "leak", {"text": "hunter2"}), ToolCall("b", "leak", {"text": "fine"})), "done")
-    seen = await events(Agent(model, tools=[leak], hooks=[redact]))
+    model = Scripted(
+        tool_calls_reply(ToolCall("a", "leak", {"text": "hunter2"}), ToolCall("b", "leak", {"text": "fine"})), "done"
+    )
+    seen = await collect_events(Agent(model, tools=[leak], hooks=[redact]))
     live = [event.to_json()["data"] for event in seen if event.event == "on_tool_stream"]
     assert live == [{"call_id": "b", "delta": "fine"}]
 
@@ -752,7 +768,9 @@ async def test_output_that_one_of_two_holding_hooks_changed_is_never_shown() -> 
     def redact(use: ToolUse) -> None:
         use.result.output = "***"
 
-    seen = await events(Agent(Scripted(calls(ToolCall("a", "leak")), "done"), tools=[leak], hooks=[look, redact]))
+    seen = await collect_events(
+        Agent(Scripted(tool_calls_reply(ToolCall("a", "leak")), "done"), tools=[leak], hooks=[look, redact])
+    )
     assert "hunter2" not in str([event.to_json() for event in seen])
 
 
@@ -775,8 +793,12 @@ async def test_values_that_are_set_are_announced_once() -> None:
         run.thread.values["count"] = len(run.thread.values["todos"])
 
     thread = Thread()
-    model = Scripted(calls(ToolCall("a", "plan", {"step": "one"})), calls(ToolCall("b", "plan", {"step": "two"})), "ok")
-    seen = await events(Agent(model, tools=[plan], hooks=[count_]), thread=thread)
+    model = Scripted(
+        tool_calls_reply(ToolCall("a", "plan", {"step": "one"})),
+        tool_calls_reply(ToolCall("b", "plan", {"step": "two"})),
+        "ok",
+    )
+    seen = await collect_events(Agent(model, tools=[plan], hooks=[count_]), thread=thread)
     assert states(seen) == [{"todos": ["one"]}, {"todos": ["one", "two"]}, {"count": 2}]
     assert seen[-1].terminal
 
@@ -788,13 +810,13 @@ async def test_a_value_that_is_taken_away_is_announced_as_none() -> None:
 
     thread = Thread()
     thread.values["todos"] = ["one"]
-    assert {"todos": None} in states(await events(talker(forget), thread=thread))
+    assert {"todos": None} in states(await collect_events(hello_agent(forget), thread=thread))
 
 
 async def test_values_of_a_thread_that_was_read_are_old_news() -> None:
     thread = Thread()
     thread.values["todos"] = ["one"]
-    assert states(await events(talker(), thread=copy(thread))) == []
+    assert states(await collect_events(hello_agent(), thread=copy(thread))) == []
 
 
 @pytest.fixture(autouse=True)
@@ -816,7 +838,7 @@ async def test_a_run_stays_in_the_thread_it_was_given() -> None:
         run.thread = other
 
     for hooks in ([around], [move], [around, move]):
-        assert (await talker(*hooks).run("hi", thread=mine)).thread is mine
+        assert (await hello_agent(*hooks).run("hi", thread=mine)).thread is mine
     assert valid(mine) and other.entries == [] and not other.busy
 
 
@@ -856,9 +878,9 @@ async def test_a_step_that_takes_up_calls_can_be_tried_again() -> None:
         return await next(step)
 
     thread = Thread()
-    thread.add(user("go"), calls(call()))
+    thread.add(user("go"), tool_calls_reply(tool_call()))
     result = await Agent(Scripted("done", spare=True), tools=[echo], hooks=[twice]).run(thread=thread)
-    assert (result.text, results(result)) == ("done", ["hi"])
+    assert (result.text, tool_results(result)) == ("done", ["hi"])
     assert valid(copy(thread))
 
 
@@ -886,9 +908,11 @@ async def test_what_comes_after_its_call_was_answered_does_not_run_and_is_not_ta
         assert refused.error == "send does not run any more: its call has been answered"
         return await next(use)
 
-    model = Scripted(calls(call("send", text="one")), calls(call("send", text="two")), "done")
+    model = Scripted(
+        tool_calls_reply(tool_call("send", text="one")), tool_calls_reply(tool_call("send", text="two")), "done"
+    )
     result = await Agent(model, tools=[send], hooks=[straggle]).run("go")
-    assert (ran, results(result)) == (["two"], ["later", "sent"])
+    assert (ran, tool_results(result)) == (["two"], ["later", "sent"])
 
 
 async def test_a_tool_that_ends_after_its_call_was_answered_is_not_taken_for_a_later_one() -> None:
@@ -916,9 +940,11 @@ async def test_a_tool_that_ends_after_its_call_was_answered_is_not_taken_for_a_l
         return "later"
 
     use_thread: list[Thread] = []
-    model = Scripted(calls(call("send", text="one")), calls(call("send", text="two")), "done")
+    model = Scripted(
+        tool_calls_reply(tool_call("send", text="one")), tool_calls_reply(tool_call("send", text="two")), "done"
+    )
     result = await Agent(model, tools=[send], hooks=[straggle]).run("go")
-    assert results(result) == ["later", "sent"]
+    assert tool_results(result) == ["later", "sent"]
 
 
 # -- what was queued before a run, and runs that are let go of --------------------------------------------------------
@@ -1030,7 +1056,7 @@ async def test_a_run_that_is_let_go_of_is_taken_up() -> None:
         return "waited"
 
     tries = [1]
-    agent = Agent(Scripted(calls(ToolCall("c1", "wait"))), tools=[wait], hooks=[Sessions(store)])
+    agent = Agent(Scripted(tool_calls_reply(ToolCall("c1", "wait"))), tools=[wait], hooks=[Sessions(store)])
     stream = agent.stream("go", thread="th_1")
     task = asyncio.create_task(stream.finish())
     await begun.wait()
@@ -1059,7 +1085,7 @@ def test_a_run_that_nobody_performs_is_given_up() -> None:
     assert [entry.kind for entry in thread.entries] == ["message", "run_start", "run_end"] and thread.open_run is None
     thread.add(user("go"))
     thread.append("run_start", {"run": "r2", "agent": "a", "guards": [], "resumed": False, "input": 1})
-    thread.add(calls(call()))
+    thread.add(tool_calls_reply(tool_call()))
     run_log.end_abandoned_run(thread, "r2", [], "failed", "error", ("model_error", "it is down"))
     assert thread.messages[-1].text == "the run failed before echo ran" and thread.messages[-1].failed
     assert thaw(thread.entries[-1].data)["error"] == {"code": "model_error", "message": "it is down"}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kit import Watch, call, calls, echo, echoer, execute, talker
+from kit import OperationLog, echo, echo_agent, execute, hello_agent, tool_call, tool_calls_reply
 from wick import (  # fmt: skip
     Agent,
     Message,
@@ -39,7 +39,7 @@ def _run(**options: Any) -> Any:
 
 
 def _step(**options: Any) -> Any:
-    fields: dict[str, Any] = {"run": _run(), "number": 1, "pending": (call(),)}
+    fields: dict[str, Any] = {"run": _run(), "number": 1, "pending": (tool_call(),)}
     return Step(**fields | options)
 
 
@@ -50,7 +50,7 @@ def _model_call(**options: Any) -> Any:
 
 
 def _tool_use(**options: Any) -> Any:
-    fields: dict[str, Any] = {"run": _run(), "call": call(), "tool": echo, "args": {"text": "hi", "times": 1}}
+    fields: dict[str, Any] = {"run": _run(), "call": tool_call(), "tool": echo, "args": {"text": "hi", "times": 1}}
     return ToolUse(**fields | options)
 
 
@@ -177,7 +177,7 @@ async def test_what_runs_is_never_looked_up_again() -> None:
     async def swap(use: ToolUse) -> None:
         use.run.tools["echo"] = other
 
-    model = Scripted(calls(call()), calls(call(id="c2")), "done")
+    model = Scripted(tool_calls_reply(tool_call()), tool_calls_reply(tool_call(id="c2")), "done")
     result = await Agent(model, tools=[echo], hooks=[swap]).run("go")
     assert [message.text for message in result.messages if message.role == "tool"] == ["hi", "the other"]
     assert used == ["hi"]
@@ -190,7 +190,7 @@ async def test_the_model_that_was_sealed_is_asked() -> None:
     async def swap(call: ModelCall) -> None:
         call.run.model = other
 
-    assert (await talker(swap).run("hi")).text == "hello"
+    assert (await hello_agent(swap).run("hi")).text == "hello"
     assert other.requests == []
 
 
@@ -198,7 +198,7 @@ async def test_the_model_that_was_sealed_is_asked() -> None:
 
 
 async def test_a_run_seals_its_input_agent_and_user() -> None:
-    watch = Watch()
+    watch = OperationLog()
     await Agent(Scripted("ok"), name="helper", hooks=[guard(Run, name="watch")(watch)]).run("hi", user="ada")
     about = watch.op.to_json()
     assert about == {"run": watch.op.id, "agent": "helper", "user": "ada", "input": [user("hi").to_json()]}
@@ -206,18 +206,18 @@ async def test_a_run_seals_its_input_agent_and_user() -> None:
 
 
 async def test_a_step_seals_its_number_and_pending_calls() -> None:
-    thread, watch = Thread(), Watch()
-    thread.add(user("go"), calls(call()))
+    thread, watch = Thread(), OperationLog()
+    thread.add(user("go"), tool_calls_reply(tool_call()))
     agent = Agent(Scripted("done"), tools=[echo], hooks=[guard(Step, name="watch")(watch)])
     await agent.run(thread=thread)
     first, second = watch.ops
-    assert (first.to_json()["number"], first.pending) == (1, (call(),))
+    assert (first.to_json()["number"], first.pending) == (1, (tool_call(),))
     assert (second.to_json()["number"], second.pending) == (2, ())
     assert isinstance(first, ReadOnly)
 
 
 async def test_a_model_call_seals_model_settings_system_tools_and_messages() -> None:
-    watch = Watch()
+    watch = OperationLog()
     model = Scripted("ok")
     hooks = [guard(ModelCall, name="watch")(watch)]
     agent = Agent(model, system="be kind", tools=[echo], settings={"temperature": 0}, hooks=hooks)
@@ -229,14 +229,14 @@ async def test_a_model_call_seals_model_settings_system_tools_and_messages() -> 
 
 
 async def test_a_tool_use_is_done_exactly_as_it_was_sealed() -> None:
-    watch, done = Watch(), []
+    watch, done = OperationLog(), []
 
     @tool(name="echo")
     async def record(use: ToolUse, text: str, times: int = 1) -> str:
         done.append((use, text, times))
         return text
 
-    await echoer(guard(ToolUse, name="watch")(watch), tools=[record]).run("go")
+    await echo_agent(guard(ToolUse, name="watch")(watch), tools=[record]).run("go")
     ((used, text, times),) = done
     assert (text, times) == ("hi", 1) and (used.hash, used.args) == (watch.op.hash, watch.op.args)
 
@@ -261,7 +261,7 @@ def test_the_hash_of_a_run_changes_with_what_it_seals(change: dict[str, Any]) ->
 
 @pytest.mark.parametrize(
     "change",
-    [{"number": 2}, {"pending": ()}, {"pending": (call(text="ho"),)}, {"run": _run(id="run_2")}],
+    [{"number": 2}, {"pending": ()}, {"pending": (tool_call(text="ho"),)}, {"run": _run(id="run_2")}],
 )
 def test_the_hash_of_a_step_changes_with_what_it_seals(change: dict[str, Any]) -> None:
     assert _step(**change).seal().hash != _step().seal().hash
@@ -293,7 +293,7 @@ def test_the_hash_of_a_model_call_changes_with_what_it_seals(change: dict[str, A
     [
         {"args": {"text": "ho", "times": 1}},
         {"args": {"text": "hi", "times": 2}},
-        {"call": call(id="c2")},
+        {"call": tool_call(id="c2")},
         {"tool": echo.renamed("say")},
         {"tool": tool(echo.fn, name="say").renamed("echo")},
         {"run": _run(id="run_2")},
@@ -369,7 +369,7 @@ def test_the_digest_of_a_message_is_computed_once(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_chain_is_the_same_whether_it_was_computed_at_once_or_bit_by_bit() -> None:
-    messages = [user("a"), calls(call(id="1"), call(id="2")), user("b")]
+    messages = [user("a"), tool_calls_reply(tool_call(id="1"), tool_call(id="2")), user("b")]
     results = [Message("tool", f"r{id}", tool_call_id=id, name="echo") for id in "12"]
     bit_by_bit = Thread()
     for message in (*messages[:2], results[1], results[0], messages[2]):  # results arrive in any order
@@ -382,7 +382,7 @@ def test_the_chain_is_the_same_whether_it_was_computed_at_once_or_bit_by_bit() -
 
 async def test_nobody_pays_for_a_hash_that_nobody_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     count = _Count(monkeypatch)
-    await talker(guard(Operation, name="look")(lambda op: None)).run("hi")
+    await hello_agent(guard(Operation, name="look")(lambda op: None)).run("hi")
     assert count.take() == 0
 
 
@@ -436,7 +436,7 @@ async def test_a_guard_that_tries_to_change_what_it_sees_has_not_agreed() -> Non
     async def fine(use: ToolUse) -> None:
         use.args["text"] = "changed"
 
-    result = await echoer(fine, sneak).run("go")
+    result = await echo_agent(fine, sneak).run("go")
     (text,) = [message.text for message in result.messages if message.role == "tool"]
     assert text.startswith("the guard 'sneak' failed, so it has not agreed: Sealed:")
 

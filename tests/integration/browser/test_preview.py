@@ -10,8 +10,8 @@ from contextlib import closing, suppress
 import pytest
 from playwright.sync_api import Page, expect
 
-from browser_pages import Asking
-from canvas_page import opened
+from browser_pages import ApiClient
+from canvas_page import open_file
 
 LOADED = """
 <html><head>
@@ -79,9 +79,9 @@ def test_the_listener_of_these_tests_hears(elsewhere: Listening) -> None:
     assert elsewhere.came == 1
 
 
-def test_a_page_is_shown_and_runs_and_reaches_nothing(ada: Page, api: Asking, elsewhere: Listening) -> None:
+def test_a_page_is_shown_and_runs_and_reaches_nothing(ada: Page, api: ApiClient, elsewhere: Listening) -> None:
     api.write("page.html", LOADED.format(url=elsewhere.url))
-    panel = opened(ada, "page.html")
+    panel = open_file(ada, "page.html")
     frame = ada.locator("iframe[title='Preview of page.html']")
     head = frame.content_frame.locator("h1")
     expect(head).to_have_text("Hello")
@@ -92,10 +92,10 @@ def test_a_page_is_shown_and_runs_and_reaches_nothing(ada: Page, api: Asking, el
     assert elsewhere.came == 0 and "caught" not in ada.title()
 
 
-def test_what_is_clicked_in_a_page_leads_nowhere(ada: Page, api: Asking, elsewhere: Listening) -> None:
+def test_what_is_clicked_in_a_page_leads_nowhere(ada: Page, api: ApiClient, elsewhere: Listening) -> None:
     for name, text in CLICKED.items():
         api.write(f"{name}.html", f"<h1>{name}</h1>{text.format(url=elsewhere.url)}")
-        opened(ada, f"{name}.html")
+        open_file(ada, f"{name}.html")
         frame = ada.frame_locator(f"iframe[title='Preview of {name}.html']")
         before = ada.url
         frame.locator("#it").click()

@@ -24,9 +24,9 @@ WORKS = "echo ran >> ran.txt; sleep 100"  # says that it has begun, and goes on
 
 
 @pytest.fixture(scope="module")
-def private(tmp_path_factory: pytest.TempPathFactory) -> Iterator[engines.Private]:
+def private(tmp_path_factory: pytest.TempPathFactory) -> Iterator[engines.PrivateEngine]:
     """An engine that may be killed and stopped."""
-    with engines.private(tmp_path_factory.mktemp("engine")) as engine:
+    with engines.start_private(tmp_path_factory.mktemp("engine")) as engine:
         yield engine
 
 
@@ -35,8 +35,8 @@ async def make(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Make]:
     made = list[Docker]()
     monkeypatch.setattr(constants, "DAEMON_SECONDS", 60.0)  # on a busy machine it may have no processor for a while
 
-    def docker(image: str = "python", engine: engines.Running | None = None, **options: Any) -> Docker:
-        there = engine or engines.here()
+    def docker(image: str = "python", engine: engines.RunningEngine | None = None, **options: Any) -> Docker:
+        there = engine or engines.find_engine()
         made.append(Docker(there.image(image), engine=there.url, server=f"test-{uuid4().hex[:12]}", **options))
         return made[-1]
 
@@ -45,9 +45,9 @@ async def make(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Make]:
         await one.stop()
 
 
-def kill(backend: Docker, what: str = "kill?signal=KILL", engine: engines.Running | None = None) -> None:
+def kill(backend: Docker, what: str = "kill?signal=KILL", engine: engines.RunningEngine | None = None) -> None:
     """Do something to the container behind the backend's back."""
-    (engine or engines.here()).ask("POST", f"/containers/wick-{backend.id}/{what}")
+    (engine or engines.find_engine()).ask("POST", f"/containers/wick-{backend.id}/{what}")
 
 
 def impatient(*backends: Docker) -> None:
@@ -190,7 +190,7 @@ async def test_the_container_is_killed_while_a_command_runs(make: Make, image: s
 async def test_the_container_is_removed(make: Make, image: str) -> None:
     backend = make(image)
     await backend.write("a.txt", "a")
-    engines.ask(engines.here().path, "DELETE", f"/containers/wick-{backend.id}?force=true")
+    engines.request_engine(engines.find_engine().path, "DELETE", f"/containers/wick-{backend.id}?force=true")
     await noticed(backend)
     await works(backend)
     await fails("not_found", backend.read("a.txt"))
@@ -222,7 +222,7 @@ async def test_the_container_is_paused(make: Make, image: str) -> None:
 
 
 @pytest.mark.parametrize("image", ["python", "plain"])
-async def test_the_engine_is_killed_and_comes_back(make: Make, private: engines.Private, image: str) -> None:
+async def test_the_engine_is_killed_and_comes_back(make: Make, private: engines.PrivateEngine, image: str) -> None:
     backend = make(image, private)
     task = await begun(backend)
     private.kill()
@@ -237,7 +237,7 @@ async def test_the_engine_is_killed_and_comes_back(make: Make, private: engines.
     assert (backend.status.state, await runs(backend)) == ("launched", 1)
 
 
-async def test_the_engine_is_restarted(make: Make, private: engines.Private) -> None:
+async def test_the_engine_is_restarted(make: Make, private: engines.PrivateEngine) -> None:
     backend = make(engine=private)
     await backend.write("a.txt", "a")
     private.restart()
@@ -248,7 +248,7 @@ async def test_the_engine_is_restarted(make: Make, private: engines.Private) -> 
 
 
 @pytest.mark.parametrize("image", ["python", "plain"])
-async def test_the_engine_hangs(make: Make, private: engines.Private, image: str) -> None:
+async def test_the_engine_hangs(make: Make, private: engines.PrivateEngine, image: str) -> None:
     backend = make(image, private)
     await backend.start()
     private.signal(signal.SIGSTOP)
@@ -263,7 +263,7 @@ async def test_the_engine_hangs(make: Make, private: engines.Private, image: str
     await works(backend)
 
 
-async def test_a_hung_engine_can_be_cancelled(make: Make, private: engines.Private) -> None:
+async def test_a_hung_engine_can_be_cancelled(make: Make, private: engines.PrivateEngine) -> None:
     backend, other = make(engine=private), make("plain", private)
     await backend.start()
     private.signal(signal.SIGSTOP)
@@ -292,10 +292,10 @@ async def test_launching_can_be_cancelled_at_any_moment(make: Make) -> None:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     await works(backend)
-    assert len(engines.here().containers(f"wick.id={backend.id}")) == 1
+    assert len(engines.find_engine().containers(f"wick.id={backend.id}")) == 1
 
 
-async def test_stopping_where_no_engine_answers(make: Make, private: engines.Private) -> None:
+async def test_stopping_where_no_engine_answers(make: Make, private: engines.PrivateEngine) -> None:
     backend = make(engine=private)
     await backend.start()
     private.kill()

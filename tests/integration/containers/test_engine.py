@@ -98,7 +98,7 @@ async def engine(url: str, **options: object) -> AsyncIterator[Engine]:
 @pytest.fixture(scope="module")
 def container() -> Iterator[str]:
     """A container that only sleeps."""
-    here, label = engines.here(), f"wick.test={uuid4().hex}"
+    here, label = engines.find_engine(), f"wick.test={uuid4().hex}"
     body = {"Image": here.image("plain"), "Cmd": ["sleep", "3600"], "Labels": dict([label.split("=")])}
     id = here.ask("POST", "/containers/create", body | {"HostConfig": {"NetworkMode": "none", "Init": True}})["Id"]
     here.ask("POST", f"/containers/{id}/start")
@@ -119,14 +119,14 @@ async def output(engine: Engine, container: str, *argv: str, **options: object) 
 
 
 async def test_a_process_in_a_container(container: str) -> None:
-    async with engine(engines.here().url) as there:
+    async with engine(engines.find_engine().url) as there:
         script = "echo out; echo err >&2; echo $A; pwd; id -u; exit 3"
         done = await output(there, container, "sh", "-c", script, env={"A": "b"}, workdir="/usr", user="77:77")
         assert done == (b"out\nb\n/usr\n77\n", b"err\n", 3)
 
 
 async def test_what_a_process_prints_is_not_held_in_memory(container: str) -> None:
-    async with engine(engines.here().url) as there:
+    async with engine(engines.find_engine().url) as there:
         process = await there.exec(container, ["head", "-c", "50000000", "/dev/zero"])
         size = largest = 0
         while pieces := await process.read():
@@ -138,7 +138,7 @@ async def test_what_a_process_prints_is_not_held_in_memory(container: str) -> No
 
 
 async def test_a_terminal(container: str) -> None:
-    async with engine(engines.here().url) as there:
+    async with engine(engines.find_engine().url) as there:
         process = await there.exec(container, ["sh"], stdin=True, tty=(31, 99))
         process.write(b"stty size; exit\n")
         said = b""
@@ -149,7 +149,7 @@ async def test_a_terminal(container: str) -> None:
 
 
 async def test_a_refusal_is_a_sentence(container: str) -> None:
-    async with engine(engines.here().url) as there:
+    async with engine(engines.find_engine().url) as there:
         with pytest.raises(EngineError, match="No such container") as caught:
             await there.exec("wick-nobody", ["true"])
         assert (caught.value.status, caught.value.code) == (404, "not_found")
@@ -159,7 +159,7 @@ async def test_a_refusal_is_a_sentence(container: str) -> None:
 
 
 async def test_a_remote_engine_by_tcp(container: str) -> None:
-    with engines.relay(engines.here().path) as port:
+    with engines.relay_port(engines.find_engine().path) as port:
         async with engine(f"tcp://127.0.0.1:{port}") as there:
             assert (await output(there, container, "echo", "hi"))[0] == b"hi\n"
 
@@ -192,7 +192,7 @@ def tls_engine(folder: Path) -> Iterator[int]:
     context.load_cert_chain(folder / "server.pem", folder / "server-key.pem")
     context.load_verify_locations(folder / "ca.pem")
     context.verify_mode = ssl.CERT_REQUIRED
-    with engines.relay(engines.here().path, context) as port:
+    with engines.relay_port(engines.find_engine().path, context) as port:
         yield port
 
 
@@ -248,7 +248,7 @@ def _ssh_server(folder: Path, monkeypatch: pytest.MonkeyPatch, port: int) -> Ite
     Path("/run/sshd").mkdir(exist_ok=True)  # where it drops its privileges
     server = subprocess.Popen([sshd, "-D", "-e", "-f", str(folder / "sshd_config")], stderr=subprocess.DEVNULL)
     try:
-        engines.await_port(port)
+        engines.wait_for_port(port)
         yield f"ssh://{os.environ.get('USER') or 'root'}@127.0.0.1:{port}"
     finally:
         server.terminate()
@@ -281,7 +281,7 @@ async def test_a_backend_on_a_remote_engine(tmp_path: Path, monkeypatch: pytest.
             port = stack.enter_context(tls_engine(tmp_path))
             options = {"engine": f"tcp://127.0.0.1:{port}", "tls": str(tmp_path)}
         for image in ("python", "plain"):
-            backend = Docker(engines.here().image(image), server=f"test-{uuid4().hex}", **options)  # type: ignore[arg-type]
+            backend = Docker(engines.find_engine().image(image), server=f"test-{uuid4().hex}", **options)  # type: ignore[arg-type]
             try:
                 assert (await backend.execute("cat", stdin=b"x" * 200_000))["stdout_bytes"] == 200_000
                 assert backend.uses_daemon == (image == "python")
@@ -364,7 +364,7 @@ async def test_asking_can_be_cancelled(tmp_path: Path) -> None:
 
 
 def test_an_engine_is_used_by_one_loop_after_another() -> None:
-    there = Engine(engines.here().url)
+    there = Engine(engines.find_engine().url)
 
     async def version() -> str:
         return str((await there.request("GET", "/version"))["ApiVersion"])
@@ -373,7 +373,7 @@ def test_an_engine_is_used_by_one_loop_after_another() -> None:
 
 
 def test_a_stopped_engine_is_not_waited_for(tmp_path: Path) -> None:
-    with engines.private(tmp_path) as hung:
+    with engines.start_private(tmp_path) as hung:
 
         async def ask() -> None:
             async with engine(hung.url, seconds=0.5) as there:

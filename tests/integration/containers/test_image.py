@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 import engines
-from images import need
+from images import require_programs
 from wheel_install import ROOT, wheelhouse
 from wick.client import ServerError, SyncClient
 from wick.events import ChatModelStream
@@ -29,7 +29,7 @@ MOST_MB = 200  # that it adds to its base
 
 def docker(*words: str, seconds: int = 100) -> str:
     """What a command of docker prints; the builder is the one that every engine has."""
-    environment = {**os.environ, "DOCKER_HOST": engines.here().url, "DOCKER_BUILDKIT": "0"}
+    environment = {**os.environ, "DOCKER_HOST": engines.find_engine().url, "DOCKER_BUILDKIT": "0"}
     done = subprocess.run(["docker", *words], capture_output=True, text=True, timeout=seconds, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return (done.stdout + done.stderr).strip() if words[0] == "logs" else done.stdout.strip()
@@ -38,10 +38,10 @@ def docker(*words: str, seconds: int = 100) -> str:
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The image, on a base made of this machine's files, with packages from a folder: nothing is pulled."""
-    need("docker")
+    require_programs("docker")
     if not (BUILT_PAGES / "index.html").is_file():
         pytest.skip("the interface is not built: make ui")
-    base = engines.here().image("whole")
+    base = engines.find_engine().image("whole")
     folder = tmp_path_factory.mktemp("image")
     context = folder / "context"
     kept = shutil.ignore_patterns("node_modules", "__pycache__")
@@ -59,11 +59,11 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def forget(name: str, told: str, base: str) -> None:
     """Remove an image and what was made on the way to it, and leave its base."""
-    engine = engines.here()
+    engine = engines.find_engine()
     kept = engine.ask("GET", f"/images/{base}/json")["Id"].removeprefix("sha256:")
     for id in (name, *reversed(re.findall(r"^ ---> ([0-9a-f]{12})$", told, re.MULTILINE))):
         if not kept.startswith(id):
-            engines.ask(engine.path, "DELETE", f"/images/{id}?force=true")
+            engines.request_engine(engine.path, "DELETE", f"/images/{id}?force=true")
 
 
 class Container:
@@ -79,7 +79,7 @@ class Container:
         return f"http://127.0.0.1:{self.port}"
 
     def inspect(self) -> dict[str, Any]:
-        return engines.here().inspect(self.id)
+        return engines.find_engine().inspect(self.id)
 
     def log(self) -> str:
         return docker("logs", self.id)
@@ -151,7 +151,7 @@ def test_it_has_python_for_scripts_of_skills_and_no_more(container: Container) -
 
 @pytest.mark.long
 def test_without_anybody_who_may_come_in_it_says_so(image: str) -> None:
-    environment = {**os.environ, "DOCKER_HOST": engines.here().url}
+    environment = {**os.environ, "DOCKER_HOST": engines.find_engine().url}
     command = ["docker", "run", "--rm", image]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
     assert done.returncode == 2
@@ -160,7 +160,7 @@ def test_without_anybody_who_may_come_in_it_says_so(image: str) -> None:
 
 @pytest.mark.long
 def test_it_is_small(image: str) -> None:
-    sizes = [engines.here().ask("GET", f"/images/{name}/json")["Size"] for name in (image, "wick-test:whole")]
+    sizes = [engines.find_engine().ask("GET", f"/images/{name}/json")["Size"] for name in (image, "wick-test:whole")]
     added = (sizes[0] - sizes[1]) / 1e6
     print(f"the image adds {added:.0f} MB to its base")
     assert added < MOST_MB

@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from smollm2 import loaded, needs_smollm2
+from smollm2 import load_model, needs_smollm2
 from wick import Agent, ModelCall, Thread, before, tool, user
 from wick.errors import ModelError
 from wick.messages import Message, ToolCall, assistant
@@ -74,7 +74,7 @@ def address() -> Iterator[str]:
 def local() -> Iterator[Local]:
     model = resolve({"provider": "local", "model": "smollm2", "context": 1024, "threads": 1})
     assert isinstance(model, Local)
-    yield loaded(model)
+    yield load_model(model)
     asyncio.run(model.close())
 
 

@@ -21,7 +21,7 @@ import aiohttp
 import pytest
 from pydantic import BaseModel, Field
 
-from smollm2 import loaded, needs_smollm2
+from smollm2 import load_model, needs_smollm2
 from wick import Agent, Message, ToolCall, assistant, tool, user
 from wick.errors import ConfigError, ModelError
 from wick.models import _http, resolve
@@ -60,7 +60,7 @@ async def weather(city: City, days: int) -> str:
 
 @pytest.fixture(scope="module")
 def small() -> Iterator[Local]:
-    model = loaded(Local("smollm2", **SMALL))
+    model = load_model(Local("smollm2", **SMALL))
     yield model
     asyncio.run(model.close())
 

@@ -20,7 +20,7 @@ import pytest
 
 from provider import FAULTS, WIRES, Answer, Call, Reply, Script, ScriptedServer, Thought, Tokens
 from provider.faults import stall
-from smollm2 import loaded, needs_smollm2
+from smollm2 import load_model, needs_smollm2
 from wick import Agent, ModelCall, Thread, ToolCall, before, tool, user
 from wick.capabilities.retry import Retry
 from wick.errors import ModelError
@@ -75,7 +75,7 @@ class Subject:
 def small() -> Iterator[Local]:
     """SmolLM2, loaded once for all of these tests."""
     needs_smollm2()
-    model = loaded(Local("smollm2", context=512, threads=1))
+    model = load_model(Local("smollm2", context=512, threads=1))
     yield model
     asyncio.run(model.close())
 

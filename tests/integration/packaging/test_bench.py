@@ -34,7 +34,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]
 
 @pytest.fixture(scope="module")
 def backends(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
-    engines.here()  # or a skip that says what is missing
+    engines.find_engine()  # or a skip that says what is missing
     return run("backends.py", tmp_path_factory.mktemp("bench") / "results" / "backends.json")
 
 

@@ -95,7 +95,7 @@ def test_child_of_what_was_there(wide, tmp_path):
         time.sleep(0.01)
 
 def test_lasting():
-    with leak_checks.lasting():
+    with leak_checks.allow_leaks():
         kept.append(socket.socket())
 
 async def test_event_loop():
@@ -199,11 +199,11 @@ def told(said: str, name: str) -> str:
 def test_what_is_left_behind(tmp_path: Path) -> None:
     server = f"planted-{os.getpid()}"
     try:
-        engines.here().image("plain")
+        engines.find_engine().image("plain")
         container = CONTAINER.replace("SERVER", server)
         said = tried(tmp_path, by_tests=TESTS, by_a_module=MODULE, in_memory=HUNGRY, in_a_container=container)
     finally:
-        engines.here().remove(f"wick.server={server}")
+        engines.find_engine().remove(f"wick.server={server}")
     for pid in re.findall(r"^ERROR .* process (\d+): sleep", said, re.MULTILINE):
         os.kill(int(pid), signal.SIGKILL)
     ended = outcomes(said)

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from server_process import Served
-from wheel_install import ROOT, Installed, plain_programs
+from server_process import ServerProcess
+from wheel_install import ROOT, InstalledWheel, plain_programs
 from wick.server.static_files import BUILT_PAGES
 
 MOST_MB = 6.0
@@ -137,37 +137,37 @@ if os.environ.get("WICK_FULL"):  # npm and vite take their time
 
 
 @pytest.fixture(scope="module")
-def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> InstalledWheel:
     """The wheel, without any extra."""
-    return Installed(tmp_path_factory.mktemp("bare"), str(wheel))
+    return InstalledWheel(tmp_path_factory.mktemp("bare"), str(wheel))
 
 
 @pytest.fixture(scope="module")
-def with_server(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    return Installed(tmp_path_factory.mktemp("server"), f"{wheel}[server]")
+def with_server(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> InstalledWheel:
+    return InstalledWheel(tmp_path_factory.mktemp("server"), f"{wheel}[server]")
 
 
-def test_there_is_neither_node_nor_a_compiler(bare: Installed) -> None:
+def test_there_is_neither_node_nor_a_compiler(bare: InstalledWheel) -> None:
     for name in ("node", "npm", "cc", "gcc", "c++", "make", "cargo", "rustc"):
         assert shutil.which(name, path=bare.environment["PATH"]) is None
 
 
 @pytest.mark.parametrize("words", [["--help"], ["run", "--model", "demo", "hi"], ["serve"], []])
-def test_without_the_extra_the_command_names_it(bare: Installed, words: list[str]) -> None:
+def test_without_the_extra_the_command_names_it(bare: InstalledWheel, words: list[str]) -> None:
     done = bare.run("wick", *words)
     assert done.returncode == 2
     assert done.stderr.endswith("install it with: pip install 'wick-agent[cli]'\n")
     assert "Traceback" not in done.stderr
 
 
-def test_without_any_extra_agents_run(bare: Installed) -> None:
+def test_without_any_extra_agents_run(bare: InstalledWheel) -> None:
     code = "from wick import Agent; print(Agent('demo').run_sync('What can you do?').text)"
     done = bare.run("python", "-W", "error", "-c", code)
     assert done.returncode == 0 and "Offline demo model" in done.stdout, done.stderr
 
 
 def test_with_the_extra_cli_the_server_names_its_own(wheel: Path, tmp_path: Path) -> None:
-    found = Installed(tmp_path / "cli", f"{wheel}[cli]")
+    found = InstalledWheel(tmp_path / "cli", f"{wheel}[cli]")
     done = found.run("wick", "run", "--model", "demo", "What can you do?")
     assert done.returncode == 0 and "Offline demo model" in done.stdout, done.stderr
     done = found.run("wick", "serve")
@@ -192,21 +192,21 @@ with SyncClient(url, token) as client:
 """
 
 
-def test_the_server_works_with_its_page_and_a_client(with_server: Installed) -> None:
+def test_the_server_works_with_its_page_and_a_client(with_server: InstalledWheel) -> None:
     data = with_server.folder / "data"
     command = [str(with_server.place / "bin" / "wick"), "serve", "--port", "0", "--data", str(data)]
-    served = Served(with_server.folder, command, with_server.environment | {"PYTHONUNBUFFERED": "1"})
+    server = ServerProcess(with_server.folder, command, with_server.environment | {"PYTHONUNBUFFERED": "1"})
     try:
-        served.start()
+        server.start()
         token = (data / "token").read_text().strip()
-        done = with_server.run("python", "-W", "error", "-c", ASKED, served.url, token)
+        done = with_server.run("python", "-W", "error", "-c", ASKED, server.url, token)
         assert done.returncode == 0, done.stderr
         assert done.stdout.startswith("page True True\nOffline demo model")
         assert done.stdout.endswith("['user', 'assistant']\n")
-        ticket = served.link.partition("#ticket=")[2]
+        ticket = server.link.partition("#ticket=")[2]
         signed_in = with_server.run("curl", "--silent", "--include", "--json", f'{{"ticket": "{ticket}"}}',
-                                    f"{served.url}/auth/session")  # fmt: skip
+                                    f"{server.url}/auth/session")  # fmt: skip
         assert " 200 " in signed_in.stdout.partition("\n")[0] and "set-cookie:" in signed_in.stdout.lower()
-        assert served.stop() == 0
+        assert server.stop() == 0
     finally:
-        served.kill()
+        server.kill()

@@ -21,9 +21,9 @@ from shlex import quote
 
 import pytest
 
-from doc_pages import ROOT, fences
+from doc_pages import ROOT, code_blocks
 from ports import own_port
-from wheel_install import plain_programs, wheel, wheelhouse
+from wheel_install import build_wheel, plain_programs, wheelhouse
 from wick.server.static_files import BUILT_PAGES
 
 TOUR = ROOT / "docs" / "tour.md"
@@ -51,7 +51,7 @@ class Step:
 
 def steps(page: Path) -> list[Step]:
     found: list[Step] = []
-    for about, line, language, body in fences(page, "sh", "python", "text output"):
+    for about, line, language, body in code_blocks(page, "sh", "python", "text output"):
         if language == "text output":
             found[-1].output = body
         else:
@@ -164,7 +164,7 @@ def machine(tmp_path: Path) -> Iterator[dict[str, str]]:
     if not (BUILT_PAGES / "index.html").is_file():
         pytest.skip("the interface is not built: make ui")
     (tmp_path / "dist").mkdir()
-    made = wheel(tmp_path / "dist")
+    made = build_wheel(tmp_path / "dist")
     house = wheelhouse(tmp_path, f"{made}[server]")
     shutil.copy(made, house)
     programs = plain_programs(tmp_path / "programs")
@@ -221,7 +221,7 @@ def test_the_tour(terminals: list[Terminal], machine: dict[str, str], tmp_path: 
 
 
 def test_every_block_is_run_or_compared() -> None:
-    kinds = {language for _, _, language, _ in fences(TOUR)}
+    kinds = {language for _, _, language, _ in code_blocks(TOUR)}
     assert kinds == {"sh", "python", "text output"}
     assert all(step.file for step in steps(TOUR) if "import" in step.body.split()), "a file has a name"
 

@@ -26,7 +26,7 @@ from wick.workspace.processes import (
     landlock_version,
     list_descendants,
 )
-from wickd_process import environment, eventually, marked
+from wickd_process import becomes_true, marked_environment, marked_processes
 
 TREE = "sleep 100 & (sleep 100 & exec setsid sleep 100) & setsid sh -c 'sleep 100; true' & wait"
 
@@ -34,7 +34,7 @@ TREE = "sleep 100 & (sleep 100 & exec setsid sleep 100) & setsid sh -c 'sleep 10
 def sleeping(mark: str) -> int:
     """How many of those that bear the mark are what they are going to be."""
     found = 0
-    for pid in marked(mark):
+    for pid in marked_processes(mark):
         with suppress(OSError):
             found += Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sleep\0")
     return found
@@ -44,25 +44,27 @@ def sleeping(mark: str) -> int:
 def tree() -> Iterator[tuple[int, str]]:
     """A process with six below it, and the mark that they bear."""
     mark = uuid4().hex
-    with subprocess.Popen(["sh", "-c", TREE], env=environment(mark), start_new_session=True) as root:
+    with subprocess.Popen(["sh", "-c", TREE], env=marked_environment(mark), start_new_session=True) as root:
         try:
-            assert eventually(lambda: len(marked(mark)) == 6 and sleeping(mark) == 4, 60), marked(mark)
+            assert becomes_true(lambda: len(marked_processes(mark)) == 6 and sleeping(mark) == 4, 60), marked_processes(
+                mark
+            )
             yield root.pid, mark
         finally:
-            for pid in marked(mark):
+            for pid in marked_processes(mark):
                 os.kill(pid, signal.SIGKILL)
 
 
 def test_descendants_are_found_however_deep() -> None:
     with tree() as (root, mark):
-        assert {root, *list_descendants(root)} == set(marked(mark))
+        assert {root, *list_descendants(root)} == set(marked_processes(mark))
 
 
 def test_descendants_are_found_without_the_kernels_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "_lists_children", lambda: False)
     with tree() as (root, mark):
-        assert {root, *list_descendants(root)} == set(marked(mark))
-        assert set(list_descendants(0x7FFFFFFF, group=root)) <= set(marked(mark))
+        assert {root, *list_descendants(root)} == set(marked_processes(mark))
+        assert set(list_descendants(0x7FFFFFFF, group=root)) <= set(marked_processes(mark))
         assert root in list_descendants(0x7FFFFFFF, group=root)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import wick.program
-from kit import call, calls, echoer, execute, result_of, results
+from kit import echo_agent, execute, tool_call, tool_calls_reply, tool_result, tool_results
 from wick import Agent, Scripted
 from wick._internal import aliases
 from wick.capabilities.executables import Executables
@@ -311,7 +311,9 @@ def test_the_names_are_those_that_wick_knows() -> None:
 
 
 def asks_for(*commands: str) -> Scripted:
-    return Scripted(calls(*(call("execute", str(n), command=one) for n, one in enumerate(commands))), "done")
+    return Scripted(
+        tool_calls_reply(*(tool_call("execute", str(n), command=one) for n, one in enumerate(commands))), "done"
+    )
 
 
 @pytest.mark.parametrize("decorator", ["guard_tool_use(match='execute')", "on('before_tool_call')", "on('PreToolUse')"])
@@ -319,7 +321,7 @@ async def test_one_file_in_wick(write: Any, decorator: str) -> None:
     path = write(FORCE.format(decorator=decorator))
     hooks = Executables([{"dir": str(path.parent)}])
     result = await Agent(asks_for("git push --force", "ls"), tools=[execute], hooks=[hooks]).run("go")
-    assert results(result) == ["force is not allowed", "ran ls"]
+    assert tool_results(result) == ["force is not allowed", "ran ls"]
     await hooks.close()
 
 
@@ -328,7 +330,7 @@ async def test_one_file_in_settings(write: Any) -> None:
     handlers = {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": str(path)}]}]}
     hooks = Executables(settings=handlers)
     result = await Agent(asks_for("git push --force", "ls"), tools=[execute], hooks=[hooks]).run("go")
-    assert ["force is not allowed" in text for text in results(result)] == [True, False]
+    assert ["force is not allowed" in text for text in tool_results(result)] == [True, False]
     await hooks.close()
 
 
@@ -352,7 +354,7 @@ async def test_the_program_of_the_docstring_runs(tmp_path: Path) -> None:
     path.chmod(0o755)
     hooks = Executables([{"dir": str(tmp_path)}], timeout=60)
     result = await Agent(asks_for("git push --force"), tools=[execute], hooks=[hooks]).run("go")
-    assert result_of(result) == "force is not allowed"
+    assert tool_result(result) == "force is not allowed"
     await hooks.close()
 
 
@@ -367,7 +369,7 @@ def check(call):
 """
     path = write(body)
     hooks = Executables([{"dir": str(path.parent)}])
-    assert result_of(await echoer(hooks).run("go")) == "no"
+    assert tool_result(await echo_agent(hooks).run("go")) == "no"
     await hooks.close()
     done = ran(path, "run", stdin=SINGLE_CALL)
     assert json.loads(done.stdout) == {"blocked": True, "reason": "no"}
@@ -380,7 +382,7 @@ FAILS = "@hook.guard_tool_use\ndef check(call):\n    raise OSError('no disk')\n"
 async def test_a_function_that_fails_has_not_agreed(write: Any) -> None:
     path = write(FAILS)
     hooks = Executables([{"dir": str(path.parent)}])
-    told = result_of(await echoer(hooks).run("go"))
+    told = tool_result(await echo_agent(hooks).run("go"))
     assert told == "the hook program check failed: OSError: no disk, so it has not agreed"
     await hooks.close()
     assert answered(path, "run", stdin=SINGLE_CALL) == {
@@ -406,8 +408,8 @@ def check(call):
 """
     path = write(body, threads=2)
     hooks = Executables([{"dir": str(path.parent)}])
-    one, two = await asyncio.gather(echoer(hooks).run("go"), echoer(hooks).run("go"))
-    assert result_of(one) == result_of(two) == "hi"
+    one, two = await asyncio.gather(echo_agent(hooks).run("go"), echo_agent(hooks).run("go"))
+    assert tool_result(one) == tool_result(two) == "hi"
     await hooks.close()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from server_process import hosted, serving, talking
+from server_process import host_server, open_client, run_server
 from wick.server.auth.gateway import CACHE_SECONDS, GatewayVerifier
 from wick.server.errors import ApiError
 
@@ -135,7 +135,7 @@ async def test_an_answer_may_come_in_pieces_but_not_without_end() -> None:
 async def test_a_gateway_that_is_gone_lets_nobody_in(tmp_path: Path) -> None:
     async with running(Known()) as known:
         options: dict[str, Any] = {"gateway": known.url, "tokens": (), "agents": {"default": {"model": "demo"}}}
-        async with hosted(tmp_path, **options) as here:
+        async with host_server(tmp_path, **options) as here:
             async with here.client("good") as ada, ada.get("/auth/me") as answer:
                 assert (answer.status, (await answer.json())["role"]) == (200, "operator")
             async with here.client("bad") as nobody, nobody.get("/auth/me") as answer:
@@ -156,10 +156,10 @@ async def test_a_gateway_that_is_gone_lets_nobody_in(tmp_path: Path) -> None:
 async def test_a_server_asks_the_gateway_that_its_flag_names(tmp_path: Path) -> None:
     none: dict[str, Any] = {"tokens": []}
     async with running(Known()) as known:
-        with serving(tmp_path, flags=("--gateway", known.url), **none) as served:
-            assert served.link == "" and "with your token" in served.log
-            async with talking(served, "good") as ada, ada.get("/auth/me") as answer:
+        with run_server(tmp_path, flags=("--gateway", known.url), **none) as server:
+            assert server.link == "" and "with your token" in server.log
+            async with open_client(server, "good") as ada, ada.get("/auth/me") as answer:
                 assert (await answer.json())["username"] == "ada"
-            async with talking(served, "bad") as nobody, nobody.get("/auth/me") as answer:
+            async with open_client(server, "bad") as nobody, nobody.get("/auth/me") as answer:
                 assert answer.status == 401
             assert not (tmp_path / "data" / "token").exists()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from server_process import TOKENS, serving
+from server_process import TOKENS, run_server
 
 EXAMPLES = "200" if os.environ.get("WICK_FULL") else "3"  # of each operation, beside those that cover its schema
 PHASES = "coverage,fuzzing,stateful" if os.environ.get("WICK_FULL") else "fuzzing"
@@ -25,8 +25,8 @@ NO_DICE = "--s" + "eed"  # the same requests every time
 @pytest.mark.timeout(SECONDS + 30)
 @pytest.mark.parametrize("user", ["ada", "root"] if os.environ.get("WICK_FULL") else ["root"])
 def test_no_request_breaks_the_server(tmp_path: Path, user: str, store: str) -> None:
-    with serving(tmp_path, store=store) as served:
-        command = [Path(sys.executable).parent / "schemathesis", "run", f"{served.url}/openapi.json"]
+    with run_server(tmp_path, store=store) as server:
+        command = [Path(sys.executable).parent / "schemathesis", "run", f"{server.url}/openapi.json"]
         options = {
             "--header": f"Authorization: Bearer {TOKENS[user]}",
             "--checks": CHECKS,
@@ -48,6 +48,6 @@ def test_no_request_breaks_the_server(tmp_path: Path, user: str, store: str) -> 
             timeout=SECONDS,
             check=False,
         )
-        assert done.returncode == 0, f"{done.stdout[-8_000:]}\n{done.stderr[-2_000:]}\n{served.log[-4_000:]}"
-        assert "Traceback" not in served.log, served.log[-8_000:]
-        assert served.stop() == 0
+        assert done.returncode == 0, f"{done.stdout[-8_000:]}\n{done.stderr[-2_000:]}\n{server.log[-4_000:]}"
+        assert "Traceback" not in server.log, server.log[-8_000:]
+        assert server.stop() == 0

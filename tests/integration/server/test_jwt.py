@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from jwt.algorithms import ECAlgorithm
 
-from server_process import hosted, serving
+from server_process import host_server, run_server
 from wick.errors import ConfigError
 from wick.server.auth.jwt import AGAIN_SECONDS, JwtVerifier
 from wick.server.errors import ApiError
@@ -151,22 +151,22 @@ async def test_keys_come_from_an_https_address_in_pieces_and_not_by_a_redirect(t
 
     async with https(tmp_path, answer) as (address, certificate):
         none: dict[str, Any] = {"tokens": [], "jwt": {"jwks": address, "issuer": "https://id", "audience": "wick"}}
-        with serving(tmp_path / "good", environment={"SSL_CERT_FILE": str(certificate)}, **none) as served:
-            async with served.client(token()) as ada, ada.get("/auth/me") as me:
+        with run_server(tmp_path / "good", environment={"SSL_CERT_FILE": str(certificate)}, **none) as server:
+            async with server.client(token()) as ada, ada.get("/auth/me") as me:
                 assert (me.status, (await me.json())["role"]) == (200, "operator")
             for name, make in BAD.items():
-                async with served.client(make()) as nobody, nobody.get("/auth/me") as me:
+                async with server.client(make()) as nobody, nobody.get("/auth/me") as me:
                     assert me.status == 401, name
             redirected = True
-            served.stop()
-            served.start()
-            async with served.client(token()) as ada, ada.get("/auth/me") as me:
+            server.stop()
+            server.start()
+            async with server.client(token()) as ada, ada.get("/auth/me") as me:
                 assert (me.status, me.headers["Retry-After"]) == (503, "2")
 
 
 async def test_it_lets_people_in(tmp_path: Path) -> None:
     said = {"jwks": str(jwks(tmp_path, k1=KEY)), "issuer": "https://id", "audience": "wick"}
-    async with hosted(tmp_path, agents={"default": {"model": "demo"}}, tokens=(), jwt=said) as here:
+    async with host_server(tmp_path, agents={"default": {"model": "demo"}}, tokens=(), jwt=said) as here:
         async with here.client(token()) as ada, ada.get("/auth/me") as answer:
             assert (await answer.json())["username"] == "ada"
         async with here.client(token(OTHER)) as nobody, nobody.get("/auth/me") as answer:

@@ -19,7 +19,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from server_process import TOKENS, Served, serving, talking
+from server_process import TOKENS, ServerProcess, open_client, run_server
 from wick import Scripted
 from wick.server.ops.files_limit import raise_files_limit
 from wick.server.server import Server, bind_socket
@@ -37,45 +37,45 @@ def wick_serve(*flags: str, folder: Path, **environment: str) -> subprocess.Comp
 
 
 async def test_without_a_word_it_sets_everything_up(tmp_path: Path) -> None:
-    with serving(tmp_path, config=None, environment=OFFLINE, **OWNER) as served:
-        said = served.log
+    with run_server(tmp_path, config=None, environment=OFFLINE, **OWNER) as server:
+        said = server.log
         assert re.search(r"^  model +\S.*demo", said, re.MULTILINE)
         assert re.search(r"^  protection +\S+", said, re.MULTILINE)
         assert re.search(r"^  agents +default$", said, re.MULTILINE)
-        ticket = served.link.partition("#ticket=")[2]
-        async with talking(served, "") as browser:
+        ticket = server.link.partition("#ticket=")[2]
+        async with open_client(server, "") as browser:
             async with browser.post("/auth/session", json={"ticket": ticket}) as answer:
                 assert answer.status == 200
             async with browser.post("/auth/session", json={"ticket": ticket}) as answer:
                 assert answer.status == 401
         token = (tmp_path / "data" / "token").read_text().strip()
         assert token not in said
-        async with talking(served, token) as owner, owner.get("/agents/") as answer:
+        async with open_client(server, token) as owner, owner.get("/agents/") as answer:
             (agent,) = (await answer.json())["agents"]
             assert agent["agent_id"] == "default"
-        assert served.stop() == 0
-        served.start()  # and again, with what is there by now
-        async with talking(served, token) as owner, owner.get("/auth/me") as answer:
+        assert server.stop() == 0
+        server.start()  # and again, with what is there by now
+        async with open_client(server, token) as owner, owner.get("/auth/me") as answer:
             assert (await answer.json())["role"] == "admin"
         assert oct(os.stat(tmp_path / "data").st_mode & 0o777) == "0o700"
 
 
 async def test_flags_and_the_environment_are_heard(tmp_path: Path) -> None:
-    with serving(
+    with run_server(
         tmp_path, flags=("--token", "of-the-flag"), environment={"WICK_TOKEN": "of-the-environment"}
-    ) as served:
-        async with talking(served, "of-the-flag") as owner, owner.get("/auth/me") as answer:
+    ) as server:
+        async with open_client(server, "of-the-flag") as owner, owner.get("/auth/me") as answer:
             assert answer.status == 200
-        async with talking(served, "of-the-environment") as nobody, nobody.get("/auth/me") as answer:
+        async with open_client(server, "of-the-environment") as nobody, nobody.get("/auth/me") as answer:
             assert answer.status == 401
 
 
-def test_curl_reads_a_stream_as_it_comes(served: Served) -> None:
+def test_curl_reads_a_stream_as_it_comes(server: ServerProcess) -> None:
     if shutil.which("curl") is None:
         pytest.skip("no curl: apt-get install curl")
     body = '{"messages": [{"role": "user", "content": "What is 2 + 3?"}]}'
     headers = ["-H", f"Authorization: Bearer {TOKENS['ada']}", "-H", "Content-Type: application/json"]
-    command = ["curl", "-N", "-sS", "--max-time", "60", *headers, "-d", body, f"{served.url}/agents/plain/stream"]
+    command = ["curl", "-N", "-sS", "--max-time", "60", *headers, "-d", body, f"{server.url}/agents/plain/stream"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=True)
     assert "event: on_chat_model_stream\n" in done.stdout
     *_, last, end = done.stdout.split("\n\n")
@@ -134,11 +134,11 @@ server.start()
 
 
 async def test_a_program_serves_its_own_agents_and_tools(tmp_path: Path) -> None:
-    with serving(tmp_path, script=SCRIPT) as served:
-        async with talking(served) as ada, ada.get("/agents/default") as answer:
+    with run_server(tmp_path, script=SCRIPT) as server:
+        async with open_client(server) as ada, ada.get("/agents/default") as answer:
             tools = [tool["name"] for tool in (await answer.json())["tools"]]
             assert "add" in tools
-        assert served.stop() == 0
+        assert server.stop() == 0
 
 
 def test_what_is_registered_is_registered_before_the_start(tmp_path: Path) -> None:

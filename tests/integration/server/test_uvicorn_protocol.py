@@ -11,21 +11,21 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from server_process import TOKENS, Hosted, hosted, talking
+from server_process import TOKENS, InProcessServer, host_server, open_client
 
 SECONDS = 60.0  # in which each of them is over; it shows that nothing hangs
 START = b"POST /auth/session HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
 
 @pytest.fixture
-async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Hosted]:
+async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[InProcessServer]:
     monkeypatch.setattr("wick.server.uvicorn_protocol.HEAD_SECONDS", 1.0)
     monkeypatch.setattr("wick.server.http.middleware.BODY_SECONDS", 1.0)
-    async with hosted(tmp_path, agents={"default": {"model": "demo"}}) as found:
+    async with host_server(tmp_path, agents={"default": {"model": "demo"}}) as found:
         yield found
 
 
-async def answered(server: Hosted, *pieces: bytes, pause: float = 0.0) -> bytes:
+async def answered(server: InProcessServer, *pieces: bytes, pause: float = 0.0) -> bytes:
     """All that a server says to these bytes, until it hangs up, however it does that."""
     where = urlsplit(server.url)
     reader, writer = await asyncio.open_connection(where.hostname, where.port)
@@ -57,38 +57,38 @@ async def _said(reader: asyncio.StreamReader) -> bytes:
     return said
 
 
-async def test_who_says_nothing_is_hung_up_on(server: Hosted) -> None:
+async def test_who_says_nothing_is_hung_up_on(server: InProcessServer) -> None:
     assert await answered(server) == b""
 
 
-async def test_a_head_that_drips_is_not_waited_for(server: Hosted) -> None:
+async def test_a_head_that_drips_is_not_waited_for(server: InProcessServer) -> None:
     drops = [f"X-{number}: x\r\n".encode() for number in range(1_000)]
     assert await answered(server, START, *drops, pause=0.05) == b""
 
 
 @pytest.mark.parametrize("endless", [b"X: " + b"x" * 50_000, b"X: x\r\n" * 8_000], ids=["a header", "headers"])
-async def test_a_head_without_end_is_not_kept(server: Hosted, endless: bytes) -> None:
+async def test_a_head_without_end_is_not_kept(server: InProcessServer, endless: bytes) -> None:
     answer = await answered(server, START, *[endless] * 100)
     assert answer == b"" or answer.startswith(b"HTTP/1.1 431 ")
 
 
-async def test_a_path_without_end_is_not_kept(server: Hosted) -> None:
+async def test_a_path_without_end_is_not_kept(server: InProcessServer) -> None:
     answer = await answered(server, b"GET /", *[b"a" * 50_000] * 100)
     assert answer == b"" or answer.startswith((b"HTTP/1.1 431 ", b"HTTP/1.1 400 "))
 
 
-async def test_a_body_that_drips_is_not_waited_for(server: Hosted) -> None:
+async def test_a_body_that_drips_is_not_waited_for(server: InProcessServer) -> None:
     answer = await answered(server, START + b"Content-Length: 1000\r\n\r\n", *[b" "] * 1_000, pause=0.05)
     assert answer.startswith(b"HTTP/1.1 408 ") and b'"too_slow"' in answer
 
 
-async def test_who_is_refused_does_not_stay_with_the_rest_of_a_body(server: Hosted) -> None:
+async def test_who_is_refused_does_not_stay_with_the_rest_of_a_body(server: InProcessServer) -> None:
     head = b"POST /agents/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"
     answer = await answered(server, head, *[b" "] * 500, pause=0.05)
     assert answer.startswith(b"HTTP/1.1 401 ")
 
 
-async def test_a_body_that_comes_at_a_fair_pace_is(server: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_body_that_comes_at_a_fair_pace_is(server: InProcessServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wick.server.http.middleware.BODY_SECONDS", SECONDS)
     body = b'{"token": "%s"}' % TOKENS["ada"].encode()
     head = START + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
@@ -96,7 +96,7 @@ async def test_a_body_that_comes_at_a_fair_pace_is(server: Hosted, monkeypatch: 
     assert answer.startswith(b"HTTP/1.1 200 ") and b'"ada"' in answer
 
 
-async def test_trailers_say_nothing(server: Hosted) -> None:
+async def test_trailers_say_nothing(server: InProcessServer) -> None:
     """What comes after the body is no header: it would come after everything was checked."""
     trailers = b"0\r\nAuthorization: Bearer %s\r\n\r\n" % TOKENS["root"].encode()
     head = b"GET /auth/me HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -106,9 +106,9 @@ async def test_trailers_say_nothing(server: Hosted) -> None:
     assert answer == b"" or answer.startswith(b"HTTP/1.1 401 ")
 
 
-async def test_a_connection_is_used_again(server: Hosted) -> None:
+async def test_a_connection_is_used_again(server: InProcessServer) -> None:
     """Small heads on one connection are not added up, and a stream outlasts the time for a head."""
-    async with talking(server) as ada:
+    async with open_client(server) as ada:
         for _ in range(100):
             async with ada.get("/auth/me", headers={"X-Long": "x" * 4_000}) as answer:
                 assert answer.status == 200
@@ -123,23 +123,23 @@ async def test_a_connection_is_used_again(server: Hosted) -> None:
                     seen += await stream.content.readany()
 
 
-async def test_a_stream_whose_own_body_never_comes_ends(server: Hosted) -> None:
+async def test_a_stream_whose_own_body_never_comes_ends(server: InProcessServer) -> None:
     head = b"GET /agents/events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\nAuthorization: Bearer %s\r\n\r\n"
     answer = await answered(server, head % TOKENS["ada"].encode())
     assert answer.startswith(b"HTTP/1.1 200 ")
 
 
 @pytest.mark.parametrize("head", [b"X: " + b"x" * 9_000 + b"\r\n", b"X: x\r\n" * 200], ids=["a line", "lines"])
-async def test_a_web_socket_with_a_head_that_is_too_long_is_refused(server: Hosted, head: bytes) -> None:
+async def test_a_web_socket_with_a_head_that_is_too_long_is_refused(server: InProcessServer, head: bytes) -> None:
     start = b"GET /agents/default/terminal HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     answer = await answered(server, start + head + b"\r\n")
     assert answer.startswith(b"HTTP/1.1 400 ")
 
 
 async def test_a_web_socket_that_is_refused_is_no_error_of_the_server(
-    server: Hosted, caplog: pytest.LogCaptureFixture
+    server: InProcessServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with talking(server, "") as nobody:
+    async with open_client(server, "") as nobody:
         with pytest.raises(aiohttp.WSServerHandshakeError, match="401"):
             await nobody.ws_connect("/agents/default/terminal")
     assert "without completing handshake" not in caplog.text
@@ -154,13 +154,13 @@ HEADS = {
 
 @pytest.mark.parametrize("size", [66_000, 100_000, 160_000, 250_000])
 @pytest.mark.parametrize("kind", HEADS)
-async def test_a_large_head_is_refused_though_it_comes_at_once(server: Hosted, kind: str, size: int) -> None:
+async def test_a_large_head_is_refused_though_it_comes_at_once(server: InProcessServer, kind: str, size: int) -> None:
     head = b"\r\n".join([b"GET /health HTTP/1.1", b"Host: localhost", *HEADS[kind](size), b"", b""])
     said = await answered(server, head + b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert said.startswith((b"HTTP/1.1 431", b"HTTP/1.1 400")) and b"200 OK" not in said
 
 
-async def test_a_head_within_the_limit_is_taken_though_a_body_comes_with_it(server: Hosted) -> None:
+async def test_a_head_within_the_limit_is_taken_though_a_body_comes_with_it(server: InProcessServer) -> None:
     head = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Long: " + b"a" * 50_000
     said = await answered(server, head + b"\r\nContent-Length: 40000\r\n\r\n" + b"x" * 40_000)
     assert said.startswith(b"HTTP/1.1 200")

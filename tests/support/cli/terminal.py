@@ -91,7 +91,7 @@ _ENVIRONMENT = {"PATH": os.environ["PATH"], "TERM": "xterm-256color", "LANG": "C
 
 
 @contextmanager
-def terminal() -> Iterator[Terminal]:
+def open_terminal() -> Iterator[Terminal]:
     """A terminal for one test."""
     if shutil.which("tmux") is None:
         if os.environ.get("CI"):
@@ -105,6 +105,6 @@ def terminal() -> Iterator[Terminal]:
             made.close()
 
 
-def wick(*words: str) -> str:
+def shell_command(*words: str) -> str:
     """The command `wick` as a line for a shell; nobody waits for it longer than two minutes."""
     return shlex.join(["timeout", "--foreground", "120", *COMMAND, *words])

@@ -29,7 +29,7 @@ def confirm(use: ToolUse) -> Ask:
 
 
 @pytest.fixture(autouse=True)
-def fresh() -> None:
+def new_thread() -> None:
     ran.clear()
 
 
@@ -45,7 +45,7 @@ def spend(amount: int = 5) -> Any:
     return assistant("", call("pay", amount=amount))
 
 
-async def rows(store: Store, id: str, owner: str = "local") -> list[dict[str, Any]]:
+async def list_rows(store: Store, id: str, owner: str = "local") -> list[dict[str, Any]]:
     return [row async for batch in store.read(owner, id) for row in batch]
 
 
@@ -65,7 +65,7 @@ async def test_a_conversation_goes_on_in_another_agent(store: Store) -> None:
 async def test_a_run_without_a_thread_gets_one_that_is_kept(store: Store) -> None:
     result = await agent(store, "Hi.").run("Hello")
     assert result.thread is not None and result.thread.writer is None, "nobody holds it any more"
-    assert len(await rows(store, result.thread.id)) == len(result.thread.entries)
+    assert len(await list_rows(store, result.thread.id)) == len(result.thread.entries)
 
 
 async def test_a_thread_that_has_a_past_is_written_with_it(store: Store) -> None:
@@ -73,7 +73,7 @@ async def test_a_thread_that_has_a_past_is_written_with_it(store: Store) -> None
     thread.add(user("one"), assistant("1"))
     await agent(store, "2").run("two", thread=thread)
     await agent(store, "3").run("three", thread=thread)
-    assert [row["data"]["content"] for row in await rows(store, "th_1") if row["kind"] == "message"] == [
+    assert [row["data"]["content"] for row in await list_rows(store, "th_1") if row["kind"] == "message"] == [
         *("one", "1", "two", "2", "three", "3"),
     ]
 
@@ -111,10 +111,10 @@ async def test_what_is_announced_is_in_the_store(store: Store) -> None:
     async for event in stream:
         told = {"on_chat_model_end", "on_tool_end", "done"}
         if event.event in told:
-            seen.append((event.event, len([row for row in await rows(store, "th_1") if row["kind"] == "message"])))
+            seen.append((event.event, len([row for row in await list_rows(store, "th_1") if row["kind"] == "message"])))
     assert [event for event, _ in seen] == ["on_chat_model_end", "on_tool_end", "on_chat_model_end", "done"]
     assert all(there >= least for (_, there), least in zip(seen, (2, 3, 4, 4), strict=True)), seen
-    assert (await rows(store, "th_1"))[-1]["kind"] == "run_end"
+    assert (await list_rows(store, "th_1"))[-1]["kind"] == "run_end"
 
 
 async def test_a_tool_runs_only_once_it_is_written_that_it_is_about_to(store: Store) -> None:
@@ -123,7 +123,7 @@ async def test_a_tool_runs_only_once_it_is_written_that_it_is_about_to(store: St
     @tool
     async def look(run: Run) -> str:
         """Look at the store."""
-        there.append([row["kind"] for row in await rows(store, "th_1")])
+        there.append([row["kind"] for row in await list_rows(store, "th_1")])
         return "seen"
 
     await Agent(Scripted(assistant("", call("look")), "ok"), tools=[look], hooks=[Sessions(store)]).run(
@@ -171,7 +171,7 @@ async def test_a_run_that_was_cut_off_is_taken_up_from_the_store(store: Store) -
 async def test_the_user_may_be_asked_about_what_is_unknown(store: Store, choice: Any, paid: list[str]) -> None:
     sessions = Sessions(store, unknown="ask_user")
     await agent(store, spend(), "ok").run("go", thread="th_1")
-    at = next(row["seq"] for row in await rows(store, "th_1") if row["kind"] == "intent")
+    at = next(row["seq"] for row in await list_rows(store, "th_1") if row["kind"] == "intent")
     await store.fork("local", "th_1", at, "th_2")
     ran.clear()
     waits = await Agent(Scripted("done", spare=True), tools=[pay], hooks=[sessions]).run(thread="th_2")
@@ -186,7 +186,7 @@ async def test_the_user_may_be_asked_about_what_is_unknown(store: Store, choice:
 # -- questions --------------------------------------------------------------------------------------------------------
 
 
-async def asked(store: Store, **options: Any) -> Any:
+async def run_to_question(store: Store, **options: Any) -> Any:
     """A run that waits for an answer, and its question."""
     result = await agent(store, spend(), hooks=[confirm], **options).run("go", thread="th_1")
     assert (result.outcome, ran) == ("interrupted", [])
@@ -196,7 +196,7 @@ async def asked(store: Store, **options: Any) -> Any:
 
 
 async def test_a_question_waits_in_the_store_and_anybody_answers(store: Store) -> None:
-    question = await asked(store)
+    question = await run_to_question(store)
     assert (question["question"], question["tool"], question["args"]) == ("pay 5?", "pay", {"amount": 5})
     assert question["expires"] > 1_700_000_000
     head = await store.head("local", "th_1")
@@ -204,22 +204,22 @@ async def test_a_question_waits_in_the_store_and_anybody_answers(store: Store) -
     await Sessions(store).answer("th_1", question["id"], "allow", by="bob")
     result = await agent(store, "Paid.", hooks=[confirm]).run(thread="th_1")
     assert (result.text, ran) == ("Paid.", ["paid 5"])
-    kinds = [row["kind"] for row in await rows(store, "th_1")]
+    kinds = [row["kind"] for row in await list_rows(store, "th_1")]
     assert kinds.count("asked") == kinds.count("answered") == kinds.count("intent") == 1
-    answered = next(row["data"] for row in await rows(store, "th_1") if row["kind"] == "answered")
+    answered = next(row["data"] for row in await list_rows(store, "th_1") if row["kind"] == "answered")
     assert answered["by"] == "bob" and await store.inbox("local", "th_1") == []
     assert (await store.head("local", "th_1")).asking == 0
 
 
 async def test_a_denial_has_words(store: Store) -> None:
-    question = await asked(store)
+    question = await run_to_question(store)
     await Sessions(store).answer("th_1", question["id"], "deny", words="too much")
     result = await agent(store, "Not paid.", hooks=[confirm]).run(thread="th_1")
     assert "too much" in result.messages.tool_messages()[0].text and ran == []
 
 
 async def test_an_answer_may_change_the_arguments_and_guards_look_again(store: Store) -> None:
-    question = await asked(store)
+    question = await run_to_question(store)
     await Sessions(store).answer("th_1", question["id"], "allow", args={"amount": 3})
     await agent(store, "Paid.", hooks=[confirm]).run(thread="th_1")
     assert ran == ["paid 3"]
@@ -227,16 +227,16 @@ async def test_an_answer_may_change_the_arguments_and_guards_look_again(store: S
 
 @pytest.mark.parametrize(("choice", "scope"), [("allow_session", "session"), ("allow_always", "always")])
 async def test_an_answer_may_be_meant_for_more_than_once(store: Store, choice: Any, scope: str) -> None:
-    question = await asked(store)
+    question = await run_to_question(store)
     await Sessions(store).answer("th_1", question["id"], choice)
     await agent(store, "Paid.", hooks=[confirm]).run(thread="th_1")
-    answered = next(row["data"] for row in await rows(store, "th_1") if row["kind"] == "answered")
+    answered = next(row["data"] for row in await list_rows(store, "th_1") if row["kind"] == "answered")
     assert answered["scope"] == scope
     assert answered["rule"] == {"operation": "tool_use", "tool": "pay", "args": {"amount": 5}}
 
 
 async def test_the_first_answer_counts(store: Store) -> None:
-    question = await asked(store)
+    question = await run_to_question(store)
     sessions = Sessions(store)
     await sessions.answer("th_1", question["id"], "deny")
     with pytest.raises(StoreError) as caught:
@@ -246,7 +246,7 @@ async def test_the_first_answer_counts(store: Store) -> None:
 
 
 async def test_answers_to_nothing_are_refused(store: Store) -> None:
-    question = await asked(store)
+    question = await run_to_question(store)
     sessions = Sessions(store)
     for bad in (
         sessions.answer("th_1", "ask_nothing", "allow"),
@@ -267,13 +267,13 @@ async def test_a_question_that_nobody_answered_lapses(store: Store, monkeypatch:
     monkeypatch.setattr("wick.approvals.ASK_SECONDS", -1.0)
     result = await agent(store, spend(), "Never mind.", hooks=[confirm]).run("go", thread="th_1")
     assert "lapsed" in result.messages.tool_messages()[0].text and ran == []
-    answered = next(row["data"] for row in await rows(store, "th_1") if row["kind"] == "answered")
+    answered = next(row["data"] for row in await list_rows(store, "th_1") if row["kind"] == "answered")
     assert answered["lapsed"] is True and answered["allowed"] is False
 
 
 async def test_what_has_lapsed_is_found(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     sessions = Sessions(store)
-    await asked(store)
+    await run_to_question(store)
     assert await sessions.lapsed() == []
     monkeypatch.setattr("wick.capabilities.sessions.time", lambda: 1e11)
     monkeypatch.setattr("wick.approvals.time", lambda: 1e11)
@@ -324,7 +324,7 @@ async def test_a_childs_question_is_one_of_the_roots_thread(store: Store) -> Non
 # -- one writer -------------------------------------------------------------------------------------------------------
 
 
-def slow(began: list[str], gate: asyncio.Event) -> FunctionModel:
+def slow_agent(began: list[str], gate: asyncio.Event) -> FunctionModel:
     async def reply(request: Any) -> Any:
         began.append(request.messages[-1].text)
         await gate.wait()
@@ -336,7 +336,7 @@ def slow(began: list[str], gate: asyncio.Event) -> FunctionModel:
 async def test_two_messages_at_once_are_answered_in_order(store: Store) -> None:
     began: list[str] = []
     gate = asyncio.Event()
-    talker = Agent(slow(began, gate), hooks=[Sessions(store)])
+    talker = Agent(slow_agent(began, gate), hooks=[Sessions(store)])
     runs = [asyncio.create_task(talker.run(word, thread="th_1")) for word in ("one", "two", "three")]
     while not began:
         await asyncio.sleep(0.01)
@@ -351,7 +351,7 @@ async def test_two_messages_at_once_are_answered_in_order(store: Store) -> None:
 async def test_a_second_message_is_refused_when_that_is_wanted(store: Store) -> None:
     began: list[str] = []
     gate = asyncio.Event()
-    talker = Agent(slow(began, gate), hooks=[Sessions(store, busy="refuse")])
+    talker = Agent(slow_agent(began, gate), hooks=[Sessions(store, busy="refuse")])
     first = asyncio.create_task(talker.run("one", thread="th_1"))
     while not began:
         await asyncio.sleep(0.01)
@@ -366,7 +366,7 @@ async def test_a_second_message_is_refused_when_that_is_wanted(store: Store) -> 
 async def test_who_gives_up_waiting_leaves_the_line(store: Store) -> None:
     began: list[str] = []
     gate = asyncio.Event()
-    talker = Agent(slow(began, gate), hooks=[Sessions(store)])
+    talker = Agent(slow_agent(began, gate), hooks=[Sessions(store)])
     runs = [asyncio.create_task(talker.run(word, thread="th_1")) for word in ("one", "two", "three")]
     while not began:
         await asyncio.sleep(0.01)
@@ -403,7 +403,7 @@ async def test_who_lost_the_thread_cannot_write_it(store: Store) -> None:
     with pytest.raises(StoreError) as caught:
         await worker.run("go", thread="th_1")
     assert caught.value.code == "fenced"
-    assert [row["kind"] for row in await rows(store, "th_1")][-1] == "intent", "what came later is not written"
+    assert [row["kind"] for row in await list_rows(store, "th_1")][-1] == "intent", "what came later is not written"
 
 
 async def test_a_lease_is_renewed_while_a_run_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -416,7 +416,9 @@ async def test_a_lease_is_renewed_while_a_run_goes_on(store: Store, monkeypatch:
         return renewed[-1]
 
     monkeypatch.setattr(store, "renew", noted)
-    run = asyncio.create_task(Agent(slow(began, gate), hooks=[Sessions(store, lease=1.5)]).run("one", thread="th_1"))
+    run = asyncio.create_task(
+        Agent(slow_agent(began, gate), hooks=[Sessions(store, lease=1.5)]).run("one", thread="th_1")
+    )
     while len(renewed) < 4:  # three of them take as long as the lease
         await asyncio.sleep(0.01)
     with pytest.raises(StoreError):

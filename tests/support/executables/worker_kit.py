@@ -48,7 +48,7 @@ else:
 """
 
 
-class Kept:
+class WorkerProgram:
     """A program in a folder of its own."""
 
     def __init__(self, folder: Path, body: str, name: str = "check", **hook: Any) -> None:
@@ -84,26 +84,26 @@ class Kept:
         return next(call for call in self.seen if call["event"] == event)
 
 
-Make = Callable[..., Kept]
+Make = Callable[..., WorkerProgram]
 
 
-def runs(pid: int) -> bool:
+def run_agent(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
 
 
-async def gone(*pids: int) -> bool:
+async def wait_until_ended(*pids: int) -> bool:
     """Whether these processes end."""
     with suppress(TimeoutError):
         async with asyncio.timeout(30):
-            while any(map(runs, pids)):
+            while any(map(run_agent, pids)):
                 await asyncio.sleep(0.02)
-    return not any(map(runs, pids))
+    return not any(map(run_agent, pids))
 
 
-async def problem(serving: ProgramWorker, *, timeout: float = 20, **request: Any) -> str:
+async def failure_message(serving: ProgramWorker, *, timeout: float = 20, **request: Any) -> str:
     """What a call that fails says."""
     with pytest.raises(ProgramFailed) as failure:
         await serving.ask({"event": "x", **request}, timeout=timeout)

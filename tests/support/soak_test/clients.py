@@ -11,7 +11,7 @@ from typing import Any
 
 import aiohttp
 
-from server_process import frames
+from server_process import read_frames
 from soak_test.ledger import TERMINAL, Ledger, Turn
 from wick.server.runs.frames import parse_position
 
@@ -85,7 +85,7 @@ class Person:
                 answer.headers.get("X-Run-Id", turn.run),
                 answer.headers.get("X-Thread-Id", turn.thread),
             )
-            async for frame in frames(answer):
+            async for frame in read_frames(answer):
                 await self._hear(turn, frame)
                 if turn.outcome:
                     return None
@@ -162,7 +162,7 @@ class Person:
         async with asyncio.timeout(20), self.client.get(f"/runs/{turn.run}/events") as answer:
             if answer.status != 200:
                 raise aiohttp.ClientError(str(answer.status))
-            whole = [(frame["id"], frame["event"]) async for frame in frames(answer) if frame["id"]]
+            whole = [(frame["id"], frame["event"]) async for frame in read_frames(answer) if frame["id"]]
         if not whole or whole[-1][1] not in TERMINAL:
             raise aiohttp.ClientError("it broke off")
         self.ledger.counts["checked_runs"] += 1
@@ -214,7 +214,7 @@ class Person:
                 continue
             try:
                 async with asyncio.timeout(20), self._stream(turn, "") as answer:
-                    async for _ in frames(answer):
+                    async for _ in read_frames(answer):
                         if not self.going():
                             break
             except BROKEN:

@@ -15,7 +15,7 @@ from typing import Any
 
 import aiohttp
 
-from server_process import Served
+from server_process import ServerProcess
 from soak_test.clients import BROKEN, Person
 from soak_test.ledger import Ledger
 from soak_test.model import MARK, Soaked
@@ -48,7 +48,7 @@ class Breaking:
 
     def __init__(
         self,
-        served: Served,
+        server: ServerProcess,
         door: Door,
         model: Soaked,
         ledger: Ledger,
@@ -57,7 +57,7 @@ class Breaking:
         disk: Path | None,
         chance: random.Random,
     ) -> None:
-        self.served, self.door, self.model, self.ledger, self.people = served, door, model, ledger, people
+        self.server, self.door, self.model, self.ledger, self.people = server, door, model, ledger, people
         self.token, self.disk, self.chance = token, disk, chance
         self.spared = False
         self.alive = asyncio.Lock()  # who kills or starves the server has it for themselves
@@ -113,16 +113,16 @@ class Breaking:
         async with self.alive:
             for turn in self.ledger.live.values():
                 turn.killed = turn.killed or bool(turn.run)
-            assert self.served.process is not None
-            old, at = self.served.process.pid, _ticks()
-            await asyncio.to_thread(self.served.kill)
+            assert self.server.process is not None
+            old, at = self.server.process.pid, _ticks()
+            await asyncio.to_thread(self.server.kill)
             began = monotonic()
-            await asyncio.to_thread(self.served.start)
+            await asyncio.to_thread(self.server.start)
             await self._ready()
             self._ready_at = monotonic()
             self.ledger.ready_ms.append((self._ready_at - began) * 1000)
         await asyncio.sleep(GONE_SECONDS)
-        for pid, words in processes(self.served.folder, before=at):
+        for pid, words in processes(self.server.folder, before=at):
             self.ledger.say("leaked", f"process {pid} outlived the killed server {old}: {words}")
         return f"{old}"
 
@@ -144,7 +144,7 @@ class Breaking:
     async def _tool(self) -> str:
         """Kill a process of a command; the turn is known by what it was to do."""
         found = [
-            (pid, words) for pid, words in processes(self.served.folder) if MARK in words and "echo turn-" in words
+            (pid, words) for pid, words in processes(self.server.folder) if MARK in words and "echo turn-" in words
         ]
         if not found:
             return "none"

@@ -12,7 +12,7 @@ from typing import Any
 
 import aiohttp
 
-from server_process import Served
+from server_process import ServerProcess
 from soak_test.clients import BROKEN
 from soak_test.ledger import Ledger
 from soak_test.loop_lag import Buckets, buckets, late_ms, looks, since, together
@@ -42,10 +42,10 @@ class Vitals:
     samples: list[Sample] = field(default_factory=list)
     lags: dict[int, Buckets] = field(default_factory=dict)  # by life
 
-    async def look(self, served: Served, ledger: Ledger, client: aiohttp.ClientSession) -> None:
-        if served.process is None or served.process.poll() is not None:
+    async def look(self, server: ServerProcess, ledger: Ledger, client: aiohttp.ClientSession) -> None:
+        if server.process is None or server.process.poll() is not None:
             return
-        life, pid = served.starts, served.process.pid
+        life, pid = server.starts, server.process.pid
         lag = self._lag(life, await _lags(client))
         with suppress(OSError):
             memory = _megabytes(pid)

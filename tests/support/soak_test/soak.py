@@ -21,7 +21,7 @@ from typing import Any
 import aiohttp
 
 from ports import own_port
-from server_process import Served, serving
+from server_process import ServerProcess, run_server
 from soak_test import health_probe
 from soak_test.clients import PATIENCE, Person
 from soak_test.faults import Breaking, processes
@@ -84,24 +84,26 @@ class Soak:
         with _disk(self) as disk:
             async with SoakedServer() as provider:
                 model = provider.soaked(self.ledger.mark, lambda words: self.ledger.say("invalid", words))
-                with _served(self.plan, self.folder, model.url) as served:
-                    await self._drive(served, model, disk, tell)
-                    await self._settle(served)
+                with _served(self.plan, self.folder, model.url) as server:
+                    await self._drive(server, model, disk, tell)
+                    await self._settle(server)
                 self._leaks()
                 self._effects()
         return self._report()
 
-    async def _drive(self, served: Served, model: Soaked, disk: Path | None, tell: Callable[[Soak], None]) -> None:
-        async with Door(_port(served)) as door, self._everybody(door), self._operator(served) as operator:
-            self.files_idle = await self._rest(served)
+    async def _drive(
+        self, server: ServerProcess, model: Soaked, disk: Path | None, tell: Callable[[Soak], None]
+    ) -> None:
+        async with Door(_port(server)) as door, self._everybody(door), self._operator(server) as operator:
+            self.files_idle = await self._rest(server)
             self.began = monotonic()
             self.until = self.began + self.plan.seconds
             chance = random.Random(self.plan.chance)
-            breaking = Breaking(served, door, model, self.ledger, self.people, _token(0), disk, chance)
-            looking = asyncio.create_task(self._look(served, breaking, operator, tell))
+            breaking = Breaking(server, door, model, self.ledger, self.people, _token(0), disk, chance)
+            looking = asyncio.create_task(self._look(server, breaking, operator, tell))
             talking = [asyncio.create_task(work) for work in self._works()]
             try:
-                with _pulse(_port(served), self.folder / "health.txt"):
+                with _pulse(_port(server), self.folder / "health.txt"):
                     await breaking.go_on(self.plan.every, self.going)
                     await breaking.finished()
                     _, late = await asyncio.wait(talking, timeout=PATIENCE + 90)
@@ -111,7 +113,7 @@ class Soak:
                 for result in await asyncio.gather(*talking, return_exceptions=True):
                     if isinstance(result, Exception):
                         raise result
-                self.files_after = await self._rest(served)
+                self.files_after = await self._rest(server)
             finally:
                 self.over = True
                 for task in (looking, *talking):
@@ -140,35 +142,35 @@ class Soak:
                 await person.close()
 
     @asynccontextmanager
-    async def _operator(self, served: Served) -> AsyncIterator[aiohttp.ClientSession]:
+    async def _operator(self, server: ServerProcess) -> AsyncIterator[aiohttp.ClientSession]:
         headers = {"Authorization": f"Bearer {_token(-1)}"}
-        async with aiohttp.ClientSession(f"http://127.0.0.1:{_port(served)}", headers=headers) as client:
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{_port(server)}", headers=headers) as client:
             yield client
 
     async def _look(
-        self, served: Served, breaking: Breaking, client: aiohttp.ClientSession, tell: Callable[[Soak], None]
+        self, server: ServerProcess, breaking: Breaking, client: aiohttp.ClientSession, tell: Callable[[Soak], None]
     ) -> None:
         while True:
-            await self.vitals.look(served, self.ledger, client)
+            await self.vitals.look(server, self.ledger, client)
             breaking.spared = self.left < self.plan.seconds * (1 - KILLS_FOR)
             tell(self)
             await asyncio.sleep(1.0)
 
-    async def _rest(self, served: Served) -> int:
+    async def _rest(self, server: ServerProcess) -> int:
         """How many descriptors the server has when nobody wants anything of it."""
         counted: list[int] = []
         for _ in range(20):
-            assert served.process is not None
+            assert server.process is not None
             with suppress(OSError):
-                counted.append(len(os.listdir(f"/proc/{served.process.pid}/fd")))
-                self.kinds_of_files = _kinds_of_files(served.process.pid)
+                counted.append(len(os.listdir(f"/proc/{server.process.pid}/fd")))
+                self.kinds_of_files = _kinds_of_files(server.process.pid)
             if len(counted) > 3 and len(set(counted[-3:])) == 1:
                 break
             await asyncio.sleep(0.3)
         return counted[-1] if counted else 0
 
-    async def _settle(self, served: Served) -> None:
-        code = await asyncio.to_thread(served.stop, 60.0)
+    async def _settle(self, server: ServerProcess) -> None:
+        code = await asyncio.to_thread(server.stop, 60.0)
         if code not in (0, -15):
             self.ledger.say("refused", f"the server ended with {code} when it was told to stop")
 
@@ -217,8 +219,8 @@ def _token(number: int) -> str:
     return f"token-of-user-{number:05}-0123456789"
 
 
-def _port(served: Served) -> int:
-    return int(served.url.rsplit(":", 1)[1])
+def _port(server: ServerProcess) -> int:
+    return int(server.url.rsplit(":", 1)[1])
 
 
 def _people(count: int) -> list[dict[str, str]]:
@@ -230,7 +232,7 @@ def _people(count: int) -> list[dict[str, str]]:
 
 
 @contextmanager
-def _served(plan: Plan, folder: Path, url: str) -> Iterator[Served]:
+def _served(plan: Plan, folder: Path, url: str) -> Iterator[ServerProcess]:
     (folder / "tmp").mkdir(parents=True)
     defaults = {"model": {"model": f"gateway:soak@{url}", "api_key": "sk-soak"}, "todos": False}
     agents = {
@@ -241,7 +243,7 @@ def _served(plan: Plan, folder: Path, url: str) -> Iterator[Served]:
     quotas = {"runs": 0, "threads": 0, "streams": 0, "requests_per_second": 0}
     with (
         own_port() as port,
-        serving(
+        run_server(
             folder,
             store=plan.store,
             config={"defaults": defaults, "agents": agents},
@@ -249,9 +251,9 @@ def _served(plan: Plan, folder: Path, url: str) -> Iterator[Served]:
             environment={"TMPDIR": str(folder / "tmp")},
             tokens=_people(plan.users),
             quotas=quotas,
-        ) as served,
+        ) as server,
     ):
-        yield served
+        yield server
 
 
 def _kinds_of_files(pid: int) -> dict[str, int]:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kit import User, echo
+from kit import ScriptedUser, echo
 from wick import (
     Agent,
     Ask,
@@ -263,7 +263,7 @@ async def test_a_question_that_was_never_put_takes_nothing() -> None:
         return Ask("really?")
 
     budget, thread = Budget(tokens=5_000), Thread()
-    agent = Agent(Metered([Usage(9, 1)]), hooks=[budget, sure], ask=User(Paused("later"), True))
+    agent = Agent(Metered([Usage(9, 1)]), hooks=[budget, sure], ask=ScriptedUser(Paused("later"), True))
     assert (await agent.run("go", thread=thread)).outcome == "interrupted"
     assert (budget.spent, budget.reserved) == (Amount(), Amount())
     assert (await agent.run(thread=thread)).outcome == "completed"

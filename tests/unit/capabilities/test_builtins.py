@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
-from kit import calls, result_of
+from kit import tool_calls_reply, tool_result
 from wick import Agent, Scripted, Tool, ToolCall, ToolError
 from wick.capabilities import builtins
 from wick.capabilities.builtins import METHODS, Builtins, DateTime, HttpRequest, WebSearch, calculate, datetime
@@ -41,8 +41,8 @@ HOSTILE = [
 
 async def said(tool: Tool, **args: Any) -> str:
     """What a model is told of one use."""
-    model = Scripted(calls(ToolCall("c1", tool.name, args)), "done")
-    return result_of(await Agent(model, tools=[tool]).run("go"))
+    model = Scripted(tool_calls_reply(ToolCall("c1", tool.name, args)), "done")
+    return tool_result(await Agent(model, tools=[tool]).run("go"))
 
 
 async def told(tool: Tool, **args: Any) -> Any:
@@ -442,7 +442,7 @@ async def test_with_permissions(server: Server) -> None:
         ToolCall("c3", "calculate", {"expr": "1+1"}),
     ]
     hooks = [rules, Builtins(private=["127.0.0.1", "localhost"])]
-    result = await Agent(Scripted(calls(*wanted), "done"), hooks=hooks).run("go")
+    result = await Agent(Scripted(tool_calls_reply(*wanted), "done"), hooks=hooks).run("go")
     first, second, third = [message.text for message in result.messages if message.role == "tool"]
     assert json.loads(first)["body"] == "hello" and third == "2"
     assert "status" not in second and len(server.seen) == 1

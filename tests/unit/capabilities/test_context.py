@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kit import call, calls, echo
+from kit import echo, tool_call, tool_calls_reply
 from wick import Agent, Scripted, Thread, assistant, system, user
 from wick.backends.state import State
 from wick.capabilities.context import Context
@@ -22,7 +22,7 @@ def told(model: Scripted, request: int = -1) -> str:
 
 
 async def test_a_text_stands_in_front_of_each_request_and_is_not_stored() -> None:
-    model = Scripted(calls(call()), "done")
+    model = Scripted(tool_calls_reply(tool_call()), "done")
     result = await Agent(model, tools=[echo], hooks=[Context("We write in British English.")]).run("go")
     assert [message.text for message in result.messages] == ["go", "", "hi", "done"]
     for request in model.requests:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kit import User, calls, echo, entries, results
+from kit import ScriptedUser, echo, thread_entries, tool_calls_reply, tool_results
 from wick import (
     Agent,
     Ask,
@@ -115,7 +115,7 @@ async def test_a_run_that_is_taken_up_goes_on_counting() -> None:
     def careful(use: ToolUse) -> Ask | None:
         return Ask("sure?") if use.call.id == "c3" else None
 
-    agent, model = endless(Limits(steps=4), careful, ask=User(Paused("later"), True))
+    agent, model = endless(Limits(steps=4), careful, ask=ScriptedUser(Paused("later"), True))
     thread = Thread()
     assert (await agent.run("go", thread=thread)).outcome == "interrupted"
     assert stopped(await agent.run(thread=thread), "step limit")
@@ -150,7 +150,7 @@ async def test_a_price_that_nobody_knows_is_said_once_and_does_not_count(caplog:
     with caplog.at_level(logging.WARNING, "wick.capabilities.limits"):
         result = await agent.run("go")
     assert stopped(result, "step limit")
-    assert [event["data"] for event in entries(result.thread, "event")] == [{"model": "function"}]
+    assert [event["data"] for event in thread_entries(result.thread, "event")] == [{"model": "function"}]
     assert ["the price of function is not known" in line for line in caplog.messages] == [True]
 
 
@@ -167,16 +167,16 @@ async def test_tool_calls() -> None:
     result = await agent.run("go")
     assert stopped(result, "step limit: 3 tool calls")
     assert len(model.requests) == 4
-    assert results(result) == ["hi", "hi", "hi", "step limit: 3 tool calls"]
+    assert tool_results(result) == ["hi", "hi", "hi", "step limit: 3 tool calls"]
     result.messages.validate()
 
 
 async def test_tool_calls_of_one_reply_count_one_by_one() -> None:
     wanted = [ToolCall(f"c{number}", "echo", {"text": "hi"}) for number in range(4)]
-    agent = Agent(Scripted(calls(*wanted), "done", spare=True), tools=[echo], hooks=[Limits(tool_calls=2)])
+    agent = Agent(Scripted(tool_calls_reply(*wanted), "done", spare=True), tools=[echo], hooks=[Limits(tool_calls=2)])
     result = await agent.run("go")
     assert stopped(result, "step limit: 2 tool calls")
-    assert results(result).count("hi") == 2
+    assert tool_results(result).count("hi") == 2
 
 
 async def test_as_many_tool_calls_as_there_may_be() -> None:
@@ -189,12 +189,12 @@ async def test_a_run_that_is_taken_up_goes_on_counting_its_tool_calls() -> None:
     def careful(use: ToolUse) -> Ask | None:
         return Ask("sure?") if use.call.id == "c3" else None
 
-    agent, _ = endless(Limits(tool_calls=3), careful, ask=User(Paused("later"), True))
+    agent, _ = endless(Limits(tool_calls=3), careful, ask=ScriptedUser(Paused("later"), True))
     thread = Thread()
     assert (await agent.run("go", thread=thread)).outcome == "interrupted"
     result = await agent.run(thread=thread)
     assert stopped(result, "step limit: 3 tool calls")
-    assert results(result) == ["hi", "hi", "hi", "step limit: 3 tool calls"]
+    assert tool_results(result) == ["hi", "hi", "hi", "step limit: 3 tool calls"]
 
 
 def test_nobody_looks_at_tools_who_does_not_limit_them() -> None:

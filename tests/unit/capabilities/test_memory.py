@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kit import entries, results
+from kit import thread_entries, tool_results
 from local_sandbox import Make, folder, local, needs_bubblewrap
 from tag_spellings import SPELLINGS
 from wick import Agent, ModelCall, Scripted, Thread, ToolCall, assistant, before, user
@@ -58,7 +58,7 @@ async def test_several_files_are_joined_and_missing_ones_skipped() -> None:
 async def test_no_file_no_block() -> None:
     thread = Thread()
     assert await prompt(Memory(["no.md", "no/no.md"], State({})), "Hi.", thread) == "Hi."
-    assert not entries(thread, "event")
+    assert not thread_entries(thread, "event")
 
 
 async def test_what_the_agent_edits_is_seen_at_the_next_question() -> None:
@@ -83,7 +83,7 @@ async def test_edits_on_disk(local: Make, folder: Path) -> None:
     memory = Memory(f"{backend.workdir}/AGENTS.md", backend)
     result = await Agent(model, hooks=[Filesystem(backend), memory]).run("go")
     seen = [request.system.partition("\n")[2].partition("\n")[0] for request in model.requests]
-    assert seen == ["one", "two", "six", ""], results(result)
+    assert seen == ["one", "two", "six", ""], tool_results(result)
 
 
 async def test_files_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +133,7 @@ async def test_what_is_no_text_is_skipped_and_said_once(data: bytes) -> None:
     model = Scripted(ToolCall("1", "ls", {}), "ok")
     result = await Agent(model, hooks=[Filesystem(backend), Memory(backend=backend)]).run("go")
     assert model.requests[-1].system == ""
-    (event,) = entries(result.thread, "event")
+    (event,) = thread_entries(result.thread, "event")
     assert event["name"] == "memory_skipped" and event["data"]["reason"] == "AGENTS.md is not a text"
 
 
@@ -153,13 +153,13 @@ async def test_a_backend_that_fails_does_not_end_the_run() -> None:
 
     thread = Thread()
     assert await prompt(Memory(backend=Broken()), "Hi.", thread) == "Hi."
-    assert [event["data"]["reason"] for event in entries(thread, "event")] == ["the container is gone"]
+    assert [event["data"]["reason"] for event in thread_entries(thread, "event")] == ["the container is gone"]
 
 
 async def test_a_folder_and_a_protected_file() -> None:
     thread = Thread()
     said = await prompt(Memory(["docs", ".env"], State({"docs/a": "x", ".env": "KEY=secret"})), "", thread)
-    assert said == "" and len(entries(thread, "event")) == 2
+    assert said == "" and len(thread_entries(thread, "event")) == 2
 
 
 async def test_summaries_are_asked_for_without_it() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kit import entries
+from kit import thread_entries
 from wick import Agent, Scripted, Thread
 from wick.capabilities._model_names import check_model
 from wick.capabilities.critique import Critique
@@ -23,7 +23,9 @@ NAMES: list[Any] = ["demo", {"provider": "demo"}]
 async def test_a_critic_by_name(name: Any) -> None:
     thread = Thread()
     await Agent(Scripted("42."), hooks=[Critique(name)]).run("What?", thread=thread)
-    assert [row["name"] for row in entries(thread, "event")] == ["critique_failed"]  # the demo model says no JSON
+    assert [row["name"] for row in thread_entries(thread, "event")] == [
+        "critique_failed"
+    ]  # the demo model says no JSON
 
 
 @pytest.mark.parametrize("name", NAMES)

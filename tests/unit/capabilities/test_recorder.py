@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from kit import call, calls, echo, echoer, events, talker
+from kit import collect_events, echo, echo_agent, hello_agent, tool_call, tool_calls_reply
 from wick import (
     Agent,
     Ask,
@@ -60,7 +60,10 @@ def named(span: dict[str, Any], name: str) -> list[dict[str, Any]]:
 
 async def test_the_tree_of_spans() -> None:
     result = await Agent(
-        Scripted(calls(call(id="a"), call(id="b")), "done"), tools=[echo], name="parrot", hooks=[Recorder()]
+        Scripted(tool_calls_reply(tool_call(id="a"), tool_call(id="b")), "done"),
+        tools=[echo],
+        name="parrot",
+        hooks=[Recorder()],
     ).run("go")
     (root,) = trace_of(result.thread)["spans"]
     step = ("run", "step")
@@ -80,7 +83,7 @@ async def test_it_is_what_opentelemetry_gets(monkeypatch: pytest.MonkeyPatch) ->
     exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
-    result = await echoer(Recorder()).run("go")
+    result = await echo_agent(Recorder()).run("go")
     (root,) = trace_of(result.thread)["spans"]
     for name in ("run", "step", "llm.call", "tool.call"):
         theirs = [
@@ -124,7 +127,7 @@ async def test_everything_that_hooks_said() -> None:
     def look(call: ModelCall) -> None:
         """Says nothing, and is recorded all the same."""
 
-    result = await echoer(refuse, louder, look, Recorder()).run("go")
+    result = await echo_agent(refuse, louder, look, Recorder()).run("go")
     (root,) = trace_of(result.thread)["spans"]
     (use,) = named(root, "tool.call")
     rows = {row["hook"]: row for row in use["why"]}
@@ -140,7 +143,7 @@ async def test_a_question_and_its_answer_are_there() -> None:
     def ask(use: ToolUse) -> Ask:
         return Ask("May it?")
 
-    result = await echoer(ask, Recorder(), ask=lambda question: True).run("go")
+    result = await echo_agent(ask, Recorder(), ask=lambda question: True).run("go")
     (use,) = named(trace_of(result.thread)["spans"][0], "tool.call")
     assert [(row["hook"], row["verdict"]) for row in use["why"]] == [("ask", "ask"), ("user", "approved")]
 
@@ -150,7 +153,7 @@ async def test_what_was_recorded_is_an_event() -> None:
     def tell(run: Run) -> None:
         run.record("cache", hits=3)
 
-    result = await talker(tell, Recorder()).run("go")
+    result = await hello_agent(tell, Recorder()).run("go")
     (root,) = trace_of(result.thread)["spans"]
     assert root["events"] == [{"name": "cache", "attributes": {"hits": 3}}]
 
@@ -208,7 +211,7 @@ async def test_a_run_that_is_cancelled() -> None:
 
 
 async def test_children_stand_below_the_tool_that_ran_them() -> None:
-    child = Agent(Scripted(calls(call()), "child done"), tools=[echo], name="child")
+    child = Agent(Scripted(tool_calls_reply(tool_call()), "child done"), tools=[echo], name="child")
 
     @tool
     async def delegate() -> str:
@@ -228,7 +231,9 @@ async def test_children_stand_below_the_tool_that_ran_them() -> None:
 async def test_a_child_may_have_one_too(same: bool) -> None:
     mine = Recorder()
     kept = Thread()
-    child = Agent(Scripted(calls(call()), "child done"), tools=[echo], hooks=[mine if same else Recorder()])
+    child = Agent(
+        Scripted(tool_calls_reply(tool_call()), "child done"), tools=[echo], hooks=[mine if same else Recorder()]
+    )
 
     @tool
     async def delegate() -> str:
@@ -259,7 +264,7 @@ async def test_parallel_tools_do_not_mix_their_children() -> None:
         """Ask somebody else."""
         return (await child(name).run("go")).text
 
-    wanted = calls(*(ToolCall(name, "delegate", {"name": name}) for name in "abc"))
+    wanted = tool_calls_reply(*(ToolCall(name, "delegate", {"name": name}) for name in "abc"))
     result = await Agent(Scripted(wanted, "done"), tools=[delegate], hooks=[Recorder()]).run("go")
     (root,) = trace_of(result.thread)["spans"]
     below = {
@@ -270,7 +275,7 @@ async def test_parallel_tools_do_not_mix_their_children() -> None:
 
 
 async def test_the_last_runs_are_kept_the_latest_first() -> None:
-    agent, thread = talker(Recorder(runs=2)), Thread()
+    agent, thread = hello_agent(Recorder(runs=2)), Thread()
     ids = []
     for word in ("one", "two", "three"):
         await agent.run(word, thread=thread)
@@ -279,7 +284,7 @@ async def test_the_last_runs_are_kept_the_latest_first() -> None:
 
 
 async def test_spans_are_limited() -> None:
-    replies = [calls(call(id=str(number))) for number in range(10)]
+    replies = [tool_calls_reply(tool_call(id=str(number))) for number in range(10)]
     result = await Agent(Scripted(*replies, "done"), tools=[echo], hooks=[Recorder(spans=7)]).run("go")
     kept = trace_of(result.thread)
     assert len([*flat(kept["spans"][0])]) == 7
@@ -287,7 +292,7 @@ async def test_spans_are_limited() -> None:
 
 
 async def test_the_size_is_limited() -> None:
-    replies = [calls(call(id=str(number), text="x" * 400)) for number in range(10)]
+    replies = [tool_calls_reply(tool_call(id=str(number), text="x" * 400)) for number in range(10)]
     result = await Agent(Scripted(*replies, "done"), tools=[echo], hooks=[Recorder(size=5_000)]).run("go")
     kept = trace_of(result.thread)
     assert kept["left_out"] > 0
@@ -317,7 +322,7 @@ async def test_it_is_kept_with_a_session_and_a_resumed_run_goes_on(tmp_path: Pat
         return Ask("May it?")
 
     sessions = Sessions(tmp_path)
-    agent = echoer(sessions, ask, Recorder())
+    agent = echo_agent(sessions, ask, Recorder())
     result = await agent.run("go", thread="th1")
     assert result.outcome == "interrupted"
     first = trace_of(await sessions.load("th1"))
@@ -334,8 +339,8 @@ async def test_it_is_kept_with_a_session_and_a_resumed_run_goes_on(tmp_path: Pat
 
 async def test_who_watches_is_not_sent_the_traces() -> None:
     thread = Thread()
-    agent = talker(Recorder())
-    seen = [*await events(agent, thread=thread), *await events(agent, thread=thread)]
+    agent = hello_agent(Recorder())
+    seen = [*await collect_events(agent, thread=thread), *await collect_events(agent, thread=thread)]
     assert "done" in [event.event for event in seen]
     assert not [event for event in seen if event.event == "on_state"]
 

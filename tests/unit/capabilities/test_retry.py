@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kit import entries
+from kit import thread_entries
 from wick import Agent, Block, FunctionModel, ModelCall, Scripted, Thread, guard
 from wick.capabilities.fallback import Fallback
 from wick.capabilities.retry import Retry
@@ -164,7 +164,7 @@ async def test_another_model_is_asked_by_its_name() -> None:
     ]
     result = await Agent(Scripted(ModelError("down"), name="ours"), hooks=hooks).run("Hello", thread=thread)
     assert result.text.startswith("Offline demo model")
-    told = [row["data"]["model"] for row in entries(thread, "event") if row["name"] == "fallback"]
+    told = [row["data"]["model"] for row in thread_entries(thread, "event") if row["name"] == "fallback"]
     assert told == ["ours", "nobody:knows", "no-such"] and "sk-x" not in str(thread.to_json())
 
 

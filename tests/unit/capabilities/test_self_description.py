@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kit import calls, echo, results
+from kit import echo, tool_calls_reply, tool_results
 from wick import Agent, Block, Limits, ModelCall, Scripted, ToolCall, ToolUse, guard, tool, wrap
 from wick.capabilities.permissions import Permissions
 from wick.capabilities.self_description import SelfDescription
@@ -27,7 +27,7 @@ async def pass_on(call: ModelCall, next: Next[Message]) -> Message:
 
 
 def asking() -> Scripted:
-    return Scripted(calls(ToolCall("1", "describe_self", {})), "done")
+    return Scripted(tool_calls_reply(ToolCall("1", "describe_self", {})), "done")
 
 
 async def test_the_prompt_ends_with_what_it_is() -> None:
@@ -48,7 +48,7 @@ async def test_the_tool_tells_all() -> None:
         tools=[echo],
         hooks=[Limits(5, tokens=1_000, cost=0.5, tool_calls=3), SelfDescription("About books."), pass_on, quiet],
     )
-    told = json.loads(results(await agent.run("go"))[0])
+    told = json.loads(tool_results(await agent.run("go"))[0])
     assert (told["agent"], told["description"], told["model"]) == ("librarian", "About books.", "scripted")
     assert told["tools"]["echo"] == "Say it again."
     assert set(told["tools"]) == {"echo", "describe_self"}
@@ -62,7 +62,7 @@ async def test_the_tool_tells_all() -> None:
 
 async def test_every_hook_of_the_agent_is_told() -> None:
     agent = Agent(asking(), hooks=[SelfDescription(), Permissions(allow=["describe_self"]), pass_on])
-    told = json.loads(results(await agent.run("go"))[0])
+    told = json.loads(tool_results(await agent.run("go"))[0])
     assert sorted(told["hooks"]) == sorted(f"{hook.name} at {hook.point}" for hook in agent.hooks)
 
 
@@ -71,10 +71,12 @@ async def test_a_child_knows_the_guards_above_it() -> None:
 
     @tool
     async def delegate() -> str:
-        return results(await child.run("go"))[0]
+        return tool_results(await child.run("go"))[0]
 
-    parent = Agent(Scripted(calls(ToolCall("1", "delegate", {})), "done"), tools=[delegate, echo], hooks=[quiet])
-    told = json.loads(results(await parent.run("go"))[0])
+    parent = Agent(
+        Scripted(tool_calls_reply(ToolCall("1", "delegate", {})), "done"), tools=[delegate, echo], hooks=[quiet]
+    )
+    told = json.loads(tool_results(await parent.run("go"))[0])
     assert told["agent"] == "child"
     assert "quiet at guard_tool_use" in told["hooks"]
 

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, RootModel, field_validator
 
-from kit import User, call, calls, echo, entries, events, results
+from kit import ScriptedUser, collect_events, echo, thread_entries, tool_call, tool_calls_reply, tool_results
 from provider import Call as Called
 from provider import Reply, ScriptedServer
 from smollm2 import needs_smollm2
@@ -124,9 +124,9 @@ async def test_a_json_schema_gives_plain_data() -> None:
 
 
 async def test_other_tools_work_beside_it() -> None:
-    model = Scripted(calls(call()), calls(call(id="2"), answer("3", number=7)))
+    model = Scripted(tool_calls_reply(tool_call()), tool_calls_reply(tool_call(id="2"), answer("3", number=7)))
     result = await Agent(model, tools=[echo], hooks=[StructuredOutput(Invoice)]).run("go")
-    assert results(result) == ["hi", "hi", "Accepted."]
+    assert tool_results(result) == ["hi", "hi", "Accepted."]
     assert result.output == Invoice(number=7)
 
 
@@ -135,7 +135,7 @@ async def test_what_does_not_fit_goes_back_with_what_is_wrong() -> None:
         answer("1", number="x", items=[{"name": "pen", "price": -1}]), answer("2", items=[]), answer("3", number=7)
     )
     result = await Agent(model, hooks=[StructuredOutput(Invoice)]).run("go")
-    first, second, third = results(result)
+    first, second, third = tool_results(result)
     assert "number should be a valid integer" in first and "items.0.price should be greater than 0 (got -1)" in first
     assert second == "final_answer: number is missing"
     assert third == "Accepted."
@@ -197,7 +197,7 @@ async def test_the_words_of_a_validator_reach_the_model() -> None:
 
     model = Scripted(answer(number=1), answer(number=2))
     result = await Agent(model, hooks=[StructuredOutput(Even)]).run("go")
-    assert "number is wrong: it must be even" in results(result)[0]
+    assert "number is wrong: it must be even" in tool_results(result)[0]
     assert result.output == Even(number=2)
 
 
@@ -247,7 +247,7 @@ async def test_what_cannot_be_kept_as_json_does_not_fit() -> None:
 
     model = Scripted(answer(value="nan"), answer(value=1))
     result = await Agent(model, hooks=[StructuredOutput(Measured)]).run("go")
-    assert "it cannot be kept as JSON" in results(result)[0]
+    assert "it cannot be kept as JSON" in tool_results(result)[0]
     assert result.output == Measured(value=1)
 
 
@@ -276,7 +276,7 @@ async def test_several_by_name() -> None:
     model = Scripted(answer("1", "answer_invoice", number=7), answer("2", "answer_where", city="Bern"))
     thread = Thread()
     result = await Agent(model, hooks=[StructuredOutput(BOTH)]).run("go", thread=thread)
-    assert results(result) == ["Accepted. Still wanted: answer_where.", "Accepted."]
+    assert tool_results(result) == ["Accepted. Still wanted: answer_where.", "Accepted."]
     assert result.output == {"invoice": Invoice(number=7), "where": {"city": "Bern"}}
     assert thread.values["outputs"] == {"invoice": {"number": 7, "items": []}, "where": {"city": "Bern"}}
     assert "calling each of these: answer_invoice, answer_where." in model.requests[0].system
@@ -328,7 +328,7 @@ async def test_what_was_kept_by_an_earlier_run_does_not_count() -> None:
 
 
 async def test_a_provider_that_can_is_told_the_schema() -> None:
-    model = Native(calls(call()), '{"number": "x"}', '{"number": 7}')
+    model = Native(tool_calls_reply(tool_call()), '{"number": "x"}', '{"number": 7}')
     result = await Agent(model, tools=[echo], hooks=[StructuredOutput(Invoice)]).run("go")
     assert result.output == Invoice(number=7)
     for request in model.requests:
@@ -362,7 +362,7 @@ async def test_a_provider_that_refuses_the_schema_is_asked_for_a_call() -> None:
     assert result.output == Invoice(number=7)
     formats = ["response_format" in request.settings for request in model.requests]
     assert formats == [True, False, False]
-    assert [event["name"] for event in entries(result.thread, "event")] == ["schema_refused"]
+    assert [event["name"] for event in thread_entries(result.thread, "event")] == ["schema_refused"]
 
 
 @pytest.mark.parametrize(("status", "native"), [(401, None), (500, None), (400, True)])
@@ -479,7 +479,7 @@ async def test_a_user_who_says_more_gets_another_answer() -> None:
 
 async def test_the_events_end_with_the_answer() -> None:
     agent = Agent(Scripted(answer(number=7)), hooks=[StructuredOutput(Invoice)])
-    seen = await events(agent)
+    seen = await collect_events(agent)
     names = [event.event for event in seen]
     assert names[-3:] == ["on_chat_model_restart", "on_chat_model_end", "done"]
     assert names.count("on_state") == 1
@@ -521,12 +521,12 @@ async def test_a_run_that_waited_has_kept_what_it_was_given(tmp_path: Path) -> N
         return Ask("may it?")
 
     sessions = Sessions(tmp_path)
-    first = Scripted(answer("1", "answer_invoice", number=7), calls(call(id="2")))
+    first = Scripted(answer("1", "answer_invoice", number=7), tool_calls_reply(tool_call(id="2")))
     hooks = [sessions, StructuredOutput(BOTH), ask]
-    waiting = await Agent(first, tools=[echo], hooks=hooks, ask=User(Paused("later"))).run("go", thread="t1")
+    waiting = await Agent(first, tools=[echo], hooks=hooks, ask=ScriptedUser(Paused("later"))).run("go", thread="t1")
     assert (waiting.outcome, waiting.output) == ("interrupted", None)
     second = Scripted(answer("3", "answer_where", city="Bern"))
-    result = await Agent(second, tools=[echo], hooks=hooks, ask=User(True)).run(thread="t1")
+    result = await Agent(second, tools=[echo], hooks=hooks, ask=ScriptedUser(True)).run(thread="t1")
     assert result.output == {"invoice": Invoice(number=7), "where": {"city": "Bern"}}
     await sessions.close()
 

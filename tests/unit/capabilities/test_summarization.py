@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kit import Watch, call, calls, echo, entries
+from kit import OperationLog, echo, thread_entries, tool_call, tool_calls_reply
 from wick import (
     Agent,
     Block,
@@ -71,7 +71,7 @@ def talker(*hooks: Any, **options: Any) -> tuple[Agent, FunctionModel]:
 
 
 def failures(thread: Thread | None) -> list[str]:
-    rows = [row for row in entries(thread, "event") if row["name"] == "compaction_failed"]
+    rows = [row for row in thread_entries(thread, "event") if row["name"] == "compaction_failed"]
     return [row["data"]["reason"] for row in rows]
 
 
@@ -86,7 +86,7 @@ async def test_a_short_conversation_stays_as_it_is() -> None:
     agent, model = talker(Summarization())
     result = await agent.run([*talk(20), user("well?")])
     assert len(model.requests) == 1 and len(model.requests[0].messages) == 41
-    assert entries(result.thread, "compaction") == []
+    assert thread_entries(result.thread, "compaction") == []
 
 
 async def test_a_long_one_is_summed_up_and_the_thread_keeps_everything() -> None:
@@ -101,7 +101,7 @@ async def test_a_long_one_is_summed_up_and_the_thread_keeps_everything() -> None
     assert (summary.role, summary.name) == ("user", "summarization")
     assert summary.text == "Summary of the conversation so far, in place of its first 18 messages:\n\nin short"
     assert kept == [*talk(10), user("well?")][18:]  # the last 10 % of 21 messages
-    (entry,) = entries(result.thread, "compaction")
+    (entry,) = thread_entries(result.thread, "compaction")
     assert (entry["replaces"], entry["from"]) == (18, 0)
     assert result.thread.messages == [*talk(10), user("well?"), assistant("hello")]
 
@@ -137,16 +137,16 @@ async def test_it_is_summed_up_once_and_used_from_then_on() -> None:
         await agent.run(question, thread=thread)
     assert [len(request.messages) for request in model.requests] == [1, 4, 6, 8]
     assert all(request.messages[0].text.endswith("in short") for request in model.requests[1:])
-    assert len(entries(thread, "compaction")) == 1
+    assert len(thread_entries(thread, "compaction")) == 1
 
 
 async def test_not_at_every_step_of_a_run() -> None:
-    wanted = [calls(call(id=f"c{number}", text="hi")) for number in range(6)]
+    wanted = [tool_calls_reply(tool_call(id=f"c{number}", text="hi")) for number in range(6)]
     model = Scripted("in short", *wanted, "done")
     agent = Agent(model, tools=[echo], hooks=[Summarization(4_000, threshold=1_500)])
     result = await agent.run([*talk(10), user("well?")])
     assert result.outcome == "completed"
-    assert len(entries(result.thread, "compaction")) == 1
+    assert len(thread_entries(result.thread, "compaction")) == 1
 
 
 async def test_a_second_summary_builds_on_the_first() -> None:
@@ -157,7 +157,7 @@ async def test_a_second_summary_builds_on_the_first() -> None:
     await agent.run("2?", thread=thread)
     question = model.requests[2].messages[0].text
     assert "first summary" in question and "?0" in question and LONG + "?0" not in question
-    first, second = entries(thread, "compaction")
+    first, second = thread_entries(thread, "compaction")
     assert (first["replaces"], second["from"]) == (18, 18)
     assert model.requests[3].messages[0].text.endswith("second summary")
     assert sum("first summary" in text for text in texts(model.requests[3])) == 0
@@ -245,7 +245,7 @@ async def test_a_count_of_what_was_not_cached_is_not_believed() -> None:
 
 async def test_nothing_is_counted_twice() -> None:
     """Whatever the length of the thread, a step counts what is new in it."""
-    seen = Watch()
+    seen = OperationLog()
     agent, _ = talker(Summarization(10_000_000), before(ModelCall)(seen))
     thread = thread_of(*talk(50))
     result = await agent.run("well?", thread=thread)
@@ -263,7 +263,7 @@ async def test_nothing_is_counted_twice() -> None:
 
 async def test_a_call_is_not_parted_from_its_results() -> None:
     ids = [f"c{number}" for number in range(5)]
-    used = [calls(*(call(id=id) for id in ids)), *(tool_message(id, "echo", LONG) for id in ids)]
+    used = [tool_calls_reply(*(tool_call(id=id) for id in ids)), *(tool_message(id, "echo", LONG) for id in ids)]
     agent, model = talker(Summarization(4_000, threshold=500, **QUIET))
     await agent.run([*talk(4), *used, assistant("and then?"), user("well?")])
     sent = Messages(model.requests[0].messages).validate()
@@ -275,11 +275,11 @@ async def test_a_call_is_not_parted_from_its_results() -> None:
 
 
 async def test_the_last_words_of_the_user_are_kept_word_for_word() -> None:
-    wanted = [calls(call(id=f"c{number}", text=LONG)) for number in range(20)]
+    wanted = [tool_calls_reply(tool_call(id=f"c{number}", text=LONG)) for number in range(20)]
     model = Scripted(*wanted, "done")
     hooks = [Summarization(4_000, threshold=1_500, **QUIET)]
     result = await Agent(model, tools=[echo], hooks=hooks).run("Find the letter.\nNot the box!")
-    assert len(entries(result.thread, "compaction")) >= 2
+    assert len(thread_entries(result.thread, "compaction")) >= 2
     for request in model.requests:
         assert any("Find the letter.\nNot the box!" in text for text in texts(request))
     assert texts(model.requests[-1])[0].endswith("word for word:\n\nFind the letter.\nNot the box!")
@@ -288,7 +288,7 @@ async def test_the_last_words_of_the_user_are_kept_word_for_word() -> None:
 async def test_the_pictures_of_the_users_last_message_are_kept() -> None:
     picture = ImagePart(data="aGk=", media_type="image/png")
     letter = FilePart(url="https://example.org/a.pdf", name="a.pdf")
-    wanted = [calls(call(id=f"c{number}", text=LONG)) for number in range(20)]
+    wanted = [tool_calls_reply(tool_call(id=f"c{number}", text=LONG)) for number in range(20)]
     model = Scripted(*wanted, "done")
     agent = Agent(model, tools=[echo], hooks=[Summarization(9_000, threshold=3_500, **QUIET)])
     await agent.run(user([TextPart("What is this?"), picture, letter]))
@@ -370,7 +370,7 @@ async def test_a_redactor_sees_what_is_summed_up() -> None:
 @pytest.mark.parametrize("name", ["write_file", "edit_file", "Write", "file_edit"])
 async def test_what_was_written_into_files_is_cut(name: str) -> None:
     args = {"path": "a.txt", "content": "z" * 5_000, "edits": [{"new_text": "w" * 2_001}]}
-    wrote = [calls(ToolCall("c1", name, args)), tool_message("c1", name, "ok")]
+    wrote = [tool_calls_reply(ToolCall("c1", name, args)), tool_message("c1", name, "ok")]
     agent, model = talker(Summarization(9_000, threshold=2_000))
     await agent.run([user("write"), *wrote, *talk(4), user("well?")])
     question = model.requests[0].messages[0].text
@@ -380,7 +380,7 @@ async def test_what_was_written_into_files_is_cut(name: str) -> None:
 
 
 async def test_other_tools_are_not_cut() -> None:
-    asked = [calls(call(text="z" * 5_000)), tool_message("c1", "echo", "v" * 5_000)]
+    asked = [tool_calls_reply(tool_call(text="z" * 5_000)), tool_message("c1", "echo", "v" * 5_000)]
     agent, model = talker(Summarization(9_000, threshold=2_000))
     await agent.run([user("go"), *asked, *talk(4), user("well?")])
     question = model.requests[0].messages[0].text
@@ -388,7 +388,7 @@ async def test_other_tools_are_not_cut() -> None:
 
 
 async def test_long_messages_are_cut_if_the_question_would_not_fit() -> None:
-    asked = [calls(call(text="z" * 9_000)), tool_message("c1", "echo", "v" * 9_000)]
+    asked = [tool_calls_reply(tool_call(text="z" * 9_000)), tool_message("c1", "echo", "v" * 9_000)]
     agent, model = talker(Summarization(4_000, threshold=2_000))
     await agent.run([user("go"), *asked, *talk(4), user("well?")])
     question = model.requests[0].messages[0].text
@@ -422,7 +422,7 @@ async def test_another_model_can_sum_up() -> None:
 
 
 async def test_the_summary_goes_through_the_same_rings() -> None:
-    seen = Watch()
+    seen = OperationLog()
     model = Scripted(ModelError("busy", status=529, retryable=True), "in short", "hello")
     hooks = [Summarization(4_000, threshold=1_000), Retry(base=0), after(ModelCall)(seen)]
     result = await Agent(model, hooks=hooks).run([*talk(10), user("well?")])
@@ -498,7 +498,7 @@ async def test_a_summary_that_is_none_changes_nothing(summarizer: Any, reason: s
     assert result.text == "hello"
     assert len(model.requests[0].messages) == 21
     assert failures(result.thread) == [reason]
-    assert entries(result.thread, "compaction") == []
+    assert thread_entries(result.thread, "compaction") == []
 
 
 async def test_a_model_that_fails_to_sum_up_changes_nothing() -> None:
@@ -515,7 +515,7 @@ async def test_it_is_not_tried_again_at_every_step_but_when_there_is_more() -> N
         tries.append(len(messages))
         raise ValueError("no")
 
-    wanted = [calls(call(id=f"c{number}", text="y" * 40)) for number in range(20)]  # 20 tokens a step
+    wanted = [tool_calls_reply(tool_call(id=f"c{number}", text="y" * 40)) for number in range(20)]  # 20 tokens a step
     agent = Agent(
         Scripted(*wanted, "done"), tools=[echo], hooks=[Summarization(4_000, threshold=1_000, summarizer=fail)]
     )
@@ -531,7 +531,7 @@ async def test_a_summary_that_may_not_be_made_ends_the_run_as_the_guard_says() -
     agent, _ = talker(Summarization(4_000, threshold=1_000), none)
     result = await agent.run([*talk(10), user("well?")])
     assert (result.outcome, result.reason) == ("stopped", "blocked: nothing is summed up here")
-    assert entries(result.thread, "compaction") == []
+    assert thread_entries(result.thread, "compaction") == []
 
 
 async def test_a_summary_that_the_budget_does_not_allow_ends_the_run() -> None:
@@ -555,7 +555,7 @@ async def test_cancelling_works_while_it_is_summed_up() -> None:
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await run
-    assert entries(thread, "compaction") == []
+    assert thread_entries(thread, "compaction") == []
 
 
 async def test_too_few_messages_are_left_alone() -> None:
@@ -624,7 +624,7 @@ async def test_a_hook_or_a_tool_can_sum_up() -> None:
         done.append(await summarization.compact(run))
         return "forgotten"
 
-    model = Scripted(calls(ToolCall("c1", "forget")), "done")
+    model = Scripted(tool_calls_reply(ToolCall("c1", "forget")), "done")
     result = await Agent(model, tools=[forget], hooks=[summarization]).run([*talk(10), user("well?")])
     assert done == [True] and result.text == "done"
     Messages(model.requests[1].messages).validate()
@@ -642,7 +642,7 @@ async def test_two_at_the_same_time_make_one_summary() -> None:
     agent, _ = talker(both, summarization)
     result = await agent.run([*talk(10), user("well?")])
     assert sorted(done[0]) == [False, True]
-    assert len(entries(result.thread, "compaction")) == 1
+    assert len(thread_entries(result.thread, "compaction")) == 1
 
 
 # -- with a buffer --------------------------------------------------------------------------------------------------
@@ -661,9 +661,9 @@ async def test_a_buffer_is_summed_up_when_it_is_full() -> None:
         await agent.run(f"{number} {LONG}", thread=thread)
     assert all(500 <= size < 700 for size in got) and len(got) >= 3
     assert max(guess(request) for request in model.requests) <= 2_000 + 100
-    compactions = entries(thread, "compaction")
+    compactions = thread_entries(thread, "compaction")
     assert [entry["from"] for entry in compactions[1:]] == [entry["replaces"] for entry in compactions[:-1]]
-    moved = [row["data"] for row in entries(thread, "event") if row["name"] == "buffered"]
+    moved = [row["data"] for row in thread_entries(thread, "event") if row["name"] == "buffered"]
     assert moved[0]["messages"] >= 1 and max(row["tokens"] for row in moved) < 700
 
 
@@ -685,7 +685,10 @@ def said(number: int, kind: Any, size: int, uses: int) -> list[Message]:
     if kind != "calls":
         return [Message("user", text, name="hook") if kind == "hook" else Message(kind, text)]
     ids = [f"c{number}.{use}" for use in range(uses)]
-    return [calls(*(call(id=id, text=text) for id in ids)), *(tool_message(id, "echo", text) for id in ids)]
+    return [
+        tool_calls_reply(*(tool_call(id=id, text=text) for id in ids)),
+        *(tool_message(id, "echo", text) for id in ids),
+    ]
 
 
 conversations = st.lists(turns, min_size=1, max_size=25).map(
@@ -709,12 +712,12 @@ async def test_whatever_is_said_the_request_is_whole(
     for more, question in (([], "first question"), (second, "second question")):
         thread.add(*more)
         before = [*thread.messages, user(question)]
-        shortened = len(entries(thread, "compaction"))
+        shortened = len(thread_entries(thread, "compaction"))
         await agent.run(question, thread=thread)
         sent = model.requests[-1]
         check_request(sent, before, question)
         assert thread.messages[: len(before)] == before
-        if len(entries(thread, "compaction")) > shortened:
+        if len(thread_entries(thread, "compaction")) > shortened:
             assert guess(sent) < Messages(before).estimate_tokens()
 
 
@@ -755,7 +758,7 @@ def check_openai(sent: Request) -> None:
 
 @given(st.lists(st.integers(0, 900), min_size=1, max_size=15), options)
 async def test_the_users_words_outlive_every_step(sizes: list[int], given: dict[str, Any]) -> None:
-    wanted = [calls(call(id=f"c{index}", text="y" * size)) for index, size in enumerate(sizes)]
+    wanted = [tool_calls_reply(tool_call(id=f"c{index}", text="y" * size)) for index, size in enumerate(sizes)]
     model = Scripted(*wanted, "done")
     agent = Agent(model, tools=[echo], hooks=[Summarization(4_000, **given, **QUIET)])
     await agent.run("the one question of the user")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kit import User, calls, echo
+from kit import ScriptedUser, echo, tool_calls_reply
 from wick import Agent, Ask, FunctionModel, Limits, Paused, Scripted, Thread, ToolCall, ToolUse, guard, tool
 from wick.capabilities.usage_log import UsageLog
 from wick.errors import ConfigError, ModelError
@@ -27,7 +27,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[Any]:
 
 
 async def test_a_run_is_one_line_with_all_its_tokens(caplog: pytest.LogCaptureFixture) -> None:
-    model = Scripted(calls(ToolCall("1", "echo", {"text": "x" * 400})), "done" * 20, name=SONNET)
+    model = Scripted(tool_calls_reply(ToolCall("1", "echo", {"text": "x" * 400})), "done" * 20, name=SONNET)
     agent = Agent(model, name="helper", tools=[echo], hooks=[UsageLog()])
     result = await agent.run("go" * 40, thread=Thread("th_1"), user="ada")
     (record,) = lines(caplog)
@@ -68,7 +68,9 @@ async def test_a_run_that_fails_is_logged(caplog: pytest.LogCaptureFixture) -> N
 
 
 async def test_a_run_that_is_stopped_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    agent = Agent(Scripted(calls(ToolCall("1", "echo", {"text": "a"}))), tools=[echo], hooks=[Limits(1), UsageLog()])
+    agent = Agent(
+        Scripted(tool_calls_reply(ToolCall("1", "echo", {"text": "a"}))), tools=[echo], hooks=[Limits(1), UsageLog()]
+    )
     await agent.run("go")
     assert [record.outcome for record in lines(caplog)] == ["stopped"]
 
@@ -94,8 +96,8 @@ async def test_a_run_that_waits_is_logged_and_again_when_it_was_taken_up(caplog:
     def ask(use: ToolUse) -> Ask:
         return Ask("may it?")
 
-    thread, user = Thread(), User(Paused("later"), True)
-    model = Scripted(calls(ToolCall("1", "echo", {"text": "a"})), "done")
+    thread, user = Thread(), ScriptedUser(Paused("later"), True)
+    model = Scripted(tool_calls_reply(ToolCall("1", "echo", {"text": "a"})), "done")
     agent = Agent(model, tools=[echo], hooks=[ask, UsageLog()], ask=user)
     await agent.run("go", thread=thread)
     await agent.run(thread=thread)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kit import call, execute
+from kit import execute, tool_call
 from wick import Run, Step, ToolUse, user
 from wick.decisions import Block, Stop
 from wick.hook_programs import kodelet, wick_protocol
@@ -27,7 +27,7 @@ VALUES = st.recursive(
 
 
 def a_use() -> ToolUse:
-    use = ToolUse(Run(), call("execute", command="ls"), execute, {"command": "ls"})
+    use = ToolUse(Run(), tool_call("execute", command="ls"), execute, {"command": "ls"})
     use.validate()
     return use
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kit import entries
+from kit import thread_entries
 from wick import Block, Run
 from wick.errors import HookError
 from wick.hook_programs.failure_policy import Fail, decides, describe_failure, handle_failure, one_line
@@ -41,14 +41,14 @@ def test_who_decides_and_fails_has_not_agreed() -> None:
         assert handle_failure(run, "check", "hangs", fail, True) == Block(
             "the hook program check hangs, so it has not agreed"
         )
-    assert entries(run.thread, "event") == []
+    assert thread_entries(run.thread, "event") == []
 
 
 @pytest.mark.parametrize(("fail", "deciding"), [("open", True), ("open", False), (None, False)])
 def test_who_may_fail_is_logged(fail: Fail | None, deciding: bool, caplog: pytest.LogCaptureFixture) -> None:
     run = Run()
     assert handle_failure(run, "watch", "hangs", fail, deciding) is None
-    (entry,) = entries(run.thread, "event")
+    (entry,) = thread_entries(run.thread, "event")
     assert (entry["name"], entry["data"]) == ("hook_failed", {"hook": "watch", "problem": "hangs"})
     assert "the hook program watch hangs; the run goes on" in caplog.text
 

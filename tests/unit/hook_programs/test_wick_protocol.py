@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kit import call, echo
+from kit import echo, tool_call
 from wick import (
     Ask,
     Block,
@@ -34,9 +34,9 @@ def made(point: str) -> Operation[Any]:
     run = Run(agent="helper", user="ada", input=[user("hello")], system="Be kind.")
     operations: dict[str, Operation[Any]] = {
         "run": run,
-        "step": Step(run, 3, (call("echo"),)),
+        "step": Step(run, 3, (tool_call("echo"),)),
         "model_call": ModelCall(run, FunctionModel(lambda request: "hi"), "Be kind.", [user("hello")], [echo], {}),
-        "tool_use": ToolUse(run, call("echo"), echo, {"text": "hi", "times": 1}),
+        "tool_use": ToolUse(run, tool_call("echo"), echo, {"text": "hi", "times": 1}),
     }
     return operations[point.partition("_")[2]]
 
@@ -44,7 +44,7 @@ def made(point: str) -> Operation[Any]:
 RESULTS: dict[str, Any] = {
     "run": Result("hi"),
     "step": Stop("completed"),
-    "model_call": assistant("hi", call("echo")),
+    "model_call": assistant("hi", tool_call("echo")),
     "tool_use": ToolResult("hihi", data={"n": 1}),
 }
 
@@ -83,7 +83,7 @@ def test_a_child_says_so_and_an_error_is_told() -> None:
 
 
 def test_a_tool_that_is_not_there_has_the_name_it_was_called_by() -> None:
-    use = ToolUse(Run(), call("nobody"), None, {"text": "hi"})
+    use = ToolUse(Run(), tool_call("nobody"), None, {"text": "hi"})
     assert build_payload(use, "after_tool_use")["tool"] == "nobody"
 
 

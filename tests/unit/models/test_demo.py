@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from kit import User, deltas, events
+from kit import ScriptedUser, collect_events, text_deltas
 from wick import (
     Agent,
     Allow,
@@ -68,7 +68,7 @@ class Workspace:
         files = Filesystem(Local(self.folder, sandbox="none"))
         researcher = Subagent("researcher", "Finds things.")
         inherited = [files, Todos(), AskUser(), Subagents([researcher])]
-        return Agent(Demo(), hooks=[*inherited, *hooks], **{"ask": User(True), **options})
+        return Agent(Demo(), hooks=[*inherited, *hooks], **{"ask": ScriptedUser(True), **options})
 
     async def ask(self, text: str, *hooks: Hook, **options: Any) -> Result:
         result = await self.agent(*hooks, **options).run(text)
@@ -262,7 +262,7 @@ async def test_a_plan_is_carried_out(space: Workspace) -> None:
     [(Allow({"answer": "blue"}), "You answered: blue"), (Block("gone home"), "You did not answer: gone home")],
 )
 async def test_the_answer_of_the_user_is_reported(space: Workspace, answer: Any, expected: str) -> None:
-    assert (await space.ask("ask me to choose between red and blue", ask=User(answer))).text == expected
+    assert (await space.ask("ask me to choose between red and blue", ask=ScriptedUser(answer))).text == expected
 
 
 async def test_reads_run_in_parallel_and_the_rest_in_order(space: Workspace) -> None:
@@ -345,10 +345,10 @@ async def test_a_refused_approval_is_not_done(tmp_path: Path, answer: Any, reaso
         ran.append(command)
         return "ok"
 
-    asked = None if answer is None else User(answer)
+    asked = None if answer is None else ScriptedUser(answer)
     result = await Agent(Demo(), tools=[execute], hooks=[ask_first], ask=asked).run("run `touch x`")
     assert result.text.startswith(f"I could not run `touch x`: {reason}") and ran == []
-    granted = await Agent(Demo(), tools=[execute], hooks=[ask_first], ask=User(True)).run("run `touch x`")
+    granted = await Agent(Demo(), tools=[execute], hooks=[ask_first], ask=ScriptedUser(True)).run("run `touch x`")
     assert granted.text.startswith("`touch x` ran") and ran == ["touch x"]
 
 
@@ -475,8 +475,8 @@ async def test_it_streams_words_arguments_usage_and_an_end() -> None:
 
 
 async def test_an_agent_streams_it(space: Workspace) -> None:
-    seen = await events(space.agent(), "hello")
-    assert deltas(seen) == GREETING
+    seen = await collect_events(space.agent(), "hello")
+    assert text_deltas(seen) == GREETING
     assert {event.name for event in seen if event.event.startswith("on_chat_model")} == {LABEL}
 
 

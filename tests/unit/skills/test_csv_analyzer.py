@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shipped_skills import DATA, program
+from shipped_skills import DATA, load_program
 
-analyze = program("csv-analyzer")
+analyze = load_program("csv-analyzer")
 Run = Any
 
 

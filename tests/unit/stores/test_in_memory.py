@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 
-from store_fixtures import Held, entry, held, read, refused
+from store_fixtures import HeldLease, assert_refused, hold_thread, make_entry, read_entries
 from wick.stores.in_memory import SWEEP_SECONDS, TTL_SECONDS, InMemory
 
 
@@ -42,30 +42,30 @@ async def test_what_nobody_uses_is_forgotten(store: InMemory, clock: Clock) -> N
     clock.now += TTL_SECONDS - 1
     assert await ids(store) == {"t"}  # listing is not using
     clock.now += SWEEP_SECONDS + 1
-    with refused("not_found"):
+    with assert_refused("not_found"):
         await store.head("ada", "t")
     await store.create("ada", "t")
 
 
 async def test_using_it_keeps_it(store: InMemory, clock: Clock) -> None:
     for name in ("read", "written", "unused"):
-        await held(store, name, seconds=1)
+        await hold_thread(store, name, seconds=1)
     fence = (await store.head("ada", "written")).last
     for _ in range(5):
         clock.now += TTL_SECONDS * 0.7
-        await read(store, "read")
-        mine = Held(store, await store.lease("ada", "written", "me", 1), "written", last=fence)
-        fence = await mine.append(entry(fence + 1))
+        await read_entries(store, "read")
+        mine = HeldLease(store, await store.lease("ada", "written", "me", 1), "written", last=fence)
+        fence = await mine.append(make_entry(fence + 1))
     assert await ids(store) == {"read", "written"}
 
 
 async def test_what_runs_or_waits_is_never_forgotten(store: InMemory, clock: Clock) -> None:
-    asking = await held(store, "asking", seconds=1)
+    asking = await hold_thread(store, "asking", seconds=1)
     await asking.log("asked", id="q")
-    await held(store, "running", seconds=10 * TTL_SECONDS)
-    await held(store, "queued", seconds=1)
+    await hold_thread(store, "running", seconds=10 * TTL_SECONDS)
+    await hold_thread(store, "queued", seconds=1)
     await store.enqueue("ada", "queued", {"n": 1})
-    await held(store, "idle", seconds=1)
+    await hold_thread(store, "idle", seconds=1)
     for _ in range(5):
         clock.now += TTL_SECONDS
         assert await ids(store) == {"asking", "running", "queued"}
@@ -81,7 +81,7 @@ async def test_who_watches_a_forgotten_thread_is_told(store: InMemory, clock: Cl
     await anext(news)
     clock.now += TTL_SECONDS + SWEEP_SECONDS
     assert await ids(store) == set()
-    with refused("not_found"):
+    with assert_refused("not_found"):
         await anext(news)
 
 
@@ -125,10 +125,10 @@ async def test_closing_stops_the_timer() -> None:
 
 
 async def test_what_is_given_and_taken_is_a_copy(store: InMemory) -> None:
-    mine = await held(store, meta={"list": [1]})
+    mine = await hold_thread(store, meta={"list": [1]})
     data = {"list": [1]}
-    await mine.append(entry(1, "event", data))
+    await mine.append(make_entry(1, "event", data))
     data["list"].append(2)
-    (row,) = await read(store)
+    (row,) = await read_entries(store)
     row["data"]["list"].append(3)
-    assert (await read(store))[0]["data"] == {"list": [1]}
+    assert (await read_entries(store))[0]["data"] == {"list": [1]}

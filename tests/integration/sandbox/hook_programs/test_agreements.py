@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kit import call, calls, echo, execute
+from kit import echo, execute, tool_call, tool_calls_reply
 from programs import Programs
 from wick import Agent, Run, Scripted, Step, Tool, ToolCall, ToolUse, before, tool, user
 from wick.capabilities.executables import Executables
@@ -14,7 +14,7 @@ from wick.hook_programs.agreements import fingerprint, has_agreed, record_agreem
 
 
 def use(**args: str) -> ToolUse:
-    made = ToolUse(Run(), call("execute", **args), execute, dict(args))
+    made = ToolUse(Run(), tool_call("execute", **args), execute, dict(args))
     made.validate()
     return made
 
@@ -73,16 +73,16 @@ def change(op: ToolUse) -> None:
 def with_a_child(above: Executables, *below: Any, tools: Sequence[Tool] = (execute,)) -> tuple[Agent, Scripted]:
     """An agent under programs of its own that has a child use a tool, and the child's model."""
     wanted = ToolCall("c1", tools[0].name, {"command": "ls"} if tools[0] is execute else {})
-    model = Scripted(calls(wanted), "done", spare=True)
+    model = Scripted(tool_calls_reply(wanted), "done", spare=True)
     child = {"name": "helper", "description": "Helps.", "prompt": "Help.", "model": model}
     child |= {"tools": [*tools], "hooks": [*below]}
-    task = call("task", agent="helper", prompt="help")
-    return Agent(Scripted(calls(task), "over", spare=True), hooks=[above, Subagents([child])]), model
+    task = tool_call("task", agent="helper", prompt="help")
+    return Agent(Scripted(tool_calls_reply(task), "over", spare=True), hooks=[above, Subagents([child])]), model
 
 
 async def test_a_program_of_a_child_does_not_agree_for_one_of_the_same_name_above(programs: Programs) -> None:
-    programs.keeping("check", "before_tool_call", NO_RM, path=programs.folder / "strict")
-    programs.keeping("check", "before_tool_call", path=programs.folder / "lax")
+    programs.recording("check", "before_tool_call", NO_RM, path=programs.folder / "strict")
+    programs.recording("check", "before_tool_call", path=programs.folder / "lax")
     strict, lax = (programs.executables(dirs=[programs.folder / name]) for name in ("strict", "lax"))
     agent, below = with_a_child(strict, change, lax)
     await agent.run("go")
@@ -103,8 +103,8 @@ async def test_settings_of_a_child_do_not_agree_for_the_same_settings_above(prog
 
 
 async def test_both_of_two_filters_of_one_name_look_at_what_is_said_meanwhile(programs: Programs) -> None:
-    programs.keeping("filter", "user_message_send", NO_SECRETS, path=programs.folder / "strict")
-    programs.keeping("filter", "user_message_send", path=programs.folder / "lax")
+    programs.recording("filter", "user_message_send", NO_SECRETS, path=programs.folder / "strict")
+    programs.recording("filter", "user_message_send", path=programs.folder / "lax")
     strict, lax = (programs.executables(dirs=[programs.folder / name]) for name in ("strict", "lax"))
     said: list[str] = []
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kit import execute, result_of, user_of
+from kit import execute, tool_agent, tool_result
 from programs import Programs
 from wick import constants
 from wick.capabilities.executables import Executables
@@ -150,7 +150,7 @@ async def test_who_no_longer_says_what_it_hooks_stands_where_it_stood_and_denies
     programs.write("check", "#!/bin/sh\nexit 1\n")
     made = programs.executables()
     assert rows(made) == {"check": (str(programs.path), "trusted", CALL)}
-    told = result_of(await user_of(execute, made, args={"command": "ls"}).run("go"))
+    told = tool_result(await tool_agent(execute, made, args={"command": "ls"}).run("go"))
     assert told == "the hook program check does not say what it hooks: it ended with exit code 1, so it has not agreed"
 
 
@@ -195,7 +195,7 @@ async def test_a_changed_program_that_was_trusted_stands_where_it_stood_and_deni
     program.write_text(f"#!/bin/sh\ntouch {flag}\n")
     made = places.executables()
     assert rows(made) == {"check": (".wick/hooks", "changed", CALL)}
-    told = result_of(await user_of(execute, made, args={"command": "ls"}).run("go"))
+    told = tool_result(await tool_agent(execute, made, args={"command": "ls"}).run("go"))
     assert told == "the hook program check was changed after it was trusted, so it has not agreed"
     assert not flag.exists()
 
@@ -251,10 +251,10 @@ async def test_a_program_is_not_trusted_without_what_lies_beside_it(programs: Pr
     assert made.untrusted() == [places.local / "check", lib]
     made.trust.trust(made.untrusted())
     made = places.executables()
-    assert result_of(await user_of(execute, made, args={"command": "ls"}).run("go")) == "ran ls"
+    assert tool_result(await tool_agent(execute, made, args={"command": "ls"}).run("go")) == "ran ls"
     lib.write_text(f"touch '{programs.folder}/ran'\n")
     for again in (made, places.executables()):  # one that has looked already, and one that looks now
-        told = result_of(await user_of(execute, again, args={"command": "ls"}).run("go"))
+        told = tool_result(await tool_agent(execute, again, args={"command": "ls"}).run("go"))
         beside = "stands beside lib, which was changed after it was trusted"
         assert told == f"the hook program check {beside}, so it has not agreed"
     assert [row.trust for row in again.listed()] == ["changed"] and not (programs.folder / "ran").exists()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kit import entries, execute, result_of, talker, user_of
+from kit import execute, hello_agent, thread_entries, tool_agent, tool_result
 from programs import Programs
 from wick import Result
 from wick.capabilities.executables import Executables
@@ -76,9 +76,9 @@ def made(programs: Programs, event: str, failure: str, **options: Any) -> Execut
 async def outcome(event: str, executables: Executables) -> tuple[str, Result]:
     """What the model or the user was told, and how the run ended."""
     if "tool" in event:
-        result = await user_of(execute, executables, args={"command": "ls"}).run("go")
-        return result_of(result), result
-    result = await talker(executables).run("go")
+        result = await tool_agent(execute, executables, args={"command": "ls"}).run("go")
+        return tool_result(result), result
+    result = await hello_agent(executables).run("go")
     return result.reason.removeprefix("blocked: "), result
 
 
@@ -101,7 +101,7 @@ async def test_who_watches_and_fails_is_logged_and_the_run_goes_on(
         caplog.clear()
         told, result = await outcome(event, made(programs, event, failure))
         assert (result.outcome, told) == ("completed", "ran ls" if "tool" in event else "completed"), event
-        logged = [data["data"] for data in entries(result.thread, "event") if data["name"] == "hook_failed"]
+        logged = [data["data"] for data in thread_entries(result.thread, "event") if data["name"] == "hook_failed"]
         assert logged and all(row["hook"] == "check" and FAILURES[failure][1] in row["problem"] for row in logged)
         assert "the hook program check" in caplog.text and FAILURES[failure][1] in caplog.text
 
@@ -112,7 +112,7 @@ async def test_who_may_fail_open_lets_pass_and_is_listed_so(programs: Programs, 
         executables = made(programs, event, failure, fail={"check": "open"})
         told, result = await outcome(event, executables)
         assert told == ("ran ls" if "tool" in event else "completed"), event
-        problems = [data["data"]["problem"] for data in entries(result.thread, "event")]
+        problems = [data["data"]["problem"] for data in thread_entries(result.thread, "event")]
         assert len(problems) == 1 and FAILURES[failure][1] in problems[0]
         assert [row.fail for row in executables.listed()] == ["open"]
 
@@ -173,7 +173,7 @@ async def test_a_failure_is_in_the_record_of_the_operation(
 ) -> None:
     caplog.set_level(logging.WARNING)
     _, result = await outcome("before_tool_call", made(programs, "before_tool_call", "crashes"))
-    (decision,) = entries(result.thread, "decision")
+    (decision,) = thread_entries(result.thread, "decision")
     assert (decision["hook"], decision["verdict"]) == ("check@before_tool_use", "block")
 
 
@@ -181,5 +181,5 @@ async def test_a_huge_call_is_told_whole_or_denied(programs: Programs) -> None:
     programs.python(
         "count", "before_tool_call", "answer = {'blocked': True, 'reason': str(len(told['tool_input']['command']))}"
     )
-    told = result_of(await user_of(execute, programs.executables(), args={"command": "x" * 3_000_000}).run("go"))
+    told = tool_result(await tool_agent(execute, programs.executables(), args={"command": "x" * 3_000_000}).run("go"))
     assert told == "3000000"

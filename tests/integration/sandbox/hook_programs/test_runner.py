@@ -13,7 +13,7 @@ from programs import Programs
 from wick import constants
 from wick.errors import ConfigError
 from wick.hook_programs.runner import ProgramResult, Runner, run_blocking
-from wickd_process import MARK, eventually, marked
+from wickd_process import MARK, becomes_true, marked_processes
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ async def test_a_program_sees_no_secret(runner: Runner, monkeypatch: pytest.Monk
 async def test_the_whole_tree_ends_at_the_time_limit(runner: Runner, programs: Programs) -> None:
     ran = await runner.run(shell="(setsid sleep 600 &) ; sleep 600 & sleep 600", timeout=0.5)
     assert ran.problem == "did not answer within 0.5 s" and ran.exit_code == 124
-    assert eventually(lambda: not marked(programs.mark))
+    assert becomes_true(lambda: not marked_processes(programs.mark))
 
 
 async def test_who_exits_with_the_limits_code_has_not_reached_it(runner: Runner) -> None:
@@ -84,7 +84,7 @@ async def test_who_left_something_that_could_still_answer_says_so(runner: Runner
 async def test_who_left_something_that_cannot_answer_is_fine(runner: Runner, programs: Programs) -> None:
     ran = await runner.run(shell="sleep 600 >/dev/null 2>&1 & echo early")
     assert (ran.stdout, ran.problem) == (b"early\n", "")
-    assert eventually(lambda: not marked(programs.mark))
+    assert becomes_true(lambda: not marked_processes(programs.mark))
 
 
 @pytest.mark.parametrize("size", [10, 500_000])
@@ -98,11 +98,11 @@ async def test_that_input_was_not_read_is_known(runner: Runner, size: int) -> No
 
 async def test_a_cancelled_call_ends_its_program(runner: Runner, programs: Programs) -> None:
     task = asyncio.create_task(runner.run(shell="sleep 600"))
-    await asyncio.to_thread(eventually, lambda: marked(programs.mark))
+    await asyncio.to_thread(becomes_true, lambda: marked_processes(programs.mark))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert eventually(lambda: not marked(programs.mark))
+    assert becomes_true(lambda: not marked_processes(programs.mark))
 
 
 async def test_many_run_side_by_side(runner: Runner) -> None:

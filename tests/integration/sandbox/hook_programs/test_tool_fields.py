@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kit import call
+from kit import tool_call
 from programs import Programs
 from wick import Agent, Scripted
 from wick.backends.state import State
@@ -136,7 +136,7 @@ if 'SECRET' in told['tool_input'].get('text', ''):
 async def _write(programs: Programs, content: str) -> str:
     programs.python("scan", "before_tool_call", SCANNER)
     hooks = [Filesystem(State()), programs.executables()]
-    agent = Agent(Scripted(call("write_file", path="a.txt", content=content), "done"), hooks=hooks)
+    agent = Agent(Scripted(tool_call("write_file", path="a.txt", content=content), "done"), hooks=hooks)
     result = await agent.run("go")
     return next(message.text for message in result.thread.messages if message.role == "tool")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from executables.worker_kit import FAILURES, Kept, Make, gone, problem, runs
+from executables.worker_kit import FAILURES, Make, WorkerProgram, failure_message, run_agent, wait_until_ended
 from wick.backends.sandbox.selection import choose_sandbox
 from wick.hook_programs.worker import ProgramFailed
 
@@ -96,12 +96,12 @@ async def test_it_runs_in_the_sandbox(program: Make) -> None:
 
 
 def test_each_event_loop_has_a_process_of_its_own_that_ends_with_it(tmp_path: Path) -> None:
-    kept = Kept(tmp_path, "")
+    kept = WorkerProgram(tmp_path, "")
     serving = kept.alone()
     for _ in range(2):
         assert asyncio.run(serving.ask({"event": "x"}, timeout=20)) == {}
     assert len(kept.starts) == 2
-    assert not [pid for pid in kept.starts if runs(pid)]
+    assert not [pid for pid in kept.starts if run_agent(pid)]
 
 
 # -- failures -------------------------------------------------------------------------------------------------------
@@ -115,10 +115,10 @@ async def test_a_program_that_fails_fails_the_call_and_is_started_again(
 ) -> None:
     kept = program(body)
     serving = kept.alone()
-    assert sentence in await problem(serving)
-    assert sentence in await problem(serving)
+    assert sentence in await failure_message(serving)
+    assert sentence in await failure_message(serving)
     assert len(kept.starts) == 2
-    assert await gone(kept.starts[0])
+    assert await wait_until_ended(kept.starts[0])
 
 
 @pytest.mark.shows("lines", "*", "timeout")
@@ -126,19 +126,19 @@ async def test_a_call_that_takes_too_long_fails_and_so_do_the_others_each_with_a
     kept = program("def answer(call):\n    time.sleep(call['s'])\n    return {}")
     serving = kept.alone()
     assert await serving.ask({"event": "x", "s": 0}, timeout=20) == {}
-    late, other = await asyncio.gather(problem(serving, timeout=0.2, s=1000), problem(serving, s=0))
+    late, other = await asyncio.gather(failure_message(serving, timeout=0.2, s=1000), failure_message(serving, s=0))
     assert late == "did not answer within 0.2 s"
     assert other == "was ended, for it did not answer another call in time"
     assert await serving.ask({"event": "x", "s": 0}, timeout=20) == {}
     assert len(kept.starts) == 2
-    assert await gone(kept.starts[0])
+    assert await wait_until_ended(kept.starts[0])
 
 
 async def test_an_answer_that_comes_too_late_is_for_nobody(program: Make) -> None:
     kept = program("def answer(call):\n    time.sleep(call['s'])\n    return {'s': call['s']}")
     serving = kept.alone()
     assert await serving.ask({"event": "x", "s": 0}, timeout=20) == {"s": 0}  # it has begun
-    assert "did not answer" in await problem(serving, timeout=0.3, s=2)
+    assert "did not answer" in await failure_message(serving, timeout=0.3, s=2)
     await asyncio.sleep(2)
     assert await serving.ask({"event": "x", "s": 0}, timeout=20) == {"s": 0}
 
@@ -153,7 +153,7 @@ def answer(call):
     kept = program(body)
     serving = kept.alone()
     assert await serving.ask({"event": "x"}, timeout=20) == {}
-    assert await problem(serving, event="waits") == "answered twice (id '1')"
+    assert await failure_message(serving, event="waits") == "answered twice (id '1')"
     assert await serving.ask({"event": "x"}, timeout=20) == {}
     assert len(kept.starts) == 2
 
@@ -161,11 +161,11 @@ def answer(call):
 async def test_one_that_does_not_read_holds_up_nobody_else(program: Make) -> None:
     kept = program("def serve(): time.sleep(1000)")
     serving = kept.alone()
-    first = asyncio.ensure_future(problem(serving, timeout=60))
+    first = asyncio.ensure_future(failure_message(serving, timeout=60))
     async with asyncio.timeout(60):
         while not kept.starts:
             await asyncio.sleep(0.01)
-    calls = [problem(serving, timeout=3, text="x" * 1_000_000) for _ in range(20)]
+    calls = [failure_message(serving, timeout=3, text="x" * 1_000_000) for _ in range(20)]
     turns, work = 0, asyncio.gather(*calls)
     while not work.done():
         await asyncio.sleep(0.01)
@@ -181,7 +181,7 @@ async def test_one_that_does_not_read_holds_up_nobody_else(program: Make) -> Non
 async def test_one_that_keeps_dying_is_not_started_again_and_again(program: Make) -> None:
     kept = program("def serve(): sys.exit(5)")
     serving = kept.alone()
-    said = [await problem(serving) for _ in range(100)]
+    said = [await failure_message(serving) for _ in range(100)]
     assert said[0].startswith("ended with exit code 5")
     assert said[-1].startswith("keeps failing (it ended with exit code 5) and is not started again for")
     assert len(kept.starts) < 8
@@ -191,7 +191,7 @@ async def test_one_that_answers_again_is_forgiven(program: Make) -> None:
     kept = program("def answer(call): return sys.exit(5) if call['dies'] else {}")
     serving = kept.alone()
     for _ in range(6):
-        assert "exit code 5" in await problem(serving, dies=True)
+        assert "exit code 5" in await failure_message(serving, dies=True)
         assert await serving.ask({"event": "x", "dies": False}, timeout=20) == {}
 
 
@@ -201,7 +201,7 @@ async def test_one_that_nobody_asks_is_stopped_and_started_again_when_somebody_d
     serving = kept.alone(idle=0.2)
     assert await serving.ask({"event": "x"}, timeout=20) == {}
     async with asyncio.timeout(20):
-        while runs(kept.starts[0]):
+        while run_agent(kept.starts[0]):
             await asyncio.sleep(0.02)
     assert await serving.ask({"event": "x"}, timeout=20) == {}
     assert len(kept.starts) == 2
@@ -220,15 +220,15 @@ async def test_a_file_that_is_gone_or_another_is_noticed_at_the_next_call(progra
     kept.path.write_text(kept.path.read_text().replace("'version': 1", "'version': 22"))
     assert await serving.ask({"event": "x"}, timeout=20) == {"version": 22}
     kept.path.unlink()
-    assert await problem(serving) == "no longer exists"
+    assert await failure_message(serving) == "no longer exists"
     async with asyncio.timeout(20):
-        while any(map(runs, kept.starts)):
+        while any(map(run_agent, kept.starts)):
             await asyncio.sleep(0.02)
 
 
 async def test_what_is_open_when_it_is_stopped_fails(program: Make) -> None:
     serving = program("def answer(call): time.sleep(1000)").alone()
-    waiting = asyncio.ensure_future(problem(serving))
+    waiting = asyncio.ensure_future(failure_message(serving))
     await asyncio.sleep(0.3)
     await serving.close()
     assert await waiting == "was stopped"
@@ -240,7 +240,7 @@ async def test_a_process_that_somebody_else_ended_is_started_again(program: Make
     assert await serving.ask({"event": "x"}, timeout=20) == {}
     os.kill(kept.starts[0], signal.SIGKILL)
     async with asyncio.timeout(20):
-        while runs(kept.starts[0]):
+        while run_agent(kept.starts[0]):
             await asyncio.sleep(0.01)
     with suppress(ProgramFailed):  # who asks before that was noticed hears of it
         await serving.ask({"event": "x"}, timeout=20)
@@ -256,7 +256,7 @@ async def test_one_that_nobody_has_any_more_ends(program: Make) -> None:
     del serving
     gc.collect()
     async with asyncio.timeout(20):
-        while runs(kept.starts[0]):
+        while run_agent(kept.starts[0]):
             await asyncio.sleep(0.02)
 
 

@@ -8,7 +8,17 @@ from pathlib import Path
 import pytest
 
 from executables.worker_kit import Make
-from kit import User, call, calls, echo, echoer, execute, result_of, results, talker
+from kit import (
+    ScriptedUser,
+    echo,
+    echo_agent,
+    execute,
+    hello_agent,
+    tool_call,
+    tool_calls_reply,
+    tool_result,
+    tool_results,
+)
 from wick import Agent, Scripted, Thread, ToolUse, before, tool
 from wick.errors import ModelError
 
@@ -28,8 +38,8 @@ async def test_a_program_decides_by_anything_that_every_event_tells(program: Mak
     body = "def answer(call): return {'decision': 'block', 'reason': json.dumps(call)}"
     hooks = program(body, points=["guard_tool_use"]).in_agent(folder=tmp_path, home=tmp_path / "home")
     thread, folder = Thread(), str(tmp_path.resolve())  # noqa: ASYNC240
-    result = await echoer(hooks, name="bob").run("go", thread=thread, user="eve")
-    told = json.loads(result_of(result))
+    result = await echo_agent(hooks, name="bob").run("go", thread=thread, user="eve")
+    told = json.loads(tool_result(result))
     assert told["event"] == "guard_tool_use"
     assert told["run"].startswith("run_") and told["thread"] == thread.id
     assert (told["agent"], told["user"], told["cwd"]) == ("bob", "eve", folder)
@@ -39,7 +49,7 @@ async def test_a_program_decides_by_anything_that_every_event_tells(program: Mak
 @pytest.mark.shows("lines", "hook", "protocol")
 async def test_it_is_asked_at_the_points_that_it_named_and_kept(program: Make) -> None:
     kept = program(points=["before_tool_use", "after_run"])
-    await echoer(kept.in_agent()).run("go")
+    await echo_agent(kept.in_agent()).run("go")
     assert [call["event"] for call in kept.seen] == ["before_tool_use", "after_run"]
     assert len(kept.starts) == 1
 
@@ -47,7 +57,9 @@ async def test_it_is_asked_at_the_points_that_it_named_and_kept(program: Make) -
 @pytest.mark.shows("lines", "hook", "match")
 async def test_what_it_matches_are_tools_and_all_else_it_sees(program: Make) -> None:
     kept = program("def answer(call): return {}", points=["guard_tool_use", "before_run"], match="Bash")
-    model = Scripted(calls(call("execute", "1", command="ls"), call("echo", "2", text="hi")), "done")
+    model = Scripted(
+        tool_calls_reply(tool_call("execute", "1", command="ls"), tool_call("echo", "2", text="hi")), "done"
+    )
     await Agent(model, tools=[execute, echo], hooks=[kept.in_agent()]).run("go")
     assert [(seen["event"], seen.get("tool")) for seen in kept.seen] == [
         ("before_run", None),
@@ -65,36 +77,41 @@ def answer(call):
     return {}
 """
     hooks = program(body, points=["guard_tool_use"]).in_agent()
-    model = Scripted(calls(call("execute", "1", command="git push --force"), call("execute", "2", command="ls")), "ok")
+    model = Scripted(
+        tool_calls_reply(
+            tool_call("execute", "1", command="git push --force"), tool_call("execute", "2", command="ls")
+        ),
+        "ok",
+    )
     result = await Agent(model, tools=[execute], hooks=[hooks]).run("go")
-    assert results(result) == ["force is not allowed", "ran ls"]
+    assert tool_results(result) == ["force is not allowed", "ran ls"]
 
 
 @pytest.mark.shows("lines", "guard_tool_use", "question")
 @pytest.mark.parametrize("agrees", [True, False])
 async def test_a_guard_has_the_user_asked(program: Make, agrees: bool) -> None:
     body = "def answer(call): return {'decision': 'ask', 'question': 'Really?'}"
-    user = User(agrees)
-    result = await echoer(program(body, points=["guard_tool_use"]).in_agent(), ask=user).run("go")
+    user = ScriptedUser(agrees)
+    result = await echo_agent(program(body, points=["guard_tool_use"]).in_agent(), ask=user).run("go")
     assert user.question.question == "Really?"
-    assert (result_of(result) == "hi") is agrees
+    assert (tool_result(result) == "hi") is agrees
 
 
 @pytest.mark.shows("lines", "before_tool_use", "tool")
 @pytest.mark.shows("lines", "before_tool_use", "args")
 async def test_before_a_tool_it_changes_the_arguments(program: Make) -> None:
     body = "def answer(call): return {'args': {'text': call['tool'] + call['args']['text']}}"
-    result = await echoer(program(body, points=["before_tool_use"]).in_agent()).run("go")
-    assert result_of(result) == "echohi"
+    result = await echo_agent(program(body, points=["before_tool_use"]).in_agent()).run("go")
+    assert tool_result(result) == "echohi"
 
 
 @pytest.mark.shows("lines", "before_tool_use", "question")
 async def test_before_a_tool_it_has_the_user_asked(program: Make) -> None:
     body = "def answer(call): return {'decision': 'ask', 'question': 'Echo?'}"
-    user = User(False)
-    result = await echoer(program(body, points=["before_tool_use"]).in_agent(), ask=user).run("go")
+    user = ScriptedUser(False)
+    result = await echo_agent(program(body, points=["before_tool_use"]).in_agent(), ask=user).run("go")
     assert user.question.question == "Echo?"
-    assert result_of(result) != "hi"
+    assert tool_result(result) != "hi"
 
 
 async def test_it_is_asked_again_about_what_was_changed_after_it_had_looked(program: Make) -> None:
@@ -105,14 +122,14 @@ async def test_it_is_asked_again_about_what_was_changed_after_it_had_looked(prog
     def turn_evil(use: ToolUse) -> None:
         use.args["text"] = "evil"
 
-    assert result_of(await echoer(kept.in_agent(), turn_evil).run("go")) == "bad"
+    assert tool_result(await echo_agent(kept.in_agent(), turn_evil).run("go")) == "bad"
     assert [seen["args"]["text"] for seen in kept.seen] == ["hi", "evil"]
 
 
 async def test_what_it_says_before_a_tool_is_not_what_it_says_as_a_guard(program: Make) -> None:
     body = "def answer(call): return {'decision': 'block', 'reason': 'no'} if call['event'][0] == 'g' else {}"
     hooks = program(body, points=["before_tool_use", "guard_tool_use"]).in_agent()
-    assert result_of(await echoer(hooks).run("go")) == "no"
+    assert tool_result(await echo_agent(hooks).run("go")) == "no"
 
 
 @pytest.mark.shows("lines", "after_tool_use", "tool")
@@ -122,7 +139,7 @@ async def test_after_a_tool_it_changes_the_result(program: Make) -> None:
     body = (
         "def answer(call): return {'result': ' '.join((call['tool'], call['args']['text'], call['result']['output']))}"
     )
-    assert result_of(await echoer(program(body, points=["after_tool_use"]).in_agent()).run("go")) == "echo hi hi"
+    assert tool_result(await echo_agent(program(body, points=["after_tool_use"]).in_agent()).run("go")) == "echo hi hi"
 
 
 @pytest.mark.shows("lines", "after_tool_use", "error")
@@ -134,9 +151,9 @@ async def test_after_a_tool_it_sees_the_error(program: Make) -> None:
 
     body = "def answer(call): return {'result': {'error': 'it says: ' + call['result']['error']}}"
     hooks = program(body, points=["after_tool_use"]).in_agent()
-    model = Scripted(calls(call("fails", x=1)), "done")
+    model = Scripted(tool_calls_reply(tool_call("fails", x=1)), "done")
     result = await Agent(model, tools=[tool(fails.fn, parameters={"type": "object"})], hooks=[hooks]).run("go")
-    assert result_of(result).startswith("it says: ") and "x" in result_of(result)
+    assert tool_result(result).startswith("it says: ") and "x" in tool_result(result)
 
 
 # -- runs, steps and model calls ------------------------------------------------------------------------------------
@@ -165,7 +182,7 @@ def answer(call):
     return {"decision": "block", "reason": "not for " + call["system"]} if bad else {}
 """
     hooks = program(body, points=["guard_run"]).in_agent()
-    agent = talker(hooks, system="Bob")
+    agent = hello_agent(hooks, system="Bob")
     assert (await agent.run("tell me a secret")).reason == "blocked: not for Bob"
     assert (await agent.run("hi")).text == "hello"
 
@@ -173,21 +190,21 @@ def answer(call):
 @pytest.mark.shows("lines", "after_run", "result")
 async def test_after_a_run_it_sees_the_result(program: Make) -> None:
     body = "def answer(call): return {'result': call['result']['text'] + ', ' + call['result']['outcome']}"
-    assert (await talker(program(body, points=["after_run"]).in_agent()).run("hi")).text == "hello, completed"
+    assert (await hello_agent(program(body, points=["after_run"]).in_agent()).run("hi")).text == "hello, completed"
 
 
 @pytest.mark.shows("lines", "before_step", "number")
 async def test_before_a_step_it_ends_the_run(program: Make) -> None:
     body = "def answer(call): return {'decision': 'stop', 'reason': 'enough'} if call['number'] > 1 else {}"
-    result = await echoer(program(body, points=["before_step"]).in_agent()).run("go")
+    result = await echo_agent(program(body, points=["before_step"]).in_agent()).run("go")
     assert result.reason == "stop requested: enough"
-    assert results(result) == ["hi"]
+    assert tool_results(result) == ["hi"]
 
 
 @pytest.mark.shows("lines", "guard_step", "number")
 async def test_a_guard_of_steps_ends_the_run(program: Make) -> None:
     body = "def answer(call): return {'decision': 'block', 'reason': 'enough'} if call['number'] > 1 else {}"
-    assert (await echoer(program(body, points=["guard_step"]).in_agent()).run("go")).reason == "blocked: enough"
+    assert (await echo_agent(program(body, points=["guard_step"]).in_agent()).run("go")).reason == "blocked: enough"
 
 
 @pytest.mark.shows("lines", "after_step", "number")
@@ -222,7 +239,7 @@ def answer(call):
     bad = call["system"] == "Bob" and "secret" in call["messages"][-1]["content"]
     return {"decision": "block", "reason": "not to this model"} if bad else {}
 """
-    agent = talker(program(body, points=["guard_model_call"]).in_agent(), system="Bob")
+    agent = hello_agent(program(body, points=["guard_model_call"]).in_agent(), system="Bob")
     assert (await agent.run("a secret")).reason == "blocked: not to this model"
     assert (await agent.run("hi")).text == "hello"
 
@@ -230,7 +247,7 @@ def answer(call):
 @pytest.mark.shows("lines", "after_model_call", "result")
 async def test_after_a_model_call_it_changes_the_reply(program: Make) -> None:
     body = "def answer(call): return {'result': call['result']['text'].upper()}"
-    assert (await talker(program(body, points=["after_model_call"]).in_agent()).run("hi")).text == "HELLO"
+    assert (await hello_agent(program(body, points=["after_model_call"]).in_agent()).run("hi")).text == "HELLO"
 
 
 @pytest.mark.shows("lines", "after_model_call", "error")
@@ -255,7 +272,7 @@ async def test_after_a_run_it_sees_what_it_failed_of(program: Make) -> None:
 @pytest.mark.parametrize("point", ["wrap_run", "wrap_model_call", "wrap_tool_use"])
 async def test_around_an_operation_it_is_asked_before_and_after(program: Make, point: str) -> None:
     kept = program(points=[point])
-    await echoer(kept.in_agent()).run("go")
+    await echo_agent(kept.in_agent()).run("go")
     assert [call["phase"] for call in kept.seen][:2] == ["before", "after"]
     assert ["result" in call for call in kept.seen][:2] == [False, True]
 
@@ -263,4 +280,4 @@ async def test_around_an_operation_it_is_asked_before_and_after(program: Make, p
 @pytest.mark.shows("lines", "wrap_tool_use", "result")
 async def test_around_a_tool_it_answers_instead_of_it(program: Make) -> None:
     hooks = program("def answer(call): return {'result': 'from a cache'}", points=["wrap_tool_use"]).in_agent()
-    assert result_of(await echoer(hooks).run("go")) == "from a cache"
+    assert tool_result(await echo_agent(hooks).run("go")) == "from a cache"

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local_sandbox import fill
-from shipped_skills import DATA, PROGRAMS, program
+from local_sandbox import fill_folder
+from shipped_skills import DATA, PROGRAMS, load_program
 from wick._internal import front_matter
 from wick.capabilities.skills import SHIPPED
 
-query, scan, citations = program("data-analysis"), program("code-review"), program("research")
-deck, summary = program("slides"), program("summarization")
+query, scan, citations = load_program("data-analysis"), load_program("code-review"), load_program("research")
+deck, summary = load_program("slides"), load_program("summarization")
 
 
 # -- all of them ----------------------------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ def test_a_query_over_two_files(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_odd_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    fill(
+    fill_folder(
         tmp_path,
         {
             "2024 sales.csv": "\ufeffid;Name;name;zip\n1;a;;00123\n2;b\n",
@@ -132,7 +132,7 @@ def test_what_cannot_be_asked(
 
 
 def test_two_files_of_one_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    fill(tmp_path, {"a.csv": "x\n1\n", "b/A.csv": "x\n1\n"})
+    fill_folder(tmp_path, {"a.csv": "x\n1\n", "b/A.csv": "x\n1\n"})
     assert "two files would be the table A" in asked(
         capsys, str(tmp_path / "a.csv"), str(tmp_path / "b" / "A.csv"), "--tables", code=1
     )
@@ -177,7 +177,7 @@ def test_large_and_deep_functions(tmp_path: Path) -> None:
 
 
 def test_other_languages_and_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    fill(
+    fill_folder(
         tmp_path,
         {
             "a.js": "x.innerHTML = y\ntry { f() } catch (e) {}\n",
@@ -230,7 +230,7 @@ SOURCES = "\n## Sources\n\n[1] A: B. https://example.org/b\n- [2] notes.md\n"
     ],
 )
 def test_citations(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, wrong: list[str]) -> None:
-    fill(tmp_path, {"report.md": text, "notes.md": "x"})
+    fill_folder(tmp_path, {"report.md": text, "notes.md": "x"})
     assert citations.main([str(tmp_path / "report.md")]) == bool(wrong)
     *said, last = capsys.readouterr().out.splitlines()
     assert said == [f"- {sentence}" for sentence in wrong] and last.endswith(f"{len(wrong)} problems")
@@ -262,7 +262,7 @@ SOURCE = (
     ],
 )
 def test_summaries(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, wrong: list[str]) -> None:
-    fill(tmp_path, {"source.md": SOURCE, "summary.md": text})
+    fill_folder(tmp_path, {"source.md": SOURCE, "summary.md": text})
     args = [str(tmp_path / "source.md"), str(tmp_path / "summary.md"), "--words", "20", "--json"]
     assert summary.main(args) == bool(wrong)
     found = json.loads(capsys.readouterr().out)["problems"]
@@ -270,7 +270,7 @@ def test_summaries(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
 
 
 def test_what_a_summary_says_of_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    fill(tmp_path, {"source.md": SOURCE, "summary.md": "They met."})
+    fill_folder(tmp_path, {"source.md": SOURCE, "summary.md": "They met."})
     assert summary.main([str(tmp_path / "source.md"), str(tmp_path / "summary.md")]) == 0
     assert capsys.readouterr().out == "2 words for 43, 0 problems\n"
     assert summary.main([str(tmp_path / "no.md"), str(tmp_path / "summary.md")]) == 2

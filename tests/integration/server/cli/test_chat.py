@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from cli.command import Wick
-from cli.terminal import SECONDS, Terminal, terminal, wick
+from cli.command import WickCommand
+from cli.terminal import SECONDS, Terminal, open_terminal, shell_command
 from ports import own_port
-from server_process import TOKENS, Served, serving
-from wickd_process import eventually
+from server_process import TOKENS, ServerProcess, run_server
+from wickd_process import becomes_true
 
 AGENTS = """
 model: demo
@@ -29,8 +29,8 @@ SKILL = "---\nname: Greeting\ndescription: How to greet people.\n---\nSay hello.
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("served"), config=AGENTS) as made:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with run_server(tmp_path_factory.mktemp("served"), config=AGENTS) as made:
         yield made
 
 
@@ -38,7 +38,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 class Chats:
     """A folder, a terminal, and how `wick chat` is begun: with an agent of its own, or with that of a server."""
 
-    wick: Wick
+    wick: WickCommand
     screen: Terminal
     options: tuple[str, ...] = ("--model", "demo")
     more: dict[str, str] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Chats:
         return self.screen
 
     def start(self, *words: str) -> None:
-        self.screen.open(wick("chat", *self.options, *words), self.wick.folder, self.environment)
+        self.screen.open(shell_command("chat", *self.options, *words), self.wick.folder, self.environment)
 
     def again(self, *words: str) -> Terminal:
         """Close the terminal, whatever goes on in it, and begin in another one."""
@@ -68,7 +68,7 @@ class Chats:
 
     def let_go(self) -> None:
         """End the command that waits, once it has begun."""
-        assert eventually(lambda: self._begun, SECONDS)
+        assert becomes_true(lambda: self._begun, SECONDS)
         self._begun[0].with_name("go").touch()
 
     @property
@@ -78,19 +78,19 @@ class Chats:
 
 @pytest.fixture(params=["embedded", "server"])
 def chats(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Chats]:
-    with terminal() as screen:
+    with open_terminal() as screen:
         if request.param == "embedded":
-            yield Chats(Wick(tmp_path), screen)
+            yield Chats(WickCommand(tmp_path), screen)
             return
-        served = request.getfixturevalue("served")
-        there = {"WICK_SERVER": served.url, "WICK_TOKEN": TOKENS["ada"]}
-        yield Chats(Wick(tmp_path), screen, (), there, served.folder / "data" / "workspaces")
+        server = request.getfixturevalue("server")
+        there = {"WICK_SERVER": server.url, "WICK_TOKEN": TOKENS["ada"]}
+        yield Chats(WickCommand(tmp_path), screen, (), there, server.folder / "data" / "workspaces")
 
 
 @pytest.fixture
 def here(tmp_path: Path) -> Iterator[Chats]:
-    with terminal() as screen:
-        yield Chats(Wick(tmp_path), screen)
+    with open_terminal() as screen:
+        yield Chats(WickCommand(tmp_path), screen)
 
 
 def test_a_conversation_is_held_left_and_gone_on_with(chats: Chats) -> None:
@@ -189,20 +189,20 @@ def test_what_is_said_while_the_agent_works_reaches_it(chats: Chats) -> None:
 def test_a_server_that_is_away_for_a_while(tmp_path: Path) -> None:
     with (
         own_port() as port,
-        serving(tmp_path / "served", config=AGENTS, flags=("--port", str(port))) as served,
-        terminal() as screen,
+        run_server(tmp_path / "served", config=AGENTS, flags=("--port", str(port))) as server,
+        open_terminal() as screen,
     ):
-        there = {"WICK_SERVER": served.url, "WICK_TOKEN": TOKENS["ada"]}
-        chats = Chats(Wick(tmp_path), screen, (), there, served.folder / "data" / "workspaces")
+        there = {"WICK_SERVER": server.url, "WICK_TOKEN": TOKENS["ada"]}
+        chats = Chats(WickCommand(tmp_path), screen, (), there, server.folder / "data" / "workspaces")
         chats.begin()
         screen.say(f"Run `{WAIT}`")
         screen.see("  >")
         screen.say("y")
         screen.see("allowed")
-        assert eventually(lambda: chats._begun, SECONDS)
-        served.kill()
+        assert becomes_true(lambda: chats._begun, SECONDS)
+        server.kill()
         screen.see("connection lost, reconnecting", after="allowed")
-        served.start()
+        server.start()
         screen.see("tokens in", "›", after="allowed")
         assert "connection is lost" not in screen.screen
 
@@ -343,8 +343,8 @@ def test_what_another_program_works_on_is_left_to_it(here: Chats) -> None:
     screen = here.begin()
     screen.say("Write 'hello' to new.txt")
     screen.see("? May write_file be used: new.txt", "  >")
-    with terminal() as other:
-        other.open(wick("chat", *here.options, "--continue"), here.wick.folder, here.environment)
+    with open_terminal() as other:
+        other.open(shell_command("chat", *here.options, "--continue"), here.wick.folder, here.environment)
         other.see("another process is using this thread", "the run continues in the other process")
     screen.say("y")
     screen.see("allowed", "tokens in", after="  > y")
@@ -368,7 +368,7 @@ def test_another_program_answers_first(here: Chats) -> None:
 
 
 def test_without_a_terminal_it_says_so(tmp_path: Path) -> None:
-    command = Wick(tmp_path)
+    command = WickCommand(tmp_path)
     done = command("chat", "--model", "demo")
     assert done.code == 2 and "chat needs a terminal; in a pipe, use: wick run" in done.err
     assert command("chat", "--continue", "--thread", "x").code == 2

@@ -8,7 +8,7 @@ import os
 import stat
 from pathlib import Path
 
-from kit import call, calls
+from kit import tool_call, tool_calls_reply
 from wick import Message, Thread, user
 from wick.hook_programs.claude.transcript import Transcript
 
@@ -48,7 +48,7 @@ async def test_it_can_be_made_again_after_it_was_removed() -> None:
 
 async def test_only_its_owner_can_read_it_and_it_does_not_outlive_who_made_it() -> None:
     thread = Thread()
-    thread.add(user("go"), calls(call("execute", command="ls")))
+    thread.add(user("go"), tool_calls_reply(tool_call("execute", command="ls")))
     transcript = Transcript(thread, "/srv/app")
     path = await transcript.path()
     assert stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) == 0o700

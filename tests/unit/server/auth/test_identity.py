@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from server_process import hosted
+from server_process import host_server
 from soak_test.loop_lag import buckets, late_ms, looks
 from wick.server.auth.identity import LOCAL_USER, ROLES, User
 from wick.server.auth.signed_cookies import decrypt, encrypt, new_secret, secret_id
@@ -93,7 +93,7 @@ async def test_the_pulse_sees_a_loop_that_stands_still() -> None:
 
 async def test_who_asks_too_often_is_told_when_to_come_back(tmp_path: Path) -> None:
     quotas = {"requests_per_second": 0.5, "burst": 3, "agents": 1}
-    async with hosted(tmp_path, agents={"default": {"model": "demo"}}, quotas=quotas) as here:
+    async with host_server(tmp_path, agents={"default": {"model": "demo"}}, quotas=quotas) as here:
         here.service.limits._clock = lambda: 0.0  # however long it takes, it is at once
         async with here.client("ada") as ada:
             statuses = []

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fastapi.routing import APIRoute
 
-from server_process import hosted, talking
+from server_process import host_server, open_client
 from wick.constants import JSON_VALUES
 from wick.server.http import json_body
 from wick.server.http.json_body import JsonRoute, exceeds_values
@@ -44,7 +44,7 @@ def test_separators_in_strings_do_not_count(
 
 
 async def test_too_many_values_are_refused(tmp_path: Path) -> None:
-    async with hosted(tmp_path, agents={"a": {"model": "demo"}}) as server, talking(server) as client:
+    async with host_server(tmp_path, agents={"a": {"model": "demo"}}) as server, open_client(server) as client:
         headers = {"Content-Type": "application/json"}
         body = b"[" + b"[]," * JSON_VALUES + b"[]]"
         async with client.post("/agents/a/invoke", data=body, headers=headers) as answer:

@@ -13,8 +13,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from uvicorn.logging import AccessFormatter, DefaultFormatter
 
-from server_agents import say
-from server_process import events, hosted, talking
+from server_agents import user_message
+from server_process import host_server, open_client, read_events
 from wick import Agent, FunctionModel, Scripted, ToolCall, assistant, tool
 from wick.config.secrets import find_secrets
 from wick.errors import ModelError
@@ -80,7 +80,7 @@ async def test_they_stay_out_of_what_a_server_says(tmp_path: Path) -> None:
     def make(user: object) -> Agent:
         return Agent(Scripted(assistant("", ToolCall("1", "leak", {})), "Done."), tools=[leak])
 
-    async with hosted(tmp_path, agents={"leaky": make}, token=SECRET) as here, here.client(SECRET) as owner:
+    async with host_server(tmp_path, agents={"leaky": make}, token=SECRET) as here, here.client(SECRET) as owner:
         async with owner.post("/agents/leaky/stream", json={"messages": [{"content": "go"}]}) as answer:
             text = await answer.text()
             assert answer.status == 200 and "[secret]" in text and SECRET not in text
@@ -181,11 +181,11 @@ async def test_they_stay_out_of_a_command_while_it_runs(tmp_path: Path) -> None:
     model = Scripted(assistant("", ToolCall("1", "execute", {"command": command})), "Done.")
     made = {"runner": {"model": model, "backend": "local"}}
     async with (
-        hosted(tmp_path, agents=made, token=SECRET) as here,
+        host_server(tmp_path, agents=made, token=SECRET) as here,
         here.client(SECRET) as owner,
         owner.post("/agents/runner/stream", json={"messages": [{"content": "go"}]}) as answer,
     ):
-        seen = await events(answer)
+        seen = await read_events(answer)
     live = "".join(each["data"]["data"]["delta"] for each in seen if each["event"] == "on_tool_stream")
     assert SECRET not in live and "it is [secret], I think" in live
 
@@ -277,8 +277,8 @@ async def test_what_a_models_server_says_is_told_without_the_key(
         raise ModelError("the key sk-live-0123456789 is not known here", status=401)
 
     made = {"refused": Agent(FunctionModel(refuses))}
-    async with hosted(tmp_path, agents=made) as server, talking(server) as client:
-        async with client.post("/agents/refused/stream", json=say("Hello.", "th_1")) as response:
+    async with host_server(tmp_path, agents=made) as server, open_client(server) as client:
+        async with client.post("/agents/refused/stream", json=user_message("Hello.", "th_1")) as response:
             told = await response.text()
         noted = await (await client.get(f"/runs/{response.headers['X-Run-Id']}")).text()
         log = await (await client.get("/threads/th_1/export")).text()
@@ -293,8 +293,8 @@ PRIVATE = ("http://example.com/a.png", "https://127.0.0.1/a.png", "https://[::1]
 
 async def test_addresses_that_no_model_may_fetch_are_refused_wherever_messages_enter(tmp_path: Path) -> None:
     model = Scripted("Hello.", "Hello.", spare=True)
-    async with hosted(tmp_path, agents={"a": Agent(model)}) as server, talking(server) as client:
-        async with client.post("/agents/a/invoke", json=say("Hello.", "th_1")) as answer:
+    async with host_server(tmp_path, agents={"a": Agent(model)}) as server, open_client(server) as client:
+        async with client.post("/agents/a/invoke", json=user_message("Hello.", "th_1")) as answer:
             assert answer.status == 200
         before = await (await client.get("/threads/th_1/export")).text()
         for url in PRIVATE:
@@ -319,7 +319,7 @@ async def test_a_part_that_the_model_cannot_read_is_refused_and_not_stored(tmp_p
     made = {"a": Agent(OpenAI("m", base_url="http://127.0.0.1:9/v1", api_key="k"))}
     part = {"type": "file", "url": "https://example.com/a.pdf", "media_type": "application/pdf"}
     body = {"messages": [{"role": "user", "content": [part]}], "thread_id": "th_1"}
-    async with hosted(tmp_path, agents=made) as server, talking(server) as client:
+    async with host_server(tmp_path, agents=made) as server, open_client(server) as client:
         async with client.post("/agents/a/invoke", json=body) as answer:
             assert answer.status == 400 and "takes files as data" in await answer.text()
         assert (await client.get("/threads/th_1")).status == 404
@@ -334,8 +334,11 @@ async def test_what_a_tool_points_to_is_not_fetched_either(tmp_path: Path) -> No
         )
 
     model = Scripted(ToolCall("1", "point", {}), "Done.")
-    async with hosted(tmp_path, agents={"a": Agent(model, tools=[point])}) as server, talking(server) as client:
-        await client.post("/agents/a/invoke", json=say("Go."))
+    async with (
+        host_server(tmp_path, agents={"a": Agent(model, tools=[point])}) as server,
+        open_client(server) as client,
+    ):
+        await client.post("/agents/a/invoke", json=user_message("Go."))
     _, note, kept = model.requests[-1].messages[-1].content
     assert isinstance(note, TextPart) and "left out" in note.text and isinstance(kept, ImagePart)
 
@@ -343,8 +346,8 @@ async def test_what_a_tool_points_to_is_not_fetched_either(tmp_path: Path) -> No
 @pytest.mark.parametrize("id", [".", "..", "search"])
 async def test_a_thread_that_no_address_leads_to_is_not_made(tmp_path: Path, id: str) -> None:
     model = Scripted(spare=True)
-    async with hosted(tmp_path, agents={"a": Agent(model)}) as server, talking(server) as client:
+    async with host_server(tmp_path, agents={"a": Agent(model)}) as server, open_client(server) as client:
         for path in ("/agents/a/invoke", "/agents/a/stream"):
-            async with client.post(path, json=say("Hello.", id)) as answer:
+            async with client.post(path, json=user_message("Hello.", id)) as answer:
                 assert answer.status == 400 and "cannot be called" in await answer.text()
     assert not model.requests

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kit import call, calls, echo
+from kit import echo, tool_call, tool_calls_reply
 from wick import Agent, Ask, Block, Scripted, Thread, ToolUse, guard
 from wick.capabilities.recorder import Recorder
 from wick.capabilities.todos import Todos
@@ -40,7 +40,9 @@ def _runs(thread: Thread) -> list[str]:
 
 async def tool_run(*hooks: Any, **options: Any) -> Thread:
     thread = Thread("th_1")
-    script = Scripted(calls(call("echo", "a", text="x"), call("echo", "b", text="y")), "All done.", spare=True)
+    script = Scripted(
+        tool_calls_reply(tool_call("echo", "a", text="x"), tool_call("echo", "b", text="y")), "All done.", spare=True
+    )
     agent = Agent(script, tools=[echo], hooks=hooks, **options)
     await agent.run("Go.", thread=thread)
     return thread

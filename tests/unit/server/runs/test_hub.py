@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kit import call, calls, echo
+from kit import echo, tool_call, tool_calls_reply
 from wick import Agent, FunctionModel, Message, ModelCall, Scripted, Thread, after
 from wick.capabilities.sessions import Sessions
 from wick.events import ChatModelEnd, ChatModelRestart, ChatModelStart, ChatModelStream, Done, ToolStream
@@ -71,7 +71,7 @@ class Going:
 
 
 async def test_everybody_hears_the_same() -> None:
-    going = Going(Scripted(calls(call()), "All done."), tools=[echo])
+    going = Going(Scripted(tool_calls_reply(tool_call()), "All done."), tools=[echo])
     first, second = await asyncio.gather(heard(going.hub), heard(going.hub))
     await going.task
     assert [frame.text for frame in first] == [frame.text for frame in second]
@@ -83,7 +83,7 @@ async def test_everybody_hears_the_same() -> None:
 
 
 async def test_who_comes_after_the_end_is_told_all_that_is_durable() -> None:
-    going = Going(Scripted(calls(call()), "All done."), tools=[echo])
+    going = Going(Scripted(tool_calls_reply(tool_call()), "All done."), tools=[echo])
     await going.task
     late, live = await heard(going.hub), [frame async for frame in _told(going)]
     assert [frame.text for frame in late] == [frame.text for frame in live] and events(late)[-1] == "done"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from server_agents import HELLO, Gate, agents
-from server_process import Hosted, eventually, frames, hosted, talking
+from server_agents import HELLO, Gate, sample_agents
+from server_process import InProcessServer, host_server, open_client, read_frames, wait_until
 from wick import Agent, FunctionModel, Scripted, ToolCall, ToolUse, tool
 from wick.events import ToolStream
 from wick.server.runs.frames import Frame, transient_frame
@@ -94,16 +94,16 @@ async def gate() -> Gate:
 
 
 @pytest.fixture
-async def server(tmp_path: Path, gate: Gate) -> AsyncIterator[Hosted]:
-    async with hosted(tmp_path, agents=agents(gate), grace=0) as found:
+async def server(tmp_path: Path, gate: Gate) -> AsyncIterator[InProcessServer]:
+    async with host_server(tmp_path, agents=sample_agents(gate), grace=0) as found:
         yield found
 
 
-async def test_a_stream_goes_with_its_client(server: Hosted, gate: Gate) -> None:
+async def test_a_stream_goes_with_its_client(server: InProcessServer, gate: Gate) -> None:
     """At once, and not when it has something to say next."""
     following = server.service.runs.followers
     following.beat = 3_600.0
-    async with talking(server) as client:
+    async with open_client(server) as client:
         response = await client.post("/agents/gate/stream", json=HELLO)
         await gate.asked.wait()
         assert following.readers == 1
@@ -112,14 +112,14 @@ async def test_a_stream_goes_with_its_client(server: Hosted, gate: Gate) -> None
         async def gone() -> bool:
             return following.readers == 0
 
-        await eventually(gone)
+        await wait_until(gone)
     assert len(server.service.runs.executor.running) == 1
     gate.answers.put_nowait("Here.")
 
 
-async def test_signs_of_life_come_while_nothing_happens(server: Hosted, gate: Gate) -> None:
+async def test_signs_of_life_come_while_nothing_happens(server: InProcessServer, gate: Gate) -> None:
     server.service.runs.followers.beat = 0.05
-    async with talking(server) as client, client.post("/agents/gate/stream", json=HELLO) as response:
+    async with open_client(server) as client, client.post("/agents/gate/stream", json=HELLO) as response:
         beats = 0
         async for line in response.content:
             beats += line == b": \n"
@@ -127,7 +127,7 @@ async def test_signs_of_life_come_while_nothing_happens(server: Hosted, gate: Ga
                 break
         assert server.service.runs.executor.running
         gate.answers.put_nowait("Here.")
-        assert [found["event"] async for found in frames(response)][-1] == "done"
+        assert [found["event"] async for found in read_frames(response)][-1] == "done"
 
 
 async def test_clients_that_never_read_hold_little(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ async def test_clients_that_never_read_hold_little(tmp_path: Path) -> None:
 
     script = Scripted(ToolCall("c1", "chatter", {}), "Done.")
     short = {"chatty": Agent(script, tools=[chatter]), "echo": Agent(FunctionModel(lambda request: "hello"))}
-    async with hosted(tmp_path, agents=short, grace=0) as server, talking(server) as client:
+    async with host_server(tmp_path, agents=short, grace=0) as server, open_client(server) as client:
         response = await client.post("/agents/chatty/stream", json=HELLO)
         run = response.headers["X-Run-Id"]
         hubs = server.service.runs.followers.board._hubs
@@ -155,8 +155,8 @@ async def test_clients_that_never_read_hold_little(tmp_path: Path) -> None:
             async with client.get(f"/runs/{run}") as state:
                 return bool((await state.json())["state"] == "ended")
 
-        await eventually(ended)
+        await wait_until(ended)
         async with client.post("/agents/echo/invoke", json=HELLO) as fine:
             assert fine.status == 200
-        seen = [found["event"] async for found in frames(response)]  # and now it reads
+        seen = [found["event"] async for found in read_frames(response)]  # and now it reads
         assert seen[-2:] == ["on_chat_model_end", "done"] and "resync" in seen and seen.count("done") == 1
