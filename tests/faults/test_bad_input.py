@@ -205,7 +205,7 @@ async def test_no_request_breaks_the_server(tmp_path: Path) -> None:
         assert server.stop() == 0
 
 
-async def test_a_handler_that_raises_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_raising_handler_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def raising(self: AgentRegistry, user: User, id: str) -> Any:
         raise RuntimeError("planted")
 
@@ -381,7 +381,7 @@ def fetch(url: str) -> str:
     return "fetched"
 
 
-async def test_a_tool_that_fetches_writes_elsewhere_or_hangs_is_noticed(
+async def test_a_tool_that_fetches_or_hangs_or_writes_outside_is_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @tool

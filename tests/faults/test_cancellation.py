@@ -22,14 +22,14 @@ pytestmark = pytest.mark.timeout(1_800 if FULL else 300)
 
 
 @pytest.mark.parametrize("sandbox", ["bubblewrap", "landlock", "none"])
-def test_what_is_told_to_stop_is_gone(tmp_path: Path, sandbox: Any) -> None:
+def test_processes_end_after_cancel_or_time_limit(tmp_path: Path, sandbox: Any) -> None:
     kinds = [kind for kind in KINDS if sandbox == "none" or kind not in OF_NO_SANDBOX]
     with Tally("R7", f"stopped in {sandbox}") as tally, watching() as watch:
         backend = Local(tmp_path / sandbox, sandbox=sandbox)
         asyncio.run(stop_at_once(tally, Scene(watch, tmp_path, backend), kinds, ROUNDS))
 
 
-def test_ending_process_groups_alone_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killing_only_the_process_group_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plant_group_only(monkeypatch)
     with watching() as watch:
         with pytest.raises(Violated, match=LONG), Tally("R7", "stopped, planted", planted=True) as tally:
@@ -57,7 +57,7 @@ Server(settings=os.environ["WICK_SETTINGS"]).register_agent("stuck", agent).star
 """
 
 
-def test_a_run_of_a_server_that_is_cancelled_is_gone(tmp_path: Path) -> None:
+def test_processes_of_a_cancelled_server_run_end(tmp_path: Path) -> None:
     with (
         Tally("R7", "cancelled at a server") as tally,
         watching() as watch,

@@ -50,7 +50,7 @@ async def test_two_programs_never_interleave(tmp_path: Path) -> None:
         assert answer[-1].text == f"re: {said.text}"
 
 
-async def test_when_one_is_killed_the_other_goes_on(tmp_path: Path) -> None:
+async def test_when_one_program_is_killed_the_other_continues(tmp_path: Path) -> None:
     dies = talk(tmp_path, "dies", 1000, 1.0)
     assert dies.stdout is not None and dies.stdout.readline() == "re: dies 0\n"
     dies.kill()

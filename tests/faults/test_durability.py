@@ -87,7 +87,7 @@ def test_every_crash_point(tmp_path: Path) -> None:
 
 
 @pytest.mark.long  # power cuts and full disks find the same in less time
-def test_crash_points_find_what_is_told_before_it_is_written(tmp_path: Path) -> None:
+def test_crash_points_detect_events_sent_before_the_write(tmp_path: Path) -> None:
     with pytest.raises(Violated, match="was announced and is not there"):
         die_at(tmp_path, {"nothing": (60, 90)}, fault="unsaved")
 
@@ -245,6 +245,6 @@ def test_full_disks(tmp_path: Path) -> None:
     fill_up(tmp_path, range(8, 808, 8) if FULL else (60, 150))
 
 
-def test_full_disks_find_what_is_told_before_it_is_written(tmp_path: Path) -> None:
+def test_full_disks_detect_events_sent_before_the_write(tmp_path: Path) -> None:
     with pytest.raises(Violated, match="was announced and is not there"):
         fill_up(tmp_path, (150,), fault="unsaved")

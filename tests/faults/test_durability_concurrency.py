@@ -132,7 +132,7 @@ async def test_cancels(tmp_path: Path) -> None:
     await cancel_often(tmp_path, 1_000 if FULL else 60)
 
 
-async def test_cancels_find_what_is_told_before_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cancels_detect_events_sent_before_the_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = HeldThread._write_entries
 
     async def at_once(self: HeldThread) -> None:

@@ -115,7 +115,7 @@ async def test_a_start_without_a_check_is_found(tmp_path: Path, monkeypatch: pyt
         await start_on_damage(tmp_path, planted=True)
 
 
-def test_the_command_says_which_file_and_what_to_do(tmp_path: Path) -> None:
+def test_the_command_names_the_file_and_the_remedy(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "threads.db").write_bytes(b"this is not a database\n" * 1_000)
     (tmp_path / "agents.yaml").write_text(json.dumps(DEMO))
@@ -156,7 +156,7 @@ async def test_a_server_does_not_start_on_an_incompatible_postgres(
 
 
 @pytest.mark.parametrize("route", ["invoke", "stream"])
-async def test_damage_that_comes_later_fails_what_needs_it(tmp_path: Path, route: str) -> None:
+async def test_later_damage_fails_only_operations_that_need_the_data(tmp_path: Path, route: str) -> None:
     async with host_server(tmp_path, agents=AGENTS) as server, open_client(server) as client:
         for thread in ("th_1", "th_2"):
             await send_answer(client, "echo", user_message("Hello.", thread))
@@ -180,7 +180,7 @@ async def test_damage_that_comes_later_fails_what_needs_it(tmp_path: Path, route
         assert (await send_answer(client, "echo", user_message("Well?", "th_2")))["response"] == "You said: Well?"
 
 
-async def test_the_library_says_what_is_wrong(tmp_path: Path) -> None:
+async def test_the_library_names_the_problem(tmp_path: Path) -> None:
     path = tmp_path / "threads.db"
     path.write_bytes(b"this is not a database\n" * 1_000)
     store = Sqlite(path)

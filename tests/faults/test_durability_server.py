@@ -81,7 +81,7 @@ class Person:
         body = {"messages": [{"role": "user", "content": words}], "thread_id": f"th_{self.name}"}
         while True:
             with suppress(aiohttp.ClientError, ConnectionError, TimeoutError):
-                url = f"{self.served.url}/agents/ticker/stream"
+                url = f"{self.server.url}/agents/ticker/stream"
                 async with client.post(url, json=body, headers={"Idempotency-Key": words}) as response:
                     assert response.status in (200, 503), await response.text()
                     if response.status == 200:
@@ -95,7 +95,7 @@ class Person:
         while not seen or seen[-1]["event"] not in ("done", "error"):
             with suppress(aiohttp.ClientError, ConnectionError, TimeoutError):
                 after = {"Last-Event-ID": seen[-1]["id"]} if seen else {}
-                async with client.get(f"{self.served.url}/runs/{run}/events", headers=after) as response:
+                async with client.get(f"{self.server.url}/runs/{run}/events", headers=after) as response:
                     assert response.status in (200, 503), f"run {run} was taken, and now: {await response.text()}"
                     await _read(response, seen)
             await asyncio.sleep(0.05)
@@ -103,13 +103,13 @@ class Person:
     async def check(self, client: aiohttp.ClientSession) -> None:
         """What was seen in pieces is what is there, each run is whole, and the thread says what was said, once."""
         for (_, run, seen), kills in zip(self.runs, self.kills, strict=True):
-            async with client.get(f"{self.served.url}/runs/{run}/events") as response:
+            async with client.get(f"{self.server.url}/runs/{run}/events") as response:
                 there = [frame for frame in await read_events(response) if frame["id"]]
             pieces(seen, there)
             end = there[-1]["event"]
             given_up = kills >= RUN_CRASHES and end == "error" and "run_crashed" in str(there[-1]["data"])
             assert seen == there and (end == "done" or given_up), f"run {run} ends with {end} after {kills} kills"
-        async with client.get(f"{self.served.url}/threads/th_{self.name}/export") as response:
+        async with client.get(f"{self.server.url}/threads/th_{self.name}/export") as response:
             thread = Thread.from_json(await response.json())
         valid(thread)
         said = [message.text for message in thread.messages if message.role == "user"]
@@ -159,6 +159,6 @@ async def test_a_server_that_is_killed(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(LONG)
 @pytest.mark.long
-async def test_killing_finds_what_is_not_written(tmp_path: Path) -> None:
+async def test_kills_detect_unwritten_data(tmp_path: Path) -> None:
     with pytest.raises(Violated, match="was taken, and now"):
         await kill_again_and_again(tmp_path, 4, planted=True)

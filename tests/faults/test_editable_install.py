@@ -195,13 +195,13 @@ def _plant(tally: Tally, project: Project, names: list[str], fault: str = "") ->
 
 
 @needs_bubblewrap
-def test_no_module_is_planted_that_python_imports_when_it_starts(on_path: Project) -> None:
+def test_no_module_can_be_planted_for_interpreter_startup(on_path: Project) -> None:
     with Tally("S3", "modules of the start") as tally:
         _plant(tally, on_path, [*PLANTS])
 
 
 @needs_bubblewrap
-def test_a_module_of_the_start_that_is_not_protected_is_noticed(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_an_unprotected_startup_module_is_detected(tmp_path_factory: pytest.TempPathFactory) -> None:
     with (
         pytest.raises(Violated, match="was imported"),
         Tally("S3", "modules of the start, planted", planted=True) as tally,
@@ -246,13 +246,13 @@ def _move(tally: Tally, folders: pytest.TempPathFactory, fault: str = "") -> Non
 
 
 @needs_bubblewrap
-def test_the_folder_of_an_editable_install_stays_where_it_is(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_the_folder_of_an_editable_install_cannot_be_moved(tmp_path_factory: pytest.TempPathFactory) -> None:
     with Tally("S3", "moved editable installs") as tally:
         _move(tally, tmp_path_factory)
 
 
 @needs_bubblewrap
-def test_a_folder_that_is_moved_is_noticed(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_moved_folder_is_detected(tmp_path_factory: pytest.TempPathFactory) -> None:
     with pytest.raises(Violated), Tally("S3", "moved editable installs, planted", planted=True) as tally:
         _move(tally, tmp_path_factory, UNPROTECTED)
 
@@ -281,7 +281,7 @@ def test_no_optional_module_is_imported_from_a_workspace(on_path: Project) -> No
 
 
 @needs_bubblewrap
-def test_an_optional_module_that_is_imported_is_noticed(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_an_imported_optional_module_is_detected(tmp_path_factory: pytest.TempPathFactory) -> None:
     with pytest.raises(Violated), Tally("S3", "optional modules, planted", planted=True) as tally:
         _shadow(tally, _project(tmp_path_factory, "src"), ON_PATH)
 
@@ -305,7 +305,7 @@ def test_a_module_that_was_imported_from_a_workspace_is_refused(on_path: Project
     assert done.returncode != 0 and "move that out of the workspace" in done.stderr
 
 
-def test_a_module_that_a_config_names_is_refused_in_a_workspace_and_found_elsewhere(project: Project) -> None:
+def test_a_configured_module_is_refused_inside_a_workspace_and_found_outside(project: Project) -> None:
     config = project.folder / "agents.yaml"
     text = "model: demo\nhooks: ['hello:hook']\nbackend: {type: local, workdir: WORKDIR}\n"
     config.write_text(text.replace("WORKDIR", "."))
@@ -377,7 +377,7 @@ def test_wick_works_in_its_own_checkout_and_does_not_change_itself(tmp_path: Pat
 
 
 @needs_bubblewrap
-def test_wick_that_is_not_pinned_is_noticed(tmp_path: Path) -> None:
+def test_an_unpinned_wick_is_detected(tmp_path: Path) -> None:
     with pytest.raises(Violated), Tally("S3", "wick in a workspace, planted", planted=True) as tally:
         _change_wick(tally, _checkout(tmp_path), UNPINNED)
 

@@ -54,7 +54,7 @@ async def heard(port: int, stalls: Callable[[], object] = lambda: False) -> tupl
 
 @pytest.mark.parametrize("after", [0, 1, 500, 999])
 @pytest.mark.parametrize("kind", KINDS)
-async def test_trouble_strikes_where_it_should(kind: str, after: int) -> None:
+async def test_faults_occur_at_the_configured_byte(kind: str, after: int) -> None:
     trouble = Trouble(kind, after, seconds=0.01, size=100)  # type: ignore[arg-type]
     async with answering() as port, Proxy(port, trouble) as proxy:
         got, ended = await heard(proxy.port, lambda: kind == "stall" and proxy.struck)

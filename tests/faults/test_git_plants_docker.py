@@ -122,7 +122,7 @@ def server() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("image", ["python", "plain"])
-async def test_no_command_in_a_container_plants_what_git_runs(tmp_path: Path, image: str, server: str) -> None:
+async def test_no_command_in_a_container_plants_code_that_git_runs(tmp_path: Path, image: str, server: str) -> None:
     with Tally("S2", f"plants for git, in a container of {image}") as tally:
         await plant_all(tally, ContainerGround(tmp_path, image, server))
 
@@ -134,9 +134,7 @@ async def test_no_container_plants_while_its_program_is_killed(tmp_path: Path, i
         tally.check(not ran, f"git ran the program of {SIMPLE}")
 
 
-async def test_a_container_that_is_not_watched_is_noticed(
-    tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_unwatched_container_is_detected(tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every plant works where no watcher runs: else they would show nothing."""
     monkeypatch.setattr(ContainerSpec, "shared_folders", lambda self: [])
     tally = Tally("S2", "plants for git, in a container, planted", planted=True)
@@ -146,7 +144,7 @@ async def test_a_container_that_is_not_watched_is_noticed(
 
 
 @pytest.mark.long
-async def test_a_kill_that_leaves_a_plant_is_noticed(tmp_path: Path, server: str) -> None:
+async def test_a_kill_that_leaves_a_plant_is_detected(tmp_path: Path, server: str) -> None:
     tally = Tally("S2", "plants for git, in a container, program killed, planted", planted=True)
     with pytest.raises(Violated), tally:
         ground = ContainerGround(tmp_path, "python", server, protect=())
@@ -187,7 +185,7 @@ async def test_a_watcher_of_a_container_outlives_its_program(tmp_path: Path, con
     assert (workspace / ".envrc").exists() is not contained
 
 
-async def test_results_name_what_was_moved(tmp_path: Path, server: str) -> None:
+async def test_results_name_moved_files(tmp_path: Path, server: str) -> None:
     """Also where the volume is above the workspace, and for a job whose end is not asked for."""
     (tmp_path / "app").mkdir()
     here = engines.find_engine()

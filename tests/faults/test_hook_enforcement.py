@@ -225,7 +225,7 @@ async def test_a_text_of_a_wrap_is_its_result_and_nothing_is_done() -> None:
 
 @pytest.mark.parametrize("error", HARD)
 @pytest.mark.parametrize(("position", "operation"), [("before", ToolUse), ("guard", ToolUse), ("guard", ModelCall)])
-def test_who_ends_the_program_has_not_agreed(error: str, position: Position, operation: Any) -> None:
+def test_a_hook_that_exits_the_program_does_not_approve(error: str, position: Position, operation: Any) -> None:
     world = World()
     with pytest.raises(HARD[error]):
         asyncio.run(world.agent(failing(position, operation, _raises(HARD[error]))).run("go", thread=world.thread))
@@ -244,7 +244,7 @@ async def test_a_condition_that_fails_is_the_hooks_failure(position: Position) -
                 closed(await World().go(hook), operation)
 
 
-async def test_who_looks_at_a_result_and_fails_withholds_it() -> None:
+async def test_a_failing_after_hook_withholds_the_result() -> None:
     with Tally("S4", "failures that withhold a result") as tally:
         for name, failure in FAILURES.items():
             with tally.trying(name):
@@ -266,7 +266,7 @@ ANSWERS: dict[str, Any] = {
 }
 
 
-async def test_who_was_asked_and_did_not_say_yes_has_not_agreed() -> None:
+async def test_an_ask_without_approval_is_denied() -> None:
     with Tally("S4", "answers that are no yes × where it was asked") as tally:
         for (name, answer), position in product(
             [*ANSWERS.items(), ("nobody there", None)], ("before", "wrap", "guard")
@@ -365,7 +365,7 @@ async def any_deny_denies(planted: bool = False) -> None:
                 valid(world.thread)
 
 
-async def test_any_deny_denies_whatever_the_order() -> None:
+async def test_any_deny_wins_in_any_order() -> None:
     await any_deny_denies()
 
 
@@ -444,7 +444,7 @@ async def done_is_decided(tries: int, planted: bool = False) -> None:
 
 
 @pytest.mark.timeout(1800)
-async def test_what_is_done_is_what_was_decided() -> None:
+async def test_the_executed_operation_is_the_decided_one() -> None:
     await done_is_decided(5_000 if FULL else 150)
 
 
@@ -453,7 +453,7 @@ async def test_what_is_done_is_what_was_decided() -> None:
 Gate = Callable[[Hook, Operation[Any], Operation[Any]], Awaitable[Any]]
 
 
-async def test_a_gate_that_fails_open_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fail_open_gate_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: Gate = onion._run_guard
 
     async def lenient(hook: Hook, sealed: Operation[Any], view: Operation[Any]) -> Any:
@@ -467,7 +467,7 @@ async def test_a_gate_that_fails_open_is_noticed(monkeypatch: pytest.MonkeyPatch
         await any_deny_denies(planted=True)
 
 
-async def test_a_gate_where_the_last_word_counts_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_last_decision_wins_gate_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     async def last(guards: Sequence[Hook], sealed: Operation[Any]) -> Any:
         verdict = [await onion._run_guard(hook, sealed, sealed.view()) for hook in guards][-1]
         return (None, [verdict]) if isinstance(verdict, Ask) else (verdict, [])
@@ -477,7 +477,7 @@ async def test_a_gate_where_the_last_word_counts_is_noticed(monkeypatch: pytest.
         await any_deny_denies(planted=True)
 
 
-async def test_a_seal_that_does_not_hold_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_mutable_seal_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is done is read once more from what the hooks can still change."""
     real = onion._gate
 

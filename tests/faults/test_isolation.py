@@ -134,7 +134,7 @@ def _explained(answer: Answer) -> bool:
     return bool(error["code"] and error["message"])
 
 
-async def test_whoever_shows_nothing_good_gets_nowhere(server: ServerProcess, matrix: list[Row]) -> None:
+async def test_requests_without_valid_credentials_are_denied(server: ServerProcess, matrix: list[Row]) -> None:
     things = await furnish(server)
     await nobody_gets_in(server.url, matrix, await shown_to(server), things)
     await nobody_sees(server, matrix, things)
@@ -302,7 +302,7 @@ async def _hers_is_there(server: ServerProcess, matrix: Sequence[Row], things: T
 # -- what must be noticed ---------------------------------------------------------------------------------------------
 
 
-async def test_a_door_without_a_guard_is_noticed(
+async def test_a_route_without_access_check_is_detected(
     here: InProcessServer, matrix: list[Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def let_in(self: middleware.AuthMiddleware, scope: Any) -> None:
@@ -315,7 +315,7 @@ async def test_a_door_without_a_guard_is_noticed(
         await nobody_gets_in(here.url, some, shown, Things(), planted=True)
 
 
-async def test_a_query_that_forgets_the_owner_is_noticed(
+async def test_a_query_without_owner_filter_is_detected(
     here: InProcessServer, matrix: list[Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     things = await furnish(here)
@@ -350,7 +350,7 @@ def _found(db: Any, kind: str, id: str, now: float) -> Any:
         (("POST", "/threads/{id}/shred"), "no body there"),
     ],
 )
-def test_a_route_that_is_not_in_the_matrix_is_noticed(route: tuple[str, str], why: str) -> None:
+def test_a_route_missing_in_the_matrix_is_detected(route: tuple[str, str], why: str) -> None:
     known: Iterable[Any] = [] if "diary" in route[1] else [(*route, "user")]
     with pytest.raises(Violated, match=why):
         rows([route], known)

@@ -222,7 +222,7 @@ class Swapped(Local):
 
 
 @pytest.mark.parametrize("noticed", ["read_file", "changed in the denied folder"])
-async def test_a_raced_rule_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, noticed: str) -> None:
+async def test_a_rule_race_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, noticed: str) -> None:
     """The tools follow links as if no rule had decided, and links appear between the decision and the operation."""
     monkeypatch.setattr(ToolUse, "follows_links", lambda self, path: True)
     ground, backend = Ground(tmp_path), Swapped(tmp_path, sandbox="none")
@@ -247,7 +247,7 @@ async def test_links_that_appear_after_the_decision_are_refused(tmp_path: Path) 
 
 
 @needs_bubblewrap
-async def test_a_search_by_paths_alone_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_search_that_checks_only_paths_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """ripgrep opens files by their paths; what it found is not compared with the files."""
     monkeypatch.setattr(Workspace, "verify_matches", lambda self, matches: list(matches))
     ground, backend = Ground(tmp_path), Local(tmp_path, sandbox="bubblewrap")
@@ -290,7 +290,7 @@ async def test_a_link_that_the_user_agreed_to_is_followed(tmp_path: Path) -> Non
     await backend.stop()
 
 
-async def test_an_absolute_pattern_of_glob_is_denied_wherever_it_begins(tmp_path: Path) -> None:
+async def test_an_absolute_glob_pattern_is_denied_from_any_start(tmp_path: Path) -> None:
     Ground(tmp_path)
     backend = Local(tmp_path, sandbox="none")
     hooks = [Filesystem(backend, execute=False), Permissions(deny=DENIED, mode="bypassPermissions", backend=backend)]

@@ -83,7 +83,7 @@ def test_a_server_with_nothing_to_do_is_small(server: ServerProcess) -> None:
 
 
 @pytest.mark.long
-def test_heavy_streams_are_noticed(lifted: ServerProcess) -> None:
+def test_memory_heavy_streams_are_detected(lifted: ServerProcess) -> None:
     with pytest.raises(Violated, match="it holds"), Tally("R3", "idle, planted", planted=True) as tally:
         idling(tally, lifted, 40, 20)
 
@@ -105,6 +105,6 @@ def test_a_server_grows_by_little(server: ServerProcess, kind: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_server_without_caps_is_noticed(lifted: ServerProcess, kind: str) -> None:
+def test_a_server_without_caps_is_detected(lifted: ServerProcess, kind: str) -> None:
     with pytest.raises(Violated), Tally("R3", f"a server, {kind}, planted", planted=True) as tally:
         bounded(tally, lifted, kind, *PLANTED)

@@ -85,7 +85,7 @@ def test_hostile_hooks_leave_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["tools", "hooks"])
-def test_ending_process_groups_alone_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_killing_only_the_process_group_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     plant_group_only(monkeypatch)
     monkeypatch.setattr(sys.modules[__name__], "WITHIN", 0.5)
     with watching() as watch:
@@ -144,7 +144,7 @@ def test_shared_memory_and_queues_do_not_outlive_a_command(tmp_path: Path) -> No
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the objects are those of Linux")
-def test_shared_memory_that_is_left_is_noticed(tmp_path: Path) -> None:
+def test_leftover_shared_memory_is_detected(tmp_path: Path) -> None:
     with pytest.raises(Violated), Tally("R2", "objects of IPC, planted", planted=True) as tally:
         asyncio.run(objects(tally, tmp_path, "none"))
     assert len(tally.violations) == len(OBJECTS) + 1
@@ -206,7 +206,7 @@ def test_nothing_is_left_after_a_kill(tmp_path: Path) -> None:
         killed(tally, watch, tmp_path, KILLS)
 
 
-def test_a_wickd_that_outlives_its_program_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wickd_that_outlives_its_program_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules[__name__], "WITHIN", 0.5)
     with watching() as watch, pytest.raises(Violated), Tally("R2", "kills, planted", planted=True) as tally:
         killed(tally, watch, tmp_path, 1, "group only")

@@ -63,7 +63,7 @@ def test_hostile_commands_leave_nothing_in_a_container(image: str) -> None:
         tally.check(not left, f"{len(left)} containers are left")
 
 
-def test_ending_process_groups_alone_in_a_container_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killing_only_the_process_group_in_a_container_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     plant_group_only(monkeypatch)
     tally = Tally("R2", "hostile commands in a container, planted", planted=True)
     with labelled() as server, pytest.raises(Violated, match="sleep 600"), tally:
@@ -72,7 +72,7 @@ def test_ending_process_groups_alone_in_a_container_is_noticed(monkeypatch: pyte
                 asyncio.run(leave_nothing(tally, Contained(server, "python"), 2, 0.5))
 
 
-def test_a_container_that_outlives_its_backend_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_container_that_outlives_its_backend_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     async def remove(self: Made) -> None:
         return None
 
@@ -115,7 +115,7 @@ def test_nothing_is_left_in_a_container_after_a_kill(image: str) -> None:
         killed(tally, server, image, KILLS)
 
 
-def test_a_wickd_in_a_container_that_leaves_something_is_noticed() -> None:
+def test_leftover_processes_of_a_container_wickd_are_detected() -> None:
     tally = Tally("R2", "kills, in a container, planted", planted=True)
     with labelled() as server, pytest.raises(Violated, match="are left"), tally:
         killed(tally, server, "python", 1, "group only", 0.5)

@@ -116,7 +116,7 @@ def test_nothing_is_left_of_a_server_that_was_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_server_that_leaves_something_is_noticed(tmp_path: Path) -> None:
+def test_leftover_processes_of_a_server_are_detected(tmp_path: Path) -> None:
     tally = Tally("R2", "kills of a server, planted", planted=True)
     with ExitStack() as stack:
         watch = stack.enter_context(watching())

@@ -206,7 +206,7 @@ async def test_damaged_bytes() -> None:
     await provider_faults(damaged(11 if FULL else 97), "damaged bytes of an answer")
 
 
-async def test_a_line_whose_name_is_damaged_is_an_error() -> None:
+async def test_a_damaged_field_name_is_an_error() -> None:
     """What another byte makes an unknown field would be passed over, and a piece of the reply with it."""
     with pytest.raises(ModelError, match="damaged on the way"):
         SSEDecoder().feed(b'data: {"a": 1}\n\ndat\xff: {"b": 2}\n\n')
@@ -219,14 +219,14 @@ async def test_a_line_whose_name_is_damaged_is_an_error() -> None:
 HALF = [Case(kind, wire, "fine", 0) for kind in ("half the arguments", "arguments in a list") for wire in CLIENTS]
 
 
-async def test_arguments_that_are_guessed_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_guessed_arguments_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     read = reply.parse_args
     monkeypatch.setattr(reply, "parse_args", lambda raw: ({"a": 2, "b": 0}, "") if read(raw)[1] else read(raw))
     with pytest.raises(Violated, match="the tool was used with"):
         await provider_faults(HALF, planted=True)
 
 
-async def test_a_run_that_ends_twice_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_run_that_ends_twice_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     said = run_log.emit_terminal_event
 
     def twice(run: Run) -> None:
@@ -238,7 +238,7 @@ async def test_a_run_that_ends_twice_is_noticed(monkeypatch: pytest.MonkeyPatch)
         await provider_faults(HALF[:2], planted=True)
 
 
-async def test_a_call_that_gets_no_result_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_call_without_result_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     async def silent(use: ToolUse, result: ToolResult) -> None: ...
 
     monkeypatch.setattr(run_log, "record_tool_result", silent)

@@ -152,7 +152,7 @@ async def disturb(scene: Scene, watch: Watch, name: str, tally: Tally, slack: fl
 
 
 @pytest.mark.long
-async def test_everybody_is_answered_whatever_is_done(tmp_path: Path) -> None:
+async def test_the_server_responds_under_every_disturbance(tmp_path: Path) -> None:
     with Tally("R4", f"questions while {len(KINDS)} kinds of trouble are made") as tally:
         async with watched(tmp_path, long=True) as (scene, watch):
             for name in KINDS:
@@ -160,7 +160,7 @@ async def test_everybody_is_answered_whatever_is_done(tmp_path: Path) -> None:
         tally.note(kinds=len(KINDS), load=round(os.getloadavg()[0], 1))
 
 
-async def test_everybody_is_answered(tmp_path: Path) -> None:
+async def test_the_server_responds(tmp_path: Path) -> None:
     with Tally("R4", f"questions while {len(SAMPLED)} kinds of trouble are made") as tally:
         async with watched(tmp_path) as (scene, watch):
             for name in SAMPLED:
@@ -168,7 +168,7 @@ async def test_everybody_is_answered(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-async def test_one_who_holds_up_everybody_is_noticed(tmp_path: Path) -> None:
+async def test_a_blocked_event_loop_is_detected(tmp_path: Path) -> None:
     with pytest.raises(Violated, match="event loop lag"), Tally("R4", "planted", planted=True) as tally:
         async with watched(tmp_path, "blocking") as (scene, watch):
             await disturb(scene, watch, "tokens that are guessed", tally, 1)

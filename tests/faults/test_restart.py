@@ -150,13 +150,13 @@ async def test_a_server_that_was_killed_is_soon_ready(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-async def test_one_that_takes_its_time_is_noticed(tmp_path: Path) -> None:
+async def test_a_slow_restart_is_detected(tmp_path: Path) -> None:
     with pytest.raises(Violated, match="it was ready after"):
         await restart_often(tmp_path, 1, READY_SECONDS, "late")
 
 
 @pytest.mark.long
-async def test_one_that_goes_on_with_nothing_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_recovery_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("faults.test_r5.PATIENCE", 2.0)
     with pytest.raises(Violated, match="TimeoutError"):
         await restart_often(tmp_path, 1, WITHIN, "idle")

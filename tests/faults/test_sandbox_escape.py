@@ -155,9 +155,7 @@ async def _read_all(terminal: Any) -> None:
         pass
 
 
-async def test_no_way_leads_further_than_landlock_says(
-    around: tuple[Around, socket.socket], token: str, tmp_path: Path
-) -> None:
+async def test_landlock_holds_as_documented(around: tuple[Around, socket.socket], token: str, tmp_path: Path) -> None:
     there, arrived = around
     backend = Local(there.workspace, sandbox="landlock")
     with Tally("S3", "probes under Landlock") as tally:
@@ -192,7 +190,7 @@ async def test_no_way_leads_out_of_a_container(
         untouched(tally, tmp_path, token, covered=False)
 
 
-async def test_a_container_without_a_profile_is_noticed(
+async def test_a_container_without_a_profile_is_detected(
     around: tuple[Around, socket.socket], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there, _ = around
@@ -215,7 +213,7 @@ def started(around: Around) -> dict[str, str]:
 
 
 @needs_bubblewrap
-async def test_a_sandbox_that_is_off_is_noticed(around: tuple[Around, socket.socket]) -> None:
+async def test_a_disabled_sandbox_is_detected(around: tuple[Around, socket.socket]) -> None:
     there, _ = around
     backend = Local(there.workspace, sandbox="none")
     outcomes = await probed(backend, there, tuple(OPEN))
@@ -308,7 +306,7 @@ async def test_no_flood_of_names_uncovers_anything(tmp_path: Path, what: str) ->
 
 
 @needs_bubblewrap
-async def test_a_flood_that_uncovers_something_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_flood_that_uncovers_files_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fault: the first covers only, and the rest is left open."""
     real = protected_paths.plan_covers
     monkeypatch.setattr(protected_paths, "plan_covers", lambda *args: real(*args)[:2])
@@ -318,13 +316,13 @@ async def test_a_flood_that_uncovers_something_is_noticed(tmp_path: Path, monkey
 
 
 @needs_bubblewrap
-async def test_no_secret_is_told(tmp_path: Path) -> None:
+async def test_no_secret_appears_in_output(tmp_path: Path) -> None:
     with Tally("S3", "secrets in what a server tells") as tally:
         await tell(tally, tmp_path)
 
 
 @needs_bubblewrap
-async def test_a_secret_that_is_told_is_noticed(tmp_path: Path) -> None:
+async def test_a_leaked_secret_is_detected(tmp_path: Path) -> None:
     with pytest.raises(Violated), Tally("S3", "secrets, planted", planted=True) as tally:
         await tell(tally, tmp_path, ("leaks", "refused"), REDACTION="off")
     assert [why for why in tally.violations if "environment" in why]
@@ -332,7 +330,7 @@ async def test_a_secret_that_is_told_is_noticed(tmp_path: Path) -> None:
 
 
 @needs_bubblewrap
-async def test_a_secret_that_a_command_reaches_is_noticed(tmp_path: Path) -> None:
+async def test_a_secret_reachable_by_a_command_is_detected(tmp_path: Path) -> None:
     with pytest.raises(Violated), Tally("S3", "secrets in reach, planted", planted=True) as tally:
         await tell(tally, tmp_path, ("looks",), REACH="on")
     assert [why for why in tally.violations if "reached" in why]

@@ -263,7 +263,7 @@ WAYS: dict[str, Callable[[Any], list[Hook]]] = {
 }
 
 
-async def test_a_tool_is_called_with_what_the_guards_saw() -> None:
+async def test_a_tool_receives_the_arguments_that_guards_saw() -> None:
     await called_is_guarded(TYPES)
 
 
@@ -280,7 +280,7 @@ async def test_no_validator_runs_after_a_guard() -> None:
     assert order == ["validator", "validator", "guard"], "once to check the call, and once at the seal"
 
 
-async def test_an_answer_with_arguments_agrees_to_what_the_validators_make_of_them() -> None:
+async def test_an_answer_with_arguments_approves_the_validated_arguments() -> None:
     """The user gave 3 and the validator makes 6 of it: that is asked about again."""
     asked: list[Any] = []
     got: list[Any] = []
@@ -867,7 +867,7 @@ async def test_a_crash_leaves_a_traceback_and_its_exception(caplog: pytest.LogCa
 # -- what must be noticed ---------------------------------------------------------------------------------------------
 
 
-async def test_a_validator_that_runs_again_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_validator_that_runs_twice_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tool's values are built once more from the form that the guards saw."""
     bind = tool_schema.FunctionArguments.bind
 
@@ -880,7 +880,7 @@ async def test_a_validator_that_runs_again_is_noticed(monkeypatch: pytest.Monkey
         await called_is_guarded(["unquote before", "double"], planted=True)
 
 
-async def test_a_check_that_changes_arguments_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_check_that_changes_arguments_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hooks get what the validators made, which the seal validates again."""
 
     def applied(self: Any, args: Any) -> Any:
@@ -891,7 +891,7 @@ async def test_a_check_that_changes_arguments_is_noticed(monkeypatch: pytest.Mon
         await called_is_guarded(["unquote before", "double"], planted=True)
 
 
-async def test_a_serializer_that_lies_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_lying_serializer_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     real = tool_schema.FunctionArguments.bind
 
     def dumped(self: Any, name: str, data: bytes, args: Any = tool_schema.NO_ARGS, *, checked: bool = False) -> Any:
@@ -904,7 +904,7 @@ async def test_a_serializer_that_lies_is_noticed(monkeypatch: pytest.MonkeyPatch
         await called_is_guarded(["secret", "a serializer"], planted=True)
 
 
-async def test_a_seal_that_guards_share_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_seal_shared_by_guards_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards get the sealed operation itself, and so does the tool."""
 
     def shared(self: ToolUse) -> ToolUse:
@@ -916,7 +916,7 @@ async def test_a_seal_that_guards_share_is_noticed(monkeypatch: pytest.MonkeyPat
         await nothing_past_the_seal(planted=True, tampers=["sets values", "sets everything", "sets the tool"])
 
 
-async def test_a_context_that_stays_behind_is_noticed(monkeypatch: pytest.MonkeyPatch, old_pool: None) -> None:
+async def test_a_lost_context_is_detected(monkeypatch: pytest.MonkeyPatch, old_pool: None) -> None:
     monkeypatch.setattr(run_context, "_bind_thread", lambda thread, run: None)
     with pytest.raises(Violated, match="a thread, sync tool"):
         await guards_follow(["a thread"], planted=True)
@@ -926,7 +926,7 @@ async def test_a_context_that_stays_behind_is_noticed(monkeypatch: pytest.Monkey
         await guards_follow(["an old executor", "an old thread pool"], planted=True)
 
 
-async def test_an_approval_that_counts_again_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_a_reused_approval_is_detected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def lenient(self: Thread, data: Any) -> None:
         self.questions.pop(data["id"], None)
         self.answers.setdefault(data["hash"], data)
@@ -949,13 +949,13 @@ async def test_an_approval_that_counts_again_is_noticed(monkeypatch: pytest.Monk
         await approvals_count_once(tmp_path / "again", planted=True)
 
 
-async def test_a_reply_that_counts_though_it_was_taken_back_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_counted_retracted_reply_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wick.reply._WITHHELD", frozenset())
     with pytest.raises(Violated, match="the tool ran"):
         await taken_back(["refusal"], planted=True)
 
 
-def test_a_type_that_runs_code_is_handed_on_as_it_was_given() -> None:
+def test_a_type_that_runs_code_is_passed_unchanged() -> None:
     """Those that a check would change must be found by their schema, not by their values."""
     stable = {"decimal", "date", "time", "set", "excluded"}
     for name, (kind, _) in TYPES.items():

@@ -338,7 +338,7 @@ class Anxious(Workspace):
     ("planted", "operation", "noticed"),
     [(Joined, "read", "ESCAPED"), (Joined, "write", "ESCAPED"), (Anxious, "read", "REFUSED")],
 )
-async def test_a_workspace_that_is_wrong_is_noticed(
+async def test_a_faulty_workspace_is_detected(
     tmp_path: Path, planted: type[Workspace], operation: str, noticed: str
 ) -> None:
     ground = Ground(tmp_path / "place")
@@ -351,7 +351,7 @@ async def test_a_workspace_that_is_wrong_is_noticed(
 
 
 @needs_root
-async def test_a_race_that_leaks_is_noticed(tmp_path: Path) -> None:
+async def test_a_leaking_race_is_detected(tmp_path: Path) -> None:
     ground = race_ground(tmp_path / "place")
     files = Joined(str(ground.root))
     noticed, tally = pytest.raises(Violated, match="outside"), Tally("S2", "race, planted", planted=True)
@@ -380,7 +380,7 @@ def test_a_kernel_that_counts_links_twice_is_not_believed(tmp_path: Path, monkey
     files.close()
 
 
-def test_only_what_stands_in_the_workspace_is_told_of_a_search(tmp_path: Path) -> None:
+def test_a_search_reports_only_files_of_the_workspace(tmp_path: Path) -> None:
     """A program that searches goes by paths: what it found counts only if the workspace itself finds it there."""
     ground = Ground(tmp_path / "place")
     (ground.root / "long.txt").write_bytes(b"one\r\n" + b"x" * 3_000_000 + b"needle\n" + "caf\u00e9 needle…\n".encode())
@@ -414,7 +414,7 @@ def test_every_operation_of_a_workspace_is_tried() -> None:
 
 
 @needs_bubblewrap
-async def test_no_command_plants_what_git_runs(tmp_path: Path) -> None:
+async def test_no_command_plants_code_that_git_runs(tmp_path: Path) -> None:
     with Tally("S2", "plants for git") as tally:
         for number, plant in enumerate(islice(plants(12), PLANTS)):
             ground = PlantGround(tmp_path / str(number))
@@ -423,7 +423,7 @@ async def test_no_command_plants_what_git_runs(tmp_path: Path) -> None:
 
 
 @needs_bubblewrap
-async def test_no_command_plants_it_while_its_program_is_killed(tmp_path: Path) -> None:
+async def test_no_command_plants_code_while_its_program_is_killed(tmp_path: Path) -> None:
     with Tally("S2", "plants for git, program killed") as tally:
         plant = Plant("copied", "sub", "fsmonitor")
         for number in range(KILLED):
@@ -434,7 +434,7 @@ async def test_no_command_plants_it_while_its_program_is_killed(tmp_path: Path) 
 
 @needs_bubblewrap
 @pytest.mark.parametrize("way", ["by_command", "by_job", "by_a_program_that_is_killed"])
-async def test_a_plant_that_git_runs_is_noticed(tmp_path: Path, way: str) -> None:
+async def test_a_plant_that_git_runs_is_detected(tmp_path: Path, way: str) -> None:
     """Where nothing is protected, most plants work: else they would show nothing."""
     simple = [Plant("copied", "sub", "fsmonitor")]
     tally = Tally("S2", f"plants for git, {way}, planted", planted=True)

@@ -137,14 +137,14 @@ def _control_groups() -> set[str]:
 def _look_at_containers() -> None:
     """A run that has asked for the engine looks at its containers, whenever some have come or gone."""
     engines = sys.modules.get("engines")
-    if engines is None or not engines.here.cache_info().currsize:
+    if engines is None or not engines.find_engine.cache_info().currsize:
         return
     try:
-        at = os.stat(f"{_engine_root(engines.here())}/containers").st_mtime_ns
+        at = os.stat(f"{_engine_root(engines.find_engine())}/containers").st_mtime_ns
     except OSError:
         at = -1  # it is somewhere else: it has to be asked
     if at != _seen.at or at == -1:
-        _seen.at, _seen.containers = at, _own_containers(engines.here())
+        _seen.at, _seen.containers = at, _own_containers(engines.find_engine())
 
 
 @cache

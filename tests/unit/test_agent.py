@@ -112,7 +112,7 @@ async def test_a_run_takes_a_text_a_message_or_messages(input: Any, said: list[M
         (b"hi", "a text, a Message or a list of them"),
     ],
 )
-async def test_what_cannot_be_said_is_refused_with_a_sentence(input: Any, error: str) -> None:
+async def test_invalid_input_is_refused(input: Any, error: str) -> None:
     with pytest.raises(MessageError, match=error):
         await hello_agent().run(input)
     with pytest.raises(MessageError, match=error):
@@ -120,7 +120,7 @@ async def test_what_cannot_be_said_is_refused_with_a_sentence(input: Any, error:
 
 
 @pytest.mark.parametrize("nothing", ["", [], Messages()])
-async def test_nothing_to_say_takes_up_the_thread(nothing: Any) -> None:
+async def test_empty_input_resumes_the_thread(nothing: Any) -> None:
     thread = Thread()
     thread.add(user("hi"))
     assert (await hello_agent().run(nothing, thread=thread)).text == "hello"
@@ -128,7 +128,7 @@ async def test_nothing_to_say_takes_up_the_thread(nothing: Any) -> None:
         await hello_agent().run(nothing)
 
 
-async def test_calls_that_are_given_as_input_are_made() -> None:
+async def test_calls_given_as_input_are_executed() -> None:
     result = await Agent(Scripted("done"), tools=[echo]).run([user("say hi"), assistant("", tool_call())])
     assert tool_result(result) == "hi"
     assert result.text == "done"
@@ -139,7 +139,7 @@ async def test_unknown_options_are_refused() -> None:
         await hello_agent().run("hi", tread=Thread())  # type: ignore[call-arg]
 
 
-async def test_a_conversation_goes_on_in_its_thread() -> None:
+async def test_a_conversation_continues_in_its_thread() -> None:
     thread, model = Thread(), Scripted("one", "two")
     agent = Agent(model)
     first = await agent.run("a", thread=thread)
@@ -188,7 +188,7 @@ def test_a_setting_that_is_not_json_is_refused(value: Any) -> None:
         Agent(Scripted(), settings={"extra": {"x": value}})
 
 
-async def test_a_hook_that_changes_settings_changes_them_for_that_call_only() -> None:
+async def test_a_hook_changes_settings_for_one_call_only() -> None:
     @before(ModelCall)
     def warmer(call: ModelCall) -> None:
         call.settings["temperature"] += 1
@@ -203,7 +203,7 @@ async def test_a_hook_that_changes_settings_changes_them_for_that_call_only() ->
     assert agent.settings == given == {"temperature": 0, "extra": {}}
 
 
-async def test_a_hook_that_changes_the_run_changes_it_for_that_run_only() -> None:
+async def test_a_hook_changes_the_run_for_that_run_only() -> None:
     @before(Run)
     def prepare(run: Run) -> None:
         run.system += " And kind."
@@ -223,7 +223,7 @@ async def test_a_hook_that_changes_the_run_changes_it_for_that_run_only() -> Non
     assert (agent.system, agent.settings, [made.name for made in agent.tools]) == ("Be brief.", {}, ["echo"])
 
 
-async def test_what_a_run_knows() -> None:
+async def test_run_attributes() -> None:
     seen: list[Any] = []
 
     @before(ModelCall)
@@ -264,7 +264,7 @@ def test_two_hooks_of_one_name_are_refused() -> None:
         Agent(Scripted(), hooks=[Limits(), Limits()])
 
 
-def test_what_is_no_hook_is_refused() -> None:
+def test_an_invalid_hook_is_refused() -> None:
     with pytest.raises(ConfigError, match="is not a hook: decorate it with @before"):
         Agent(Scripted(), hooks=[plain])  # type: ignore[list-item]
     with pytest.raises(ConfigError, match=r"or give an instance: Limits\(\)"):
@@ -295,7 +295,7 @@ def test_a_model_that_is_not_there_is_refused_when_the_agent_is_made(model: Any,
         Agent(model)
 
 
-def test_a_model_that_is_not_checked_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unchecked_model_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wick.agent.check_model", lambda spec: None)
     agent = Agent("banana:x")
     with pytest.raises(ConfigError, match="no model named"):
@@ -355,7 +355,7 @@ async def test_copies_have_more_and_the_original_is_left_alone() -> None:
         assert copy.settings == {"temperature": 1}
 
 
-def test_a_copys_hooks_stand_inside_those_it_had() -> None:
+def test_hooks_of_a_copy_are_inside_existing_ones() -> None:
     def named(name: str) -> Hook:
         return before(ToolUse, name=name)(lambda use: None)
 
@@ -407,7 +407,7 @@ async def test_run_sync_inside_an_event_loop_is_refused() -> None:
         hello_agent().run_sync("hi")
 
 
-async def test_the_three_ways_come_to_the_same() -> None:
+async def test_the_three_run_methods_agree() -> None:
     def made() -> Agent:
         return echo_agent(name="same")
 
@@ -420,7 +420,7 @@ async def test_the_three_ways_come_to_the_same() -> None:
     assert (seen[-1].text, seen[-1].outcome) == (ran.text, ran.outcome)
 
 
-async def test_a_stream_knows_its_run_and_its_result() -> None:
+async def test_a_stream_has_its_run_and_result() -> None:
     stream = hello_agent().stream("hi")
     assert stream.result is None
     seen = [event async for event in stream]
@@ -429,7 +429,7 @@ async def test_a_stream_knows_its_run_and_its_result() -> None:
     assert text_deltas(seen) == "hello"
 
 
-async def test_a_stream_can_be_told_more_while_it_goes_on() -> None:
+async def test_a_stream_accepts_messages_while_running() -> None:
     async def answer(request: Request) -> str:
         await asyncio.sleep(0.001)
         return {"2 + 3?": "five", "times two?": "ten"}[request.messages[-1].text]
@@ -465,7 +465,7 @@ async def test_a_stream_that_is_not_read_does_nothing() -> None:
     assert not thread.entries
 
 
-async def test_a_reader_who_leaves_cancels_the_run_and_leaves_no_task() -> None:
+async def test_an_abandoned_stream_cancels_the_run_and_leaves_no_task() -> None:
     thread = Thread()
     tasks = asyncio.all_tasks()
     stream = waiter().stream("go", thread=thread)
@@ -481,7 +481,7 @@ async def test_a_reader_who_leaves_cancels_the_run_and_leaves_no_task() -> None:
     assert stream.result is not None and stream.result.outcome == "cancelled"
 
 
-async def test_a_reader_who_is_cancelled_cancels_the_run() -> None:
+async def test_a_cancelled_reader_cancels_the_run() -> None:
     thread, seen = Thread(), list[Event]()
 
     async def read() -> None:
@@ -497,7 +497,7 @@ async def test_a_reader_who_is_cancelled_cancels_the_run() -> None:
     assert [end["outcome"] for end in thread_entries(thread, "run_end")] == ["cancelled"]
 
 
-async def test_a_reader_who_fails_cancels_the_run() -> None:
+async def test_a_failing_reader_cancels_the_run() -> None:
     thread = Thread()
     tasks = asyncio.all_tasks()
     with pytest.raises(ZeroDivisionError):
@@ -518,14 +518,14 @@ async def test_a_slow_reader_gets_every_event() -> None:
     assert seen == fast
 
 
-async def test_events_go_to_a_function_too() -> None:
+async def test_events_are_sent_to_a_callback() -> None:
     seen: list[Event] = []
     await echo_agent().run("go", emit=seen.append)
     streamed = await collect_events(echo_agent())
     assert [event.event for event in seen] == [event.event for event in streamed]
 
 
-async def test_a_stream_may_have_a_function_beside_it() -> None:
+async def test_a_stream_may_have_a_callback() -> None:
     seen: list[Event] = []
     streamed = await collect_events(echo_agent(), emit=seen.append)
     assert seen == streamed
@@ -579,7 +579,7 @@ async def test_a_child_may_be_streamed_under_its_parent() -> None:
     assert [event for event in seen if event in read] == read[:-1]
 
 
-async def test_a_childs_events_may_go_elsewhere() -> None:
+async def test_child_events_may_go_to_another_callback() -> None:
     elsewhere: list[Event] = []
     child = Agent(Scripted("from below"), name="child")
 
@@ -652,7 +652,7 @@ async def test_usage_of_a_child_counts_for_its_parent() -> None:
     assert result.usage == sum((Usage(**end["usage"]) for end in thread_entries(result.thread, "run_end")), Usage())
 
 
-async def test_only_a_guard_can_be_added_to_a_run_that_goes_on() -> None:
+async def test_only_a_guard_can_be_added_to_a_running_run() -> None:
     @before(Run)
     def strict(run: Run) -> None:
         run.add_guard(no_echo)
@@ -663,7 +663,7 @@ async def test_only_a_guard_can_be_added_to_a_run_that_goes_on() -> None:
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-async def test_a_stream_ends_when_whoever_else_watches_the_run_fails(terminal: bool) -> None:
+async def test_a_failing_callback_ends_a_stream(terminal: bool) -> None:
     def watch(event: Event) -> None:
         if event.terminal or not terminal:
             raise OSError("nobody can hear this")
@@ -694,12 +694,12 @@ async def test_a_stream_ends_when_a_hook_takes_its_events_away() -> None:
         ({"tools": ["add"]}, "a tool is a function, not 'add'"),
     ],
 )
-def test_what_is_not_given_as_it_should_be_is_refused_with_a_sentence(options: dict[str, Any], words: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         Agent("demo", **options)
 
 
-async def test_a_thread_is_not_its_id_unless_threads_are_kept() -> None:
+async def test_a_thread_id_needs_a_store() -> None:
     with pytest.raises(ConfigError, match=r"Sessions"):
         await hello_agent().run("hi", thread="abc")
     with pytest.raises(ConfigError, match=r"takes a Thread"):
@@ -707,7 +707,7 @@ async def test_a_thread_is_not_its_id_unless_threads_are_kept() -> None:
 
 
 @pytest.mark.parametrize("sync", [False, True])
-async def test_an_agent_that_a_tool_runs_is_a_child_whether_the_tool_says_so_or_not(sync: bool) -> None:
+async def test_an_agent_run_by_a_tool_is_a_child(sync: bool) -> None:
     ran: list[str] = []
 
     @tool

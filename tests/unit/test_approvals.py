@@ -69,7 +69,7 @@ def wrap_asking(question: str) -> Any:
 
 @pytest.mark.parametrize("answer", [None, True, Allow()])
 @pytest.mark.parametrize("operation", OPERATIONS)
-async def test_who_agrees_lets_it_be_done(operation: Kind, answer: Any) -> None:
+async def test_an_approved_operation_is_executed(operation: Kind, answer: Any) -> None:
     user = ScriptedUser(answer)
     result = await agent_for(operation, asking(operation=operation), ask=user).run("go")
     assert result.outcome == "completed"
@@ -102,12 +102,12 @@ async def test_anything_else_is_a_no(answer: Any, reason: str) -> None:
 
 
 @pytest.mark.parametrize("operation", [Run, Step, ModelCall])
-async def test_who_refuses_anything_but_a_tool_use_ends_the_run(operation: Kind) -> None:
+async def test_refusing_anything_but_a_tool_use_ends_the_run(operation: Kind) -> None:
     result = await agent_for(operation, asking(operation=operation), ask=ScriptedUser(Block("not today"))).run("go")
     assert (result.outcome, result.reason, result.text) == ("stopped", "blocked: not today", "")
 
 
-async def test_without_anybody_to_ask_the_answer_is_no() -> None:
+async def test_without_a_user_an_ask_is_denied() -> None:
     text = tool_result(await echo_agent(asking()).run("go"))
     assert text == "no user is there to approve: sure?"
 
@@ -161,7 +161,7 @@ async def test_the_same_question_from_two_hooks_is_put_once() -> None:
 
 
 @pytest.mark.parametrize("position", [before, wrap])
-async def test_a_question_from_before_or_wrap_goes_on_to_the_gate(position: Any) -> None:
+async def test_an_ask_of_before_or_wrap_reaches_the_gate(position: Any) -> None:
     order: list[str] = []
     ask = wrap_asking("sure?") if position is wrap else asking(position=before)
     inner = before(ToolUse, name="inner")(lambda use: order.append("inner"))
@@ -174,7 +174,7 @@ async def test_a_question_from_before_or_wrap_goes_on_to_the_gate(position: Any)
     assert order == ["inner", "gate", "asked"]
 
 
-async def test_a_question_survives_a_changed_copy_and_a_hook_that_would_drop_it() -> None:
+async def test_an_ask_survives_a_changed_copy_and_a_dropping_hook() -> None:
     @before(ToolUse)
     async def forget(use: ToolUse) -> None:
         use.asks = ()
@@ -196,7 +196,7 @@ async def test_a_question_survives_a_changed_copy_and_a_hook_that_would_drop_it(
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)])
-async def test_any_block_wins_over_any_ask_whatever_the_order(order: tuple[int, ...]) -> None:
+async def test_any_block_wins_over_any_ask_in_any_order(order: tuple[int, ...]) -> None:
     hooks = [asking(), guard(ToolUse, name="deny")(lambda use: Block("no")), asking("early?", position=before)]
     user = ScriptedUser(True)
     result = await echo_agent(*(hooks[place] for place in order), ask=user).run("go")
@@ -307,7 +307,7 @@ async def test_only_a_tools_arguments_can_be_changed_by_an_answer(operation: Kin
     assert result.reason == "blocked: only a tool's arguments can be changed by an answer"
 
 
-async def test_a_later_attempt_is_made_with_the_arguments_that_the_user_gave() -> None:
+async def test_a_retry_uses_the_arguments_of_the_user() -> None:
     user = ScriptedUser(Allow({"text": "better"}))
     result = await echo_agent(_retry(), asking(), ask=user).run("go")
     assert (len(user.questions), tool_result(result)) == (1, "better")
@@ -318,7 +318,7 @@ async def test_a_later_attempt_is_made_with_the_arguments_that_the_user_gave() -
 # the log
 
 
-async def test_the_question_and_the_answer_are_in_the_log_before_it_is_done() -> None:
+async def test_question_and_answer_are_logged_before_execution() -> None:
     user = ScriptedUser(Allow({"text": "better"}))
     result = await echo_agent(asking(), ask=user).run("go")
     assert result.thread is not None
@@ -342,7 +342,7 @@ async def test_a_refusal_is_in_the_log_with_its_reason() -> None:
     assert (answered["allowed"], answered["reason"]) == (False, "not today")
 
 
-async def test_whoever_watches_sees_the_question_and_the_answer() -> None:
+async def test_watchers_get_question_and_answer() -> None:
     seen = [
         event
         for event in await collect_events(echo_agent(asking(), ask=ScriptedUser(False)))
@@ -359,7 +359,7 @@ async def test_whoever_watches_sees_the_question_and_the_answer() -> None:
     }
 
 
-async def test_an_answer_given_while_the_run_waited_is_taken_when_it_is_taken_up() -> None:
+async def test_an_answer_during_a_pause_is_used_at_resume() -> None:
     thread = Thread()
     agent = echo_agent(asking(), ask=ScriptedUser(Paused("later")))
     await agent.run("go", thread=thread)
@@ -429,7 +429,7 @@ async def test_a_child_without_a_root_user_is_refused() -> None:
 # rule 17: all calls pass the gate before any waits for an answer
 
 
-async def test_every_call_of_a_step_passes_the_gate_before_anybody_is_asked() -> None:
+async def test_every_call_of_a_step_passes_the_gate_before_any_question() -> None:
     order: list[str] = []
 
     @guard(ToolUse)
@@ -448,7 +448,7 @@ async def test_every_call_of_a_step_passes_the_gate_before_anybody_is_asked() ->
     assert sorted(order[3:]) == ["asked a", "asked b"]
 
 
-async def test_a_call_that_never_reaches_the_gate_keeps_nobody_waiting() -> None:
+async def test_a_call_that_never_reaches_the_gate_blocks_no_other() -> None:
     @before(ToolUse)
     async def some(use: ToolUse) -> Block | None:
         if use.call.id == "b":
@@ -505,13 +505,13 @@ async def test_a_deputy_answers_and_the_user_is_not_asked() -> None:
     assert [(row["hook"], row["verdict"]) for row in ended.why][-1] == ("deputy True", "approved")  # type: ignore[attr-defined]
 
 
-async def test_a_deputy_who_has_nothing_to_say_leaves_it_to_the_user() -> None:
+async def test_a_delegate_without_answer_defers_to_the_user() -> None:
     user = ScriptedUser(True)
     assert tool_result(await echo_agent(deputised(None), asking(), ask=user).run("go")) == "hi"
     assert len(user.questions) == 1
 
 
-async def test_what_a_deputy_says_may_be_no_or_other_arguments() -> None:
+async def test_a_delegate_may_deny_or_change_arguments() -> None:
     assert (
         tool_result(await echo_agent(deputised(Block("not now")), asking(), ask=ScriptedUser(True)).run("go"))
         == "not now"

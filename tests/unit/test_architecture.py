@@ -309,7 +309,7 @@ def test_import_touches_no_file_environment_or_network(light: dict[str, list[str
     assert light["touched"] == []
 
 
-def test_the_probe_sees_what_a_module_of_wick_touches() -> None:
+def test_the_probe_detects_module_access() -> None:
     deeds = """
 code = "import os, socket; os.getenv('A'); 'B' in os.environ; dict(os.environ); open(os.devnull); socket.socket()"
 exec(compile(code, "wick/deeds.py", "exec"), {"__name__": "wick.deeds"})

@@ -79,7 +79,7 @@ def test_a_capability_may_name_itself() -> None:
 # its hooks and tools
 
 
-def test_its_hooks_are_bound_to_it_and_named_after_it_in_the_order_of_the_source() -> None:
+def test_hooks_are_bound_and_named_in_source_order() -> None:
     book = Notebook()
     assert [hook.name for hook in book.hooks()] == ["notebook.no_secrets", "notebook.begin", "notebook.count"]
     assert all(hook.owner is book for hook in book.hooks())
@@ -91,7 +91,7 @@ def test_the_names_of_its_hooks_are_stable() -> None:
     assert [hook.name for hook in Notebook().hooks()] == [hook.name for hook in Notebook().hooks()]
 
 
-def test_its_tools_are_bound_to_it() -> None:
+def test_tools_are_bound() -> None:
     (note,) = Notebook().tools()
     assert (note.name, note.description) == ("note", "Keep a note.")
     assert [*note.parameters["properties"]] == ["text"]
@@ -112,7 +112,7 @@ async def test_an_agent_has_its_hooks_and_its_tools() -> None:
     assert result.thread is not None and result.thread.values["notes"] == ["milk"]
 
 
-def test_hooks_and_tools_of_the_classes_above_are_its_own_and_an_override_takes_their_place() -> None:
+def test_hooks_and_tools_are_inherited_and_overridable() -> None:
     class Strict(Notebook):
         @guard(ToolUse, match="note")
         async def no_secrets(self, use: ToolUse) -> Block | None:
@@ -131,7 +131,7 @@ def test_hooks_and_tools_of_the_classes_above_are_its_own_and_an_override_takes_
     assert [tool.name for tool in strict.tools()] == ["note"]
 
 
-def test_an_override_that_is_no_hook_takes_it_away() -> None:
+def test_an_override_that_is_not_a_hook_removes_it() -> None:
     class Plain(Notebook):
         no_secrets = None  # type: ignore[assignment]
 
@@ -159,7 +159,7 @@ def test_two_capabilities_with_the_same_name_are_refused() -> None:
         Agent(Scripted(spare=True), hooks=[Empty(), Empty()])
 
 
-def test_two_of_a_kind_with_names_of_their_own_are_fine_if_their_tools_are() -> None:
+def test_two_named_instances_are_allowed_if_their_tools_differ() -> None:
     class Looks(Capability):
         def __init__(self, name: str) -> None:
             self.name = name
@@ -193,7 +193,7 @@ def test_a_default_is_replaced_by_one_of_the_same_name() -> None:
 # rule 20: per-run state in scratch
 
 
-async def test_two_runs_of_one_capability_do_not_share_what_they_count() -> None:
+async def test_runs_of_one_capability_do_not_share_state() -> None:
     book = Notebook()
     counts: list[int] = []
     agent = hello_agent(book, after(Run, name="look")(lambda run: counts.append(run.scratch[book])))
@@ -204,7 +204,7 @@ async def test_two_runs_of_one_capability_do_not_share_what_they_count() -> None
     assert vars(book) == before_runs
 
 
-async def test_two_of_a_kind_in_one_run_do_not_share_it_either() -> None:
+async def test_two_instances_in_one_run_do_not_share_state() -> None:
     class Counts(Capability):
         def __init__(self, name: str, by: int) -> None:
             self.name, self.by = name, by
@@ -249,14 +249,14 @@ class Everywhere(Capability):
         return text
 
 
-async def test_a_method_may_stand_at_every_position() -> None:
+async def test_a_method_may_be_at_every_position() -> None:
     cap = Everywhere()
     (poke,) = cap.tools()
     assert tool_result(await tool_agent(poke, cap, tools=[]).run("go")) == "hi"
     assert cap.seen == ["wrap", "before", "guard", "tool", "after"]
 
 
-async def test_what_a_method_continues_with_is_said_in_its_name() -> None:
+async def test_the_continue_of_a_method_has_its_name() -> None:
     class Critic(Capability):
         @after(Step)
         async def review(self, step: Step) -> Continue | None:

@@ -62,7 +62,7 @@ def test_no_way_through_options_programs_and_files_gets_past_a_deny_rule(shells:
         ("_name_parts", "printf 'ev%s push' il | dd of=x; sh x"),
     ],
 )
-def test_a_way_that_is_open_again_is_noticed(
+def test_a_reopened_bypass_is_detected(
     name: str, command: str, shells: Shells, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert DENY.explain("Bash", {"command": command}).decision != "allow"
@@ -73,7 +73,7 @@ def test_a_way_that_is_open_again_is_noticed(
     assert DENY.explain("Bash", {"command": command}).decision == "allow"
 
 
-def test_generated_commands_run_what_is_denied(shells: Shells) -> None:
+def test_generated_commands_run_the_denied_program(shells: Shells) -> None:
     """Or the test above would be content with commands that do nothing."""
     every = [*dict.fromkeys(generate_commands(0, trial=19))]
     sample = every if FULL else every[:: len(every) // 20]
@@ -160,7 +160,7 @@ FAULTS: dict[str, tuple[list[tuple[Any, str, Any]], str]] = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_planted_fault_is_noticed(name: str, shells: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_fault_is_detected(name: str, shells: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each mended part, taken away again, lets a command through that really runs what is denied."""
     faults, command = FAULTS[name]
     assert find_missed([command], shells) == []
@@ -211,7 +211,7 @@ MOVED = (
 
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_the_policy_knows_a_folder_by_any_path(program: str, folder: str) -> None:
+def test_the_policy_recognizes_a_folder_by_any_path(program: str, folder: str) -> None:
     if "'" in program and "'" in folder:
         return
     assert POLICY.explain("Bash", {"command": program.format(folder)}).decision != "allow"
@@ -222,13 +222,13 @@ def test_the_policy_follows_to_another_folder(command: str) -> None:
     assert POLICY.explain("Bash", {"command": command}).decision != "allow"
 
 
-def test_the_policy_looks_at_where_a_command_starts() -> None:
+def test_the_policy_uses_the_start_folder_of_a_command() -> None:
     for name in ("workdir", "cwd"):
         assert POLICY.explain("Bash", {"command": "rm -rf usr", name: "/"}).decision != "allow"
         assert POLICY.explain("Bash", {"command": "rm -rf usr", name: "/tmp"}).decision == "allow"
 
 
-def test_paths_that_are_not_simplified_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unnormalized_paths_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     for owner in (shell, specifiers):
         monkeypatch.setattr(owner, "simplify", lambda path: path)
     planted = Permissions(policy="shell", mode="bypassPermissions")
@@ -336,7 +336,7 @@ def test_reading_is_bounded_by_work(length: int, monkeypatch: pytest.MonkeyPatch
         assert not parsed.problem or POLICY.explain("Bash", {"command": text}).decision != "allow", unit
 
 
-def test_a_parser_without_bounds_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_parser_without_bounds_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ParseBudget, "spend", _nothing)
     monkeypatch.setattr(shell_syntax, "SHELL_WORDS", 10**9)
     budget = Counted()

@@ -144,7 +144,7 @@ def test_every_name_is_in_the_docs(what: str) -> None:
     assert not left_out, f"{page_name(page) if page else 'the docs'} say nothing of these {what}: {', '.join(left_out)}"
 
 
-def test_the_table_of_points_says_what_may_be_answered() -> None:
+def test_the_table_of_points_has_allowed_results() -> None:
     table = rows(GUIDE / "hooks.md", 0)
     for position in POSITIONS:
         for operation in OPERATIONS:
@@ -152,7 +152,7 @@ def test_the_table_of_points_says_what_may_be_answered() -> None:
             assert said == {kind.__name__ for kind in allowed_decisions(position, operation.name)}
 
 
-def test_the_table_of_operations_says_what_can_be_changed() -> None:
+def test_the_table_of_operations_has_mutable_fields() -> None:
     table = rows(GUIDE / "hooks.md", 0)
     for operation in OPERATIONS:
         assert tuple(re.findall(r"`(\w+)`", table[operation.__name__][1])) == operation.editable
@@ -174,13 +174,13 @@ def test_every_capability_has_a_section_with_its_options(file: str) -> None:
         assert _options(kind) <= set(re.findall(r"\w+", " ".join(codes(found))))
 
 
-def test_the_list_of_capabilities_has_them_all() -> None:
+def test_the_list_of_capabilities_is_complete() -> None:
     listed = {row[1].strip(" `"): codes(row[0])[0] for row in rows(GUIDE / "capabilities.md", 1).values()}
     assert listed == {ring.key: ring.kind for ring in RINGS if ring.kind}
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs" / "coming-from").glob("*.md")), ids=page_name)
-def test_the_words_for_those_who_come_from_elsewhere_are_ours(page: Path) -> None:
+def test_the_glossary_of_other_frameworks_is_correct(page: Path) -> None:
     """What stands on our side of a table is there, and takes the options that are named."""
     places = ("wick", "wick.backends.local", "wick.backends.state", "wick.capabilities.mcp")
     known = {kind: value for place in places for kind, value in vars(import_module(place)).items()}
@@ -234,7 +234,7 @@ def test_the_table_of_names_has_every_provider() -> None:
 
 
 @pytest.mark.parametrize("provider", NAMED)
-def test_a_name_is_asked_where_the_table_says(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_model_names_match_the_table(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "a")
     monkeypatch.setenv("OPENAI_API_KEY", "o")
     monkeypatch.delenv("OLLAMA_HOST")
@@ -251,7 +251,7 @@ def test_the_table_of_aliases() -> None:
     assert {codes(alias)[0]: codes(means)[0] for alias, means in table(MODELS, "Names", "Alias")} == ALIASES
 
 
-def test_names_without_a_provider_are_those_that_it_says() -> None:
+def test_names_without_a_provider_match_the_table() -> None:
     said = codes(section(MODELS, "Names"))
     for provider, family in FAMILIES.items():
         assert any(re.fullmatch(family, f"{name}x") for name in said if ":" not in name), provider
@@ -273,7 +273,7 @@ CLIENTS = (OpenAI, OpenAIResponses, Anthropic)
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.__name__)
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_a_setting_is_sent_as_the_table_says(setting: str, client: Any) -> None:
+def test_settings_match_the_table(setting: str, client: Any) -> None:
     words = {codes(row[0])[0]: row[1:] for row in table(MODELS, "Settings", "Setting")}
     said = words[setting][CLIENTS.index(client)]
     model = client("m", base_url="http://localhost:1")
@@ -294,7 +294,7 @@ def test_the_table_of_time_limits() -> None:
     assert said == asdict(TimeLimits())
 
 
-def test_what_may_be_asked_again() -> None:
+def test_retryable_errors() -> None:
     row = next(line for line in section(MODELS, "Errors").splitlines() if "529" in line)
     assert {int(status) for status in re.findall(r"\b\d{3}\b", row)} == RETRYABLE
 
@@ -302,12 +302,12 @@ def test_what_may_be_asked_again() -> None:
 DEMO = table(MODELS, "The demo model", "Ability")
 
 
-def test_the_table_of_the_demo_model_has_all_that_it_can() -> None:
+def test_the_demo_table_is_complete() -> None:
     assert {ability for ability, *_ in DEMO} == set(re.split(", | and (?=hand)", ABILITIES))
 
 
 @pytest.mark.parametrize(("request_", "tools"), [row[1:] for row in DEMO])
-def test_the_demo_model_does_what_the_table_says(request_: str, tools: str) -> None:
+def test_the_demo_follows_its_table(request_: str, tools: str) -> None:
     names = {name for row in DEMO for name in codes(row[2])}
     there = [wick.tool(lambda: "done", name=name, description="A tool.") for name in sorted(names)]
     result = wick.Agent("demo", tools=there).run_sync(request_.strip("“”"))
@@ -382,7 +382,7 @@ def test_a_quick_run_changes_no_number(tmp_path: Path) -> None:
     assert "64 cores, Python 3.14" in numbers.rendered(changed)
 
 
-def test_frameworks_stand_beside_each_other_in_the_readme(tmp_path: Path) -> None:
+def test_the_readme_compares_frameworks(tmp_path: Path) -> None:
     numbers = _numbers()
     wick_ = {"version": "0.1", "different": "", "step_20": {"us": 400.0, "ratio": 1.2}, "delta": {"us": 9.0}}
     other = {"version": "2", "different": "a message more", "delta": {"us": 7.0, "ratio": 14.0}}
@@ -438,7 +438,7 @@ def test_every_page_can_be_reached_from_the_index() -> None:
 # -- promises -------------------------------------------------------------------------------------------------------
 
 
-def test_the_promises_are_shown_as_they_were_tried() -> None:
+def test_the_promises_show_recorded_results() -> None:
     promises = _script("promises")
     page, kept = promises.PAGE.read_text("utf-8"), json.loads(promises.KEPT.read_text("utf-8"))
     assert page == promises.rendered(page, kept), "run python scripts/promises.py"
@@ -453,7 +453,7 @@ def test_each_promise_is_tried_and_so_is_a_planted_fault() -> None:
         assert any("planted=" in tally for tally in tallies), f"a planted fault shows that {promise} is tried"
 
 
-def test_what_was_not_tried_again_stays(tmp_path: Path) -> None:
+def test_untested_results_are_kept(tmp_path: Path) -> None:
     promises = _script("promises")
     (tmp_path / "faults").mkdir()
     line = {"promise": "R1", "what": "cancels", "tried": 5, "violated": 1, "seconds": 1.0, "at": "2026-01-01T00:00:00Z"}

@@ -120,7 +120,7 @@ def test_events_on_the_wire(event: Event, wire: dict[str, object]) -> None:
     assert json.loads(json.dumps(event.to_json())) == event.to_json()
 
 
-def test_what_is_empty_is_left_out() -> None:
+def test_empty_fields_are_omitted() -> None:
     assert StateChange().to_json() == {"event": "on_state"}
 
 

@@ -73,7 +73,7 @@ def test_a_points_name_is_derived() -> None:
 async def _around(op: Any, next: Next[Any]) -> Any: ...
 
 
-def test_a_hooks_name_is_its_functions_or_the_given_one() -> None:
+def test_a_hook_has_the_name_of_its_function_or_the_given_one() -> None:
     @before(Run)
     async def look(run: Run) -> None: ...
 
@@ -81,7 +81,7 @@ def test_a_hooks_name_is_its_functions_or_the_given_one() -> None:
     assert before(Run, name="other")(look.fn).name == "other"
 
 
-def test_a_hook_says_what_it_is() -> None:
+def test_hook_repr() -> None:
     @guard(ToolUse, match="execute")
     async def deny(use: ToolUse) -> None: ...
 
@@ -104,13 +104,13 @@ async def test_the_first_hook_is_outermost_and_has_the_last_word() -> None:
     assert trace.log == ["a in", "c in", "d in", "f in", "e gate", "d out", "b out", "a out"]
 
 
-async def test_guards_are_inside_of_everything_wherever_they_are_listed() -> None:
+async def test_guards_are_innermost_in_any_list_order() -> None:
     trace = Trace()
     await echo_agent(trace.guard("g", priority=inf), trace.before("a"), trace.wrap("b"), trace.guard("h")).run("go")
     assert trace.log == ["a in", "b in", "g gate", "h gate", "b out"]
 
 
-async def test_priority_moves_a_hook_outward_and_ties_keep_the_order_of_the_list() -> None:
+async def test_priority_moves_a_hook_outward_and_ties_keep_list_order() -> None:
     trace = Trace()
     hooks = [
         trace.before("a"),
@@ -157,7 +157,7 @@ def _capability(trace: Trace, name: str, order: Sequence[str] = ("before", "wrap
 
 
 @pytest.mark.parametrize("order", [*permutations(("before", "wrap", "after", "guard"))])
-async def test_one_capability_is_one_ring_whatever_the_order_in_its_source(order: tuple[str, ...]) -> None:
+async def test_one_capability_is_one_ring_in_any_source_order(order: tuple[str, ...]) -> None:
     trace = Trace()
     hooks = [trace.wrap("outer"), _capability(trace, "cap", order), trace.wrap("inner")]
     await echo_agent(*hooks).run("go")
@@ -210,7 +210,7 @@ def test_rings_are_those_of_one_operation() -> None:
 
 
 @pytest.mark.parametrize("decorate", ["before", "wrap", "after", "guard"])
-async def test_a_hook_at_operation_stands_at_all_four(decorate: str) -> None:
+async def test_an_operation_hook_is_at_all_four(decorate: str) -> None:
     seen: list[str] = []
 
     async def look(op: Operation[Any]) -> None:
@@ -231,7 +231,7 @@ async def test_a_hook_at_operation_stands_at_all_four(decorate: str) -> None:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-async def test_a_guard_at_operation_can_block_each_of_them(operation: type[Operation[Any]]) -> None:
+async def test_an_operation_guard_can_block_each_operation(operation: type[Operation[Any]]) -> None:
     @guard(Operation)
     async def deny(op: Operation[Any]) -> Block | None:
         return Block("no") if op.name == operation.name else None
@@ -249,13 +249,13 @@ def test_two_hooks_with_the_same_name_are_refused() -> None:
         Agent(Scripted(spare=True), hooks=hooks)
 
 
-def test_the_same_hook_twice_is_refused_also_when_it_comes_later() -> None:
+def test_a_duplicate_hook_is_refused_also_later() -> None:
     hook = before(Run, name="look")(lambda run: None)
     with pytest.raises(ConfigError, match="two hooks are named 'look'"):
         hello_agent(hook).with_hooks(hook)
 
 
-def test_what_is_not_a_hook_is_refused() -> None:
+def test_an_invalid_hook_is_refused() -> None:
     async def look(run: Run) -> None: ...
 
     with pytest.raises(
@@ -267,7 +267,7 @@ def test_what_is_not_a_hook_is_refused() -> None:
 # binding
 
 
-def test_a_method_is_bound_to_its_object_and_named_after_it() -> None:
+def test_a_method_is_bound_and_named_after_its_object() -> None:
     class Greets(Capability):
         @before(Run)
         def greet(self, run: Run) -> Any:

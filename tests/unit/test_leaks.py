@@ -204,7 +204,7 @@ async def test_a_guard_cannot_be_bypassed_by_skipping_next(execute: Tool, execut
     assert executed == []
 
 
-async def test_a_guard_cannot_be_bypassed_by_healing_what_it_blocked(execute: Tool, executed: list[str]) -> None:
+async def test_a_guard_cannot_be_bypassed_by_replacing_a_blocked_result(execute: Tool, executed: list[str]) -> None:
     @after(ToolUse)
     def heal(use: ToolUse) -> None:
         use.result = ToolResult("all is well")
@@ -227,9 +227,7 @@ async def test_a_guard_cannot_be_bypassed_by_healing_what_it_blocked(execute: To
         pytest.param(lambda use: setattr(use, "data", b'{"command":"rm -rf /"}'), id="setting the bytes"),
     ],
 )
-async def test_a_guard_cannot_be_bypassed_by_another_guard_that_changes_what_it_sees(
-    change: Any, execute: Tool, executed: list[str]
-) -> None:
+async def test_a_guard_cannot_be_bypassed_by_a_mutating_guard(change: Any, execute: Tool, executed: list[str]) -> None:
     @guard(ToolUse)
     def meddle(use: ToolUse) -> None:
         change(use)
@@ -346,9 +344,7 @@ async def test_a_guard_cannot_be_bypassed_by_a_child_that_has_a_guard_of_the_sam
     assert executed == []
 
 
-async def test_a_guard_cannot_be_bypassed_by_a_child_that_asks_somebody_else(
-    execute: Tool, executed: list[str]
-) -> None:
+async def test_a_guard_cannot_be_bypassed_by_a_child_with_another_asker(execute: Tool, executed: list[str]) -> None:
     @guard(ToolUse, match=lambda use: use.call.name == "execute")
     def sure(use: ToolUse) -> Ask:
         return Ask("sure?")
@@ -424,9 +420,7 @@ async def test_a_guard_cannot_be_bypassed_by_an_approval_of_an_earlier_run(execu
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2), (2, 0, 1)])
-async def test_a_guard_cannot_be_bypassed_by_an_ask_that_outvotes_it(
-    order: tuple[int, ...], execute: Tool, executed: list[str]
-) -> None:
+async def test_a_guard_cannot_be_bypassed_by_an_ask(order: tuple[int, ...], execute: Tool, executed: list[str]) -> None:
     @guard(ToolUse)
     def sure(use: ToolUse) -> Ask:
         return Ask("sure?")
@@ -472,7 +466,7 @@ async def test_a_guard_cannot_be_bypassed_by_an_answer_that_is_none(
 
 @pytest.mark.parametrize("error", [ValueError("oops"), HookError("oops"), asyncio.CancelledError(), TimeoutError()])
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
-async def test_a_guard_cannot_be_bypassed_by_a_crash_of_it(
+async def test_a_guard_cannot_be_bypassed_by_its_crash(
     error: BaseException, is_async: bool, execute: Tool, executed: list[str]
 ) -> None:
     def crash(use: ToolUse) -> None:
@@ -538,7 +532,7 @@ def test_a_guard_cannot_be_bypassed_by_only_logging_its_failure() -> None:
         guard(ToolUse, on_error="log")(lambda use: None)
 
 
-async def test_a_guard_cannot_be_bypassed_by_cancelling_the_task_it_runs_in(execute: Tool, executed: list[str]) -> None:
+async def test_a_guard_cannot_be_bypassed_by_cancelling_its_task(execute: Tool, executed: list[str]) -> None:
     @guard(ToolUse)
     def cancel(use: ToolUse) -> None:
         task = asyncio.current_task()
@@ -620,7 +614,7 @@ async def test_a_guard_cannot_be_bypassed_by_resuming_with_an_answer_to_another_
     assert executed == []
 
 
-async def test_a_guard_cannot_be_bypassed_by_going_on_without_the_answer(execute: Tool, executed: list[str]) -> None:
+async def test_a_guard_cannot_be_bypassed_by_continuing_without_the_answer(execute: Tool, executed: list[str]) -> None:
     thread = await _paused(execute)
     user = ScriptedUser(True)
     result = await Agent(Scripted("done"), tools=[execute], hooks=[sure], ask=user).run("never mind", thread=thread)
@@ -653,9 +647,7 @@ async def test_a_guard_cannot_be_bypassed_by_an_alias(match: str, name: str, exe
     assert executed == []
 
 
-async def test_a_guard_cannot_be_bypassed_by_a_tool_that_comes_while_the_run_goes_on(
-    execute: Tool, executed: list[str]
-) -> None:
+async def test_a_guard_cannot_be_bypassed_by_a_tool_added_during_the_run(execute: Tool, executed: list[str]) -> None:
     @before(Run, tools="execute")
     def bring(run: Run) -> None:
         run.tools["execute"] = execute

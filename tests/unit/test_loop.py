@@ -125,25 +125,25 @@ async def test_a_run_takes_steps_and_each_asks_the_model_and_uses_its_tools() ->
     assert (result.text, result.outcome, result.reason) == ("done", "completed", "completed")
 
 
-async def test_a_run_stops_by_itself_when_no_tool_is_wanted() -> None:
+async def test_a_run_stops_without_tool_calls() -> None:
     result = await hello_agent().run("hi")
     assert (result.text, result.outcome, result.reason, result.error) == ("hello", "completed", "completed", None)
     assert [message.text for message in result.messages] == ["hi", "hello"]
 
 
-async def test_a_reply_with_text_and_calls_goes_on() -> None:
+async def test_a_reply_with_text_and_calls_continues() -> None:
     model = Scripted(assistant("let me see", tool_call()), "done")
     assert (await Agent(model, tools=[echo]).run("go")).text == "done"
 
 
-async def test_an_empty_reply_is_a_reply_that_is_not_kept() -> None:
+async def test_an_empty_reply_is_not_stored() -> None:
     result = await Agent(Scripted("")).run("go")
     assert (result.text, result.outcome) == ("", "completed")
     assert [message.role for message in result.messages] == ["user"]
 
 
 @pytest.mark.parametrize("order", ["abc", "cba", "bac", "cab"])
-async def test_results_stand_in_the_order_of_the_calls_whatever_order_they_finish_in(order: str) -> None:
+async def test_results_follow_the_order_of_the_calls(order: str) -> None:
     gates = {name: asyncio.Event() for name in "abc"}
     finished: list[str] = []
     gates[order[0]].set()
@@ -195,7 +195,7 @@ async def test_sync_tools_run_side_by_side_too() -> None:
 
 
 @pytest.mark.parametrize("order", ["P!P", "!PP", "PP!", "!!!", "P!!P", "PP!PP"])
-async def test_a_tool_that_works_alone_is_never_beside_another_and_all_keep_their_order(order: str) -> None:
+async def test_an_exclusive_tool_runs_alone_and_the_order_is_kept(order: str) -> None:
     running: set[int] = set()
     began: list[int] = []
     beside: list[tuple[str, int]] = []
@@ -295,7 +295,7 @@ async def test_outcomes_and_reasons(hooks: list[Any], outcome: str, reason: str)
     assert len(ended) == (block_the_run not in hooks)
 
 
-async def test_a_failed_run_raises_what_failed_after_its_terminal_event() -> None:
+async def test_a_failed_run_raises_after_its_terminal_event() -> None:
     error = ModelError("overloaded")
     seen: list[Event] = []
     thread = Thread()
@@ -316,7 +316,7 @@ async def test_an_error_without_words_is_named() -> None:
 
 
 @pytest.mark.parametrize("finish", ["length", "content_filter", "refusal"])
-async def test_an_unusual_finish_completes_and_says_so(finish: str) -> None:
+async def test_an_unusual_finish_completes_with_its_reason(finish: str) -> None:
     result = await Agent(Raw([TextDelta("half of"), Finish(finish)])).run("go")
     assert (result.outcome, result.reason, result.text) == ("completed", f"finish reason: {finish}", "half of")
 
@@ -335,7 +335,7 @@ async def test_a_usual_finish_is_not_worth_mentioning(finish: str) -> None:
         (["first", "second"], "stop requested: first"),
     ],
 )
-async def test_of_several_reasons_the_most_authoritative_is_kept(stops: list[str], kept: str) -> None:
+async def test_of_several_reasons_the_most_authoritative_wins(stops: list[str], kept: str) -> None:
     asked = tool_calls_reply(*(tool_call(id=str(number)) for number in range(len(stops))))
 
     @guard(ToolUse)
@@ -346,7 +346,7 @@ async def test_of_several_reasons_the_most_authoritative_is_kept(stops: list[str
     assert (result.outcome, result.reason) == ("stopped", kept)
 
 
-async def test_what_failed_is_worse_than_what_waits() -> None:
+async def test_a_failure_outranks_a_wait() -> None:
     @before(ToolUse)
     def look(use: ToolUse) -> Ask | None:
         if use.call.id == "b":
@@ -377,7 +377,7 @@ async def test_continue_takes_another_step_with_the_hooks_words() -> None:
     assert (said.role, said.text, said.name) == ("user", "are you sure?", "more")
 
 
-async def test_continue_gives_up_after_eight_in_a_row() -> None:
+async def test_continue_stops_after_eight_in_a_row() -> None:
     @after(Step)
     def more(step: Step) -> Continue:
         return Continue("again")
@@ -437,7 +437,7 @@ async def sleepy() -> str:
         (sleepy, {"timeout": 0.01}, "sleepy did not finish within 0.01 s; whether it took effect is unknown"),
     ],
 )
-async def test_a_tool_that_fails_is_told_to_the_model_and_the_run_goes_on(
+async def test_a_tool_failure_is_sent_to_the_model_and_the_run_continues(
     fn: Any, options: dict[str, Any], said: str
 ) -> None:
     made = tool(fn, **options)
@@ -451,12 +451,12 @@ async def test_a_tool_that_is_not_there_is_answered_with_those_that_are() -> Non
     assert tool_result(result) == "there is no tool named 'ecko'; the tools are echo; did you mean echo?"
 
 
-async def test_an_agent_without_tools_says_so() -> None:
+async def test_an_agent_without_tools_reports_it() -> None:
     result = await Agent(Scripted(tool_calls_reply(tool_call("anything")), "done")).run("go")
     assert "this agent has no tools" in tool_result(result)
 
 
-async def test_arguments_that_do_not_fit_are_told_to_the_model() -> None:
+async def test_invalid_arguments_are_reported_to_the_model() -> None:
     used = []
 
     @before(ToolUse)
@@ -469,7 +469,7 @@ async def test_arguments_that_do_not_fit_are_told_to_the_model() -> None:
     assert not used and not thread_entries(result.thread, "intent")
 
 
-async def test_a_hook_that_fails_around_a_tool_fails_the_run_and_the_thread_says_what_is_known() -> None:
+async def test_a_hook_failing_around_a_tool_fails_the_run_and_the_thread_is_valid() -> None:
     ran = []
 
     @tool
@@ -494,7 +494,7 @@ async def test_a_hook_that_fails_around_a_tool_fails_the_run_and_the_thread_says
     assert valid(thread)
 
 
-async def test_a_hook_that_fails_before_a_tool_leaves_it_unused_and_its_siblings_finish() -> None:
+async def test_a_hook_failing_before_a_tool_skips_it_and_siblings_finish() -> None:
     @before(ToolUse)
     async def clumsy(use: ToolUse) -> None:
         if use.call.id == "a":
@@ -518,7 +518,7 @@ async def test_after_a_failed_run_the_thread_is_usable() -> None:
     assert [message.text for message in model.requests[0].messages] == ["one", "two"]
 
 
-async def test_after_a_failed_run_it_can_be_tried_again_without_saying_it_again() -> None:
+async def test_a_failed_run_can_be_retried_without_new_input() -> None:
     thread = Thread()
     with pytest.raises(ModelError):
         await Agent(Scripted(ModelError("overloaded"))).run("one", thread=thread)
@@ -590,9 +590,7 @@ async def test_a_broken_stream_fails_the_run_and_no_tool_runs(
         ([START, CallArgs(0, '{"path": 7, "mode": "w"}'), DONE], "write"),
     ],
 )
-async def test_arguments_that_cannot_be_read_are_told_to_the_model_and_no_tool_runs(
-    deltas: list[Any], said: str
-) -> None:
+async def test_unparsable_arguments_are_reported_to_the_model(deltas: list[Any], said: str) -> None:
     write, ran = effect()
     result = await Agent(Raw(deltas, [TextDelta("sorry"), Finish()]), tools=[write]).run("go")
     assert said in tool_result(result)
@@ -639,7 +637,7 @@ async def test_a_model_that_is_no_model_fails_the_run() -> None:
     assert valid(thread)
 
 
-async def test_what_a_broken_stream_has_cost_counts() -> None:
+async def test_usage_of_a_broken_stream_counts() -> None:
     seen: list[Usage] = []
 
     @after(Run)
@@ -651,7 +649,7 @@ async def test_what_a_broken_stream_has_cost_counts() -> None:
     assert seen == [Usage(10, 3)]
 
 
-async def test_a_reply_that_a_hook_gives_two_calls_of_one_id_fails_the_run_and_not_the_thread() -> None:
+async def test_a_reply_with_duplicate_call_ids_fails_the_run_and_not_the_thread() -> None:
     @after(ModelCall)
     def double(call_: ModelCall) -> None:
         call_.result = tool_calls_reply(tool_call(id="a"), tool_call(id="a"))
@@ -731,7 +729,7 @@ async def test_a_message_sent_before_the_end_turns_completed_into_another_step()
     assert [message.text for message in result.messages] == ["2 + 3?", "five", "times two?", "ten"]
 
 
-async def test_messages_sent_join_in_their_order() -> None:
+async def test_inbox_messages_are_appended_in_order() -> None:
     @before(ToolUse)
     def send(use: ToolUse) -> None:
         for number in range(3):
@@ -876,7 +874,7 @@ async def cancelled_while(agent: Agent, begun: asyncio.Event, **options: Any) ->
     return thread
 
 
-async def test_calls_that_were_cut_short_are_answered_with_what_is_known_of_them() -> None:
+async def test_interrupted_calls_are_answered_with_their_known_state() -> None:
     begun = asyncio.Event()
 
     @tool
@@ -938,7 +936,7 @@ async def test_a_tool_that_swallows_its_cancellation_is_abandoned(
     assert isinstance(seen[-1], Done) and len(terminal(seen)) == 1
 
 
-async def test_a_tool_does_not_begin_after_its_run_is_over(hasty: None) -> None:
+async def test_a_tool_does_not_start_after_the_end_of_its_run(hasty: None) -> None:
     begun, go, ran = asyncio.Event(), asyncio.Event(), list[str]()
 
     @tool
@@ -988,7 +986,7 @@ async def test_a_sync_tool_that_hangs_does_not_hold_up_the_cancellation() -> Non
         await asyncio.sleep(0.001)
 
 
-async def test_a_hook_that_swallows_a_cancellation_does_not_undo_it() -> None:
+async def test_a_hook_cannot_suppress_a_cancellation() -> None:
     begun = asyncio.Event()
 
     @before(ModelCall)
@@ -1075,7 +1073,7 @@ async def test_a_tool_that_is_asked_for_by_an_alias_is_used_under_its_guards(nam
     assert seen == ["execute", "execute"]
 
 
-async def test_an_alias_of_two_tools_or_of_none_is_told() -> None:
+async def test_an_ambiguous_or_unknown_alias_is_reported() -> None:
     both = [replace(execute, name=name, aliases=("sh",)) for name in ("one", "two")]
     for tools, name in ((both, "sh"), ([execute], "Read")):
         result = await Agent(Scripted(ToolCall("1", name, {}), "Done."), tools=tools).run("go")
@@ -1083,7 +1081,7 @@ async def test_an_alias_of_two_tools_or_of_none_is_told() -> None:
         assert told.failed and told.text.startswith(f"there is no tool named '{name}'; the tools are ")
 
 
-async def test_a_guard_that_knows_only_what_the_model_wrote_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_guard_that_matches_only_the_model_name_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ToolUse, "names", property(lambda use: frozenset((use.call.name,))))
     with pytest.raises(AssertionError):
         await test_a_tool_that_is_asked_for_by_an_alias_is_used_under_its_guards("bash")

@@ -117,7 +117,7 @@ async def test_the_outer_ring_has_the_last_word_about_a_result() -> None:
     assert tool_result(await echo_agent(outer, middle, inner).run("go")) == "<[(hi)]>"
 
 
-async def test_an_outer_ring_may_replace_what_an_inner_one_blocked() -> None:
+async def test_an_outer_ring_may_replace_an_inner_block() -> None:
     @after(ToolUse)
     async def soften(use: ToolUse) -> None:
         use.result = ToolResult(f"sorry: {use.result.error}")
@@ -131,7 +131,7 @@ async def test_an_outer_ring_may_replace_what_an_inner_one_blocked() -> None:
 # rule 3: who sees which change
 
 
-async def test_a_before_changes_the_operation_for_everyone_further_in() -> None:
+async def test_a_before_changes_the_operation_for_inner_rings() -> None:
     seen: dict[str, Any] = {}
 
     @before(ToolUse)
@@ -153,7 +153,7 @@ async def test_a_before_changes_the_operation_for_everyone_further_in() -> None:
     assert result.messages[1].tool_calls[0].args == {"text": "hi"}  # what the model said stays what it said
 
 
-async def test_a_wrap_that_passes_a_changed_copy_changes_it_for_inner_rings_only() -> None:
+async def test_a_changed_copy_of_a_wrap_reaches_inner_rings_only() -> None:
     seen: dict[str, Any] = {}
 
     @wrap(ToolUse)
@@ -348,9 +348,7 @@ async def test_arguments_are_coerced_completed_and_renamed_before_the_first_hook
         (ToolCall("c1", "echo", {}, invalid="the arguments are not valid JSON"), "the arguments are not valid JSON"),
     ],
 )
-async def test_an_invalid_or_unknown_call_skips_before_wrap_and_guard_and_after_sees_it(
-    bad: ToolCall, error: str
-) -> None:
+async def test_an_invalid_call_skips_to_after(bad: ToolCall, error: str) -> None:
     inside, outside = OperationLog(), OperationLog()
 
     @wrap(ToolUse)
@@ -430,13 +428,13 @@ async def test_every_guard_is_consulted_even_after_a_block() -> None:
     assert len(watch.ops) == 1
 
 
-async def test_of_two_blocks_the_first_gives_the_reason() -> None:
+async def test_of_two_blocks_the_first_reason_wins() -> None:
     hooks = [guard(ToolUse, name=name)(lambda use, name=name: Block(name)) for name in ("one", "two")]
     assert tool_result(await echo_agent(*hooks).run("go")) == "one"
 
 
 @pytest.mark.parametrize("order", [1, -1])
-async def test_a_stop_of_one_guard_stands_beside_a_block_of_another(order: int) -> None:
+async def test_a_stop_is_kept_beside_a_block(order: int) -> None:
     ran, tool = counted()
     hooks = [
         guard(ToolUse, name="block")(lambda use: Block("no")),
@@ -531,7 +529,7 @@ def _family(parents: list[Any], childs: list[Any] | None = None, **options: Any)
     return parent, ran
 
 
-async def test_a_child_is_under_every_guard_of_every_agent_above_it() -> None:
+async def test_a_child_is_under_every_guard_of_its_ancestors() -> None:
     deny = guard(ToolUse, name="deny")(lambda use: Block("no") if use.call.name == "echo" else None)
     parent, ran = _family([deny])
     assert tool_results(await parent.run("go")) == ["child done"]
@@ -571,7 +569,7 @@ async def test_a_child_with_a_guard_of_the_same_name_does_not_replace_the_one_ab
 
 
 @pytest.mark.parametrize("inherit", [True, False])
-async def test_before_and_after_reach_children_if_they_are_inherited(inherit: bool) -> None:
+async def test_inherited_before_and_after_reach_children(inherit: bool) -> None:
     seen: list[str] = []
 
     @before(ToolUse, inherit=inherit)
@@ -648,7 +646,7 @@ async def test_a_wrap_may_call_next_not_at_all() -> None:
     assert thread_entries(result.thread, "intent") == []
 
 
-async def test_next_without_an_argument_goes_on_with_the_operation_at_hand() -> None:
+async def test_next_without_an_argument_passes_the_operation() -> None:
     @wrap(ToolUse)
     async def plain(use: ToolUse, next: Any) -> Any:
         use.args["text"] = "mine"
@@ -845,7 +843,7 @@ async def test_a_failing_before_or_wrap_fails_its_operation(operation: Kind, pos
         await agent_for(operation, replace(hook, fn=boom)).run("go")
 
 
-async def test_a_failing_before_can_be_healed_outside_of_it() -> None:
+async def test_a_failing_before_can_be_replaced_by_an_outer_ring() -> None:
     @after(ToolUse)
     async def heal(use: ToolUse) -> None:
         use.result = ToolResult(f"healed {type(use.error).__name__}")
@@ -963,7 +961,7 @@ async def test_a_tool_that_a_failed_before_swapped_is_swapped_back() -> None:
     assert gate.op.tool is echo
 
 
-async def test_what_a_before_decided_in_vain_does_not_count() -> None:
+async def test_a_discarded_decision_of_a_before_is_ignored() -> None:
     @before(ToolUse, on_error="log")
     async def wrong(use: ToolUse) -> Any:
         use.args["text"] = "half done"
@@ -1032,7 +1030,7 @@ async def test_the_edits_of_a_failed_after_are_undone() -> None:
     assert (tool_result(result), watch.op.result.data, watch.op.error) == ("hi", {"rows": [1]}, None)
 
 
-async def test_a_failed_after_that_is_only_logged_leaves_an_error_as_it_was() -> None:
+async def test_a_failed_log_only_after_keeps_the_error() -> None:
     @after(ModelCall, on_error="log")
     async def boom(call: ModelCall) -> None:
         call.result = Message("assistant", "half healed")
@@ -1042,7 +1040,7 @@ async def test_a_failed_after_that_is_only_logged_leaves_an_error_as_it_was() ->
         await Agent(Scripted(ModelError("down")), hooks=[boom]).run("hi")
 
 
-async def test_a_failed_hook_is_told_to_the_log_of_the_program(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_hook_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     @before(ToolUse, on_error="log")
     async def boom(use: ToolUse) -> None:
         raise LookupError("lost")
@@ -1055,7 +1053,7 @@ async def test_a_failed_hook_is_told_to_the_log_of_the_program(caplog: pytest.Lo
 # rule 15: after runs for results and for errors
 
 
-async def test_after_sees_an_error_and_may_heal_it() -> None:
+async def test_after_sees_an_error_and_may_replace_it() -> None:
     seen: list[Any] = []
 
     @after(ModelCall)
@@ -1111,7 +1109,7 @@ async def test_a_failed_step_is_healed_by_another_or_by_the_end(verdict: Stop | 
         assert result.reason == "stop requested: enough"
 
 
-async def test_after_may_clear_the_error_that_it_heals() -> None:
+async def test_after_may_clear_a_replaced_error() -> None:
     @after(ToolUse)
     async def heal(use: ToolUse) -> None:
         use.result, use.error = "healed", None  # type: ignore[assignment]
@@ -1149,7 +1147,7 @@ async def test_after_cannot_put_nonsense_in_place_of_a_result() -> None:
     assert text == "the result was withheld: the hook 'spoil' failed: HookError"
 
 
-async def test_a_result_that_a_hook_gives_is_this_calls_result() -> None:
+async def test_a_result_of_a_hook_gets_the_call_id() -> None:
     @after(ToolUse)
     async def mix(use: ToolUse) -> None:
         use.result = ToolResult("mine", tool_call_id="another", name="other")
@@ -1285,7 +1283,7 @@ async def test_a_stop_pause_or_failure_of_one_tool_use_never_cancels_its_sibling
     assert came is answer if outcome == "failed" else came.outcome == outcome
 
 
-async def test_a_failure_is_worse_than_a_stop_of_a_sibling_whoever_watches_the_step() -> None:
+async def test_a_failure_outranks_a_stop_of_a_sibling() -> None:
     @before(ToolUse)
     async def hook(use: ToolUse) -> Stop | None:
         if use.call.id == "a":
@@ -1374,7 +1372,7 @@ async def test_held_deltas_of_a_reply_that_was_replaced_are_never_shown(verdict:
     assert "secret" not in str([event.to_json() for event in seen])
 
 
-async def test_held_deltas_of_a_reply_whose_hook_failed_are_never_shown() -> None:
+async def test_held_deltas_of_a_failed_reply_are_never_sent() -> None:
     @after(ModelCall, hold=True)
     async def redact(call: ModelCall) -> None:
         raise LookupError
@@ -1426,7 +1424,7 @@ def _live() -> Any:
     return live
 
 
-async def test_a_tools_live_output_is_shown_as_it_comes() -> None:
+async def test_live_tool_output_is_streamed() -> None:
     seen = await collect_events(echo_agent(tools=[_live()]))
     assert text_deltas(seen, "on_tool_stream") == "hi"
 
@@ -1476,12 +1474,12 @@ async def test_setting_the_output_drops_data_and_parts() -> None:
     assert (result.output, result.data, result.parts) == ("***", None, ())
 
 
-async def test_setting_the_output_by_a_new_result_drops_what_was_only_passed_on() -> None:
+async def test_a_new_output_drops_passed_data() -> None:
     result = await _changed(lambda use: setattr(use, "result", replace(use.result, output="***")))
     assert (result.output, result.data, result.parts) == ("***", None, ())
 
 
-async def test_data_and_parts_that_are_set_too_are_kept() -> None:
+async def test_explicit_data_and_parts_are_kept() -> None:
     other = ImagePart(data="aG8=")
 
     def change(use: ToolUse) -> None:
@@ -1491,7 +1489,7 @@ async def test_data_and_parts_that_are_set_too_are_kept() -> None:
     assert (result.output, result.data, result.parts) == ("***", {"clean": 1}, (other,))
 
 
-async def test_whoever_leaves_the_output_leaves_data_and_parts() -> None:
+async def test_an_unchanged_output_keeps_data_and_parts() -> None:
     def change(use: ToolUse) -> None:
         use.result.data = {"other": 1}
 
@@ -1500,7 +1498,7 @@ async def test_whoever_leaves_the_output_leaves_data_and_parts() -> None:
 
 
 @pytest.mark.parametrize("answer", [lambda result: int(result.output), lambda result: {"said": result.output}])
-async def test_a_wrap_that_failed_over_a_result_does_not_tell_it(
+async def test_a_failed_wrap_does_not_reveal_the_result(
     answer: Callable[[ToolResult], Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     @wrap(ToolUse)
@@ -1537,13 +1535,13 @@ def _leaky(command: str) -> str:
         (before(ToolUse, name="h")(lambda use: setattr(use, "args", "hello")), "the arguments"),
     ],
 )
-async def test_what_a_hook_puts_where_it_does_not_belong_is_named(change: Any, words: str) -> None:
+async def test_a_misplaced_return_value_is_named(change: Any, words: str) -> None:
     with pytest.raises(HookError, match=words):
         await echo_agent(change).run("go")
 
 
 @pytest.mark.parametrize("forgotten", ["return", "await"])
-async def test_a_wrap_that_forgets_to_return_what_next_gave_is_told_so(forgotten: str) -> None:
+async def test_a_wrap_that_does_not_return_the_result_is_reported(forgotten: str) -> None:
     @wrap(ToolUse)
     async def forgetful(use: ToolUse, next: Next[Any]) -> Any:
         if forgotten == "await":

@@ -57,12 +57,12 @@ from wick.protocols import Delta, Finish, Request, TextDelta
 # what an operation is
 
 
-def test_the_four_operations_in_the_order_in_which_they_nest() -> None:
+def test_the_four_operations_in_nesting_order() -> None:
     assert (Run, Step, ModelCall, ToolUse) == OPERATIONS
     assert [operation.name for operation in OPERATIONS] == ["run", "step", "model_call", "tool_use"]
 
 
-async def test_each_operation_knows_the_run_it_belongs_to() -> None:
+async def test_each_operation_has_its_run() -> None:
     watch = OperationLog()
     await echo_agent(guard(Operation, name="watch")(watch)).run("go")
     assert {op.run.id for op in watch.ops} == {watch.ops[0].id}
@@ -87,7 +87,7 @@ def test_a_hooks_own_result_must_be_of_the_right_kind() -> None:
             op.coerce_result(wrong)
 
 
-def test_what_was_not_done_has_a_result_that_says_why() -> None:
+def test_a_skipped_operation_has_a_result_with_the_reason() -> None:
     run = Run()
     assert ToolUse(run, tool_call(), echo, {}).blocked_result("no").error == "no"
     assert ModelCall(run, Scripted(spare=True), "", [], [], {}).blocked_result("no").text == "no"
@@ -114,7 +114,7 @@ async def test_every_attempt_at_a_call_has_the_same_key_for_services_and_its_own
     assert seen == [(f"{thread.id}:{watch.op.id}:1:c1", 1), (f"{thread.id}:{watch.op.id}:1:c1", 2)]
 
 
-def test_of_several_reasons_to_stop_the_most_authoritative_is_kept() -> None:
+def test_of_several_stop_reasons_the_most_authoritative_wins() -> None:
     run = Run()
     for reason, kept in [
         ("token limit", "token limit"),
@@ -132,7 +132,7 @@ def test_of_several_reasons_to_stop_the_most_authoritative_is_kept() -> None:
 
 
 @pytest.mark.parametrize("order", [1, -1])
-async def test_a_stop_decided_by_a_hook_stands_whatever_another_says(order: int) -> None:
+async def test_a_stop_of_a_hook_cannot_be_overridden(order: int) -> None:
     hooks = [after(Step, name="stop")(lambda step: Stop("enough")), after(Step, name="on")(lambda step: Continue("on"))]
     result = await hello_agent(*hooks[::order]).run("hi")
     assert (result.reason, [message.text for message in result.messages]) == ("stop requested: enough", ["hi", "hello"])
@@ -140,13 +140,13 @@ async def test_a_stop_decided_by_a_hook_stands_whatever_another_says(order: int)
 
 @pytest.mark.parametrize("operation", [ModelCall, Step])
 @pytest.mark.parametrize("decision", [Stop("budget: spent"), Block("no")])
-async def test_what_was_stopped_or_blocked_inside_a_step_is_not_continued(operation: Any, decision: Any) -> None:
+async def test_a_stopped_or_blocked_step_is_not_continued(operation: Any, decision: Any) -> None:
     hooks = [after(Step, name="on")(lambda step: Continue("on")), hook_at("before", operation, decision)]
     result = await hello_agent(*hooks).run("hi")
     assert result.reason == ("budget: spent" if isinstance(decision, Stop) else "blocked: no")
 
 
-async def test_what_a_tool_use_stopped_is_not_continued() -> None:
+async def test_a_stop_by_a_tool_use_is_not_continued() -> None:
     hooks = [after(Step, name="on")(lambda step: Continue("on")), hook_at("guard", ToolUse, Stop("enough"))]
     result = await echo_agent(*hooks).run("go")
     assert result.reason == "stop requested: enough"
@@ -202,13 +202,13 @@ async def test_a_continue_without_a_message_adds_none() -> None:
     assert [message.text for message in result.messages] == ["hi", "hello", "hello"]
 
 
-async def test_every_continue_of_a_step_says_its_message() -> None:
+async def test_every_continue_of_a_step_adds_its_message() -> None:
     other = after(Step, name="other")(lambda step: Continue("two") if step.number == 1 else None)
     result = await hello_agent(other, once(Continue("one"))).run("hi")
     assert [message.text for message in result.messages] == ["hi", "hello", "one", "two", "hello"]
 
 
-async def test_a_step_that_used_tools_may_be_told_something_too() -> None:
+async def test_a_step_with_tools_may_continue_with_a_message() -> None:
     result = await echo_agent(once(Continue("by the way"))).run("go")
     assert [message.text for message in result.messages] == ["go", "", "hi", "by the way", "done"]
 
@@ -223,7 +223,7 @@ async def test_setting_the_result_of_a_step_is_the_same_decision() -> None:
     assert result.reason == "stop requested: enough"
 
 
-async def test_a_continue_counts_as_a_step_and_limits_are_checked_before_it() -> None:
+async def test_a_continue_counts_as_a_step_and_checks_limits() -> None:
     numbers: list[int] = []
     hooks = [
         Limits(steps=3),
@@ -264,7 +264,7 @@ def _summary(**options: Any) -> Callable[[Run], Any]:
     return summarise
 
 
-async def test_a_capabilitys_own_model_call_goes_through_the_same_rings_and_the_gate() -> None:
+async def test_a_capability_model_call_passes_the_rings_and_the_gate() -> None:
     seen: list[tuple[str, str]] = []
 
     @wrap(ModelCall)
@@ -308,7 +308,7 @@ async def test_a_capability_may_ask_another_model() -> None:
     assert [message.text for message in judge.requests[0].messages] == ["summarise this"]
 
 
-async def test_a_capability_is_told_that_its_own_model_call_was_blocked_and_the_run_ends() -> None:
+async def test_a_blocked_capability_model_call_raises_and_the_run_ends() -> None:
     @before(Run)
     async def get_over_it(run: Run) -> None:
         with pytest.raises(ModelError, match="the model was not asked for its summary: no"):
@@ -324,7 +324,7 @@ async def test_a_capability_is_told_that_its_own_model_call_was_blocked_and_the_
 # rule 20: a run keeps its onion; guards can be added
 
 
-async def test_a_run_keeps_the_onion_it_started_with() -> None:
+async def test_a_run_keeps_its_initial_onion() -> None:
     copies: list[Agent] = []
 
     @before(ToolUse)
@@ -434,7 +434,7 @@ async def test_resuming_with_the_guards_that_were_there_or_more_is_fine() -> Non
 # rule 20: what is kept for a run, and what for good
 
 
-async def test_scratch_is_one_runs_own_and_every_copy_of_the_run_shares_it() -> None:
+async def test_scratch_is_per_run_and_shared_by_copies() -> None:
     seen: list[Any] = []
 
     @wrap(Run)
@@ -451,7 +451,7 @@ async def test_scratch_is_one_runs_own_and_every_copy_of_the_run_shares_it() -> 
     assert [{key: row[key] for key in ("outer", "inner")} for row in seen] == [{"outer": 1, "inner": 1}] * 2
 
 
-async def test_values_are_kept_with_the_thread() -> None:
+async def test_values_are_stored_with_the_thread() -> None:
     @before(Run)
     async def count(run: Run) -> None:
         run.thread.values["runs"] = run.thread.values.get("runs", 0) + 1
@@ -466,13 +466,13 @@ async def test_values_are_kept_with_the_thread() -> None:
 # what a run lets its hooks and tools do
 
 
-async def test_what_a_hook_records_is_in_the_log() -> None:
+async def test_a_recorded_value_is_logged() -> None:
     result = await hello_agent(before(Run, name="r")(lambda run: run.record("greeted", name="ada", times=2))).run("hi")
     (row,) = thread_entries(result.thread, "event")
     assert (row["name"], row["data"]) == ("greeted", {"name": "ada", "times": 2})
 
 
-async def test_tools_added_when_a_run_begins_can_be_used() -> None:
+async def test_tools_added_at_run_start_are_usable() -> None:
     @before(Run)
     async def bring(run: Run) -> None:
         run.tools["late"] = echo.renamed("late")
@@ -483,7 +483,7 @@ async def test_tools_added_when_a_run_begins_can_be_used() -> None:
     assert agent.tools == ()
 
 
-async def test_what_before_a_run_changes_reaches_the_model() -> None:
+async def test_changes_before_a_run_reach_the_model() -> None:
     @before(Run)
     async def change(run: Run) -> None:
         run.input = [user(f"{run.input[0].text}, please")]
@@ -501,7 +501,7 @@ async def test_what_before_a_run_changes_reaches_the_model() -> None:
     assert result.messages[0].text == "hi, please"
 
 
-async def test_what_before_a_model_call_changes_reaches_the_model_and_not_the_thread() -> None:
+async def test_changes_before_a_model_call_reach_the_model_and_not_the_thread() -> None:
     @before(ModelCall)
     async def change(call: ModelCall) -> None:
         call.messages.append(user("remember the date"))
@@ -524,7 +524,7 @@ async def test_a_runs_output_is_its_own_messages() -> None:
     assert outputs == [["a", "hello"], ["b", "hello"]]
 
 
-async def test_a_tool_streams_to_whoever_watches_and_to_nobody_else() -> None:
+async def test_a_tool_streams_only_to_watchers() -> None:
     @tool(name="echo")
     async def live(text: str, use: ToolUse) -> str:
         use.stream(text)

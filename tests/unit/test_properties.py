@@ -128,7 +128,7 @@ def test_the_guards_of_a_parent_see_everything_that_its_children_do(spec: Spec) 
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["pass", "ask", "block"])), min_size=1, max_size=4))
-def test_all_calls_of_a_step_pass_the_gate_before_anybody_is_asked(uses: list[tuple[int, str]]) -> None:
+def test_all_calls_of_a_step_pass_the_gate_before_any_question(uses: list[tuple[int, str]]) -> None:
     passed, unasked = set[str](), list[set[str]]()
     wanted = {f"c{number}": verdict for number, (_, verdict) in enumerate(uses)}
 
@@ -226,7 +226,7 @@ def rewriting(kind: str, plan: JSON, number: int, seen: Seen) -> Hook:
     st.lists(st.tuples(st.sampled_from(["before", "copy", "retry", "guard", "ask"]), plans), max_size=5),
     st.none() | plans,
 )
-def test_what_is_executed_is_what_every_guard_saw(
+def test_the_executed_operation_is_the_guarded_one(
     wanted: JSON, kinds: list[tuple[str, JSON]], said: JSON | None
 ) -> None:
     seen = Seen()
@@ -323,7 +323,7 @@ def executed(observed: Observed) -> dict[str, list[Any]]:
 
 
 @given(specs)
-def test_streaming_a_run_is_running_it(spec: Spec) -> None:
+def test_streaming_equals_running(spec: Spec) -> None:
     ran, outcome = asyncio.run(observe_agent(spec))
     streamed, events = asyncio.run(stream(spec))
     assert [event.event for event in events] == [event.event for event in ran.events]
@@ -398,7 +398,7 @@ def inner(act: str, number: int) -> Hook:
     st.booleans(),
     st.booleans(),
 )
-def test_what_a_redactor_removes_is_nowhere(ways: list[str], acts: list[str], crash: bool, below: bool) -> None:
+def test_redacted_text_appears_nowhere(ways: list[str], acts: list[str], crash: bool, below: bool) -> None:
     hooks = [inner(act, number) for number, act in enumerate(acts)]
     asked = tool_calls_reply(*(ToolCall(f"c{number}", way) for number, way in enumerate(ways)))
     tools = [leaky(way) for way in ways]

@@ -25,7 +25,7 @@ def test_no_usage_is_zero() -> None:
 
 
 @pytest.mark.parametrize("value", [Request(()), TextDelta("x"), Usage(), Finish()])
-def test_what_a_model_is_asked_and_says_is_read_only(value: object) -> None:
+def test_model_requests_and_replies_are_read_only(value: object) -> None:
     with pytest.raises((FrozenInstanceError, TypeError)):
         value.text = "other"  # type: ignore[attr-defined]
 

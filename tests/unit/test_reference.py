@@ -33,7 +33,7 @@ def _quiet() -> Iterator[None]:
 
 @settings(max_examples=max(100, settings().max_examples))
 @given(specs)
-def test_an_agent_does_what_the_rules_say(spec: Spec) -> None:
+def test_an_agent_follows_the_reference(spec: Spec) -> None:
     agree(spec)
 
 
@@ -70,7 +70,7 @@ HOOKS = {
 
 
 @pytest.mark.parametrize("hooks", HOOKS.values(), ids=HOOKS)
-def test_what_the_rules_say_of(hooks: list[Hook]) -> None:
+def test_reference_cases(hooks: list[Hook]) -> None:
     script = (Reply(calls=(Call("c0a", "add"), Call("c0b", "safe"))), Reply("done"))
     agree(Spec(tuple((hook,) for hook in hooks), script, steps=20))
     agree(Spec((tuple(hooks),), script, steps=20))  # together, as one capability

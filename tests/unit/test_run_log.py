@@ -134,13 +134,13 @@ async def test_a_run_may_pause_again_and_again() -> None:
     assert sorted(desk.ran) == ["a", "b", "c"]
 
 
-async def test_a_paused_run_says_so_in_its_terminal_event() -> None:
+async def test_a_paused_run_has_a_terminal_event() -> None:
     *_, last = await collect_events(echo_agent(ask, ask=ScriptedUser(Paused("later"))))
     assert isinstance(last, Done)
     assert (last.outcome, last.reason) == ("interrupted", "paused: later")
 
 
-async def test_an_answer_that_came_meanwhile_is_taken_from_the_log() -> None:
+async def test_an_answer_during_a_pause_is_read_from_the_log() -> None:
     thread, nobody = Thread(), ScriptedUser(Paused("later"))
     agent = echo_agent(ask, ask=nobody)
     await agent.run("go", thread=thread)
@@ -151,7 +151,7 @@ async def test_an_answer_that_came_meanwhile_is_taken_from_the_log() -> None:
     assert len(nobody.questions) == 1
 
 
-async def test_a_refusal_that_came_meanwhile_is_one() -> None:
+async def test_a_refusal_during_a_pause_is_honoured() -> None:
     thread = Thread()
     agent = echo_agent(ask, ask=ScriptedUser(Paused("later")))
     await agent.run("go", thread=thread)
@@ -160,7 +160,7 @@ async def test_a_refusal_that_came_meanwhile_is_one() -> None:
     assert tool_result(await agent.run(thread=thread)) == "not now"
 
 
-async def test_an_answer_with_other_arguments_that_came_meanwhile_counts_too() -> None:
+async def test_an_answer_with_other_arguments_during_a_pause_counts() -> None:
     thread = Thread()
     agent = echo_agent(ask, ask=ScriptedUser(Paused("later"), Allow({"text": "ho"})))
     await agent.run("go", thread=thread)
@@ -168,7 +168,7 @@ async def test_an_answer_with_other_arguments_that_came_meanwhile_counts_too() -
 
 
 @pytest.mark.parametrize("operation", [Run, Step, ModelCall])
-async def test_whatever_is_asked_about_may_wait(operation: type[Operation[Any]]) -> None:
+async def test_any_question_may_wait(operation: type[Operation[Any]]) -> None:
     @guard(operation)
     def careful(op: Operation[Any]) -> Ask | None:
         seen.append(op)
@@ -188,7 +188,7 @@ async def test_whatever_is_asked_about_may_wait(operation: type[Operation[Any]])
     assert valid(thread)
 
 
-async def test_the_input_of_a_run_that_paused_before_it_began_is_looked_at_again() -> None:
+async def test_the_input_of_a_run_paused_before_its_start_is_screened_again() -> None:
     seen: list[list[str]] = []
 
     @before(Run)
@@ -218,7 +218,7 @@ async def test_a_paused_run_is_taken_up_only_under_its_guards() -> None:
     assert tool_result(result) == "hi"
 
 
-async def test_going_on_instead_answers_what_waits_and_starts_a_run_of_its_own() -> None:
+async def test_continuing_answers_pending_calls_and_starts_a_new_run() -> None:
     desk, thread = Desk(), Thread()
     await desk.agent(Paused("later")).run("go", thread=thread)
     model = Scripted("as you like")
@@ -235,7 +235,7 @@ async def test_going_on_instead_answers_what_waits_and_starts_a_run_of_its_own()
     desk.model.spare = True
 
 
-async def test_going_on_after_a_crash_says_what_is_unknown() -> None:
+async def test_continuing_after_a_crash_reports_unknown_calls() -> None:
     thread = Thread()
     thread.add(user("go"), assistant("", *(ToolCall(id, "work", {}) for id in "abcd")))
     for id in "bcd":
@@ -251,7 +251,7 @@ async def test_going_on_after_a_crash_says_what_is_unknown() -> None:
     ]
 
 
-async def test_a_result_may_come_from_outside() -> None:
+async def test_a_result_may_be_supplied_externally() -> None:
     thread = Thread()
     thread.add(user("go"), assistant("", tool_call(id="a"), tool_call(id="b")))
     thread.add(tool_message("b", "echo", "from outside"))
@@ -355,7 +355,7 @@ async def test_a_run_is_taken_up_after_a_crash_at_any_entry_and_nothing_happens_
         assert copy(thread).messages == thread.messages
 
 
-async def test_after_a_crash_the_model_is_told_what_is_unknown() -> None:
+async def test_after_a_crash_the_model_gets_unknown_results() -> None:
     whole = await whole_run()
     intents = [entry.seq for entry in whole.entries if entry.kind == "intent" and entry.data["tool"] == "once"]
     thread = copy(whole, intents[0])
@@ -409,7 +409,7 @@ async def test_a_tool_that_ran_into_its_time_limit_is_unknown_and_not_tried_agai
     assert "may have taken effect" in tool_result(result)
 
 
-async def test_an_id_that_comes_again_is_another_call() -> None:
+async def test_a_reused_id_is_another_call() -> None:
     """A model may give every call the same id, and must not get an approval or an effect for nothing by it."""
     keys, thread = [], Thread()
 
@@ -471,7 +471,7 @@ async def test_a_second_run_of_a_busy_thread_is_refused_and_does_not_disturb_the
     assert len(thread_entries(thread, "run_start")) == len(thread_entries(thread, "run_end")) == 1
 
 
-async def test_a_run_is_taken_up_once_by_whoever_comes_first() -> None:
+async def test_a_run_is_resumed_once() -> None:
     desk, thread = Desk(), Thread()
     agent = desk.agent(Paused("later"), True)
     await agent.run("go", thread=thread)
@@ -511,7 +511,7 @@ async def test_the_entries_of_a_run() -> None:
     assert (start["agent"], start["guards"], start["resumed"], start["input"]) == ("agent", ["ask"], False, 1)
 
 
-async def test_a_result_is_logged_only_after_every_after_has_seen_it() -> None:
+async def test_a_result_is_logged_after_every_after() -> None:
     @after(ToolUse)
     async def redact(use: ToolUse) -> None:
         assert "hunter2" not in str(use.run.thread.to_json())
@@ -529,7 +529,7 @@ async def test_a_result_is_logged_only_after_every_after_has_seen_it() -> None:
     assert "hunter2" not in str([event.to_json() for event in seen]) + str(thread.to_json())
 
 
-async def test_events_that_carry_content_come_after_it_was_logged() -> None:
+async def test_content_events_follow_their_log_entry() -> None:
     thread = Thread()
     logged: list[tuple[str, int]] = []
     await echo_agent().run("go", thread=thread, emit=lambda event: logged.append((event.event, len(thread.messages))))
@@ -541,7 +541,7 @@ async def test_events_that_carry_content_come_after_it_was_logged() -> None:
     assert logged[-1] == ("done", 4)
 
 
-async def test_what_a_run_records_is_in_the_log() -> None:
+async def test_a_recorded_value_is_logged() -> None:
     @before(Run)
     def note(run: Run) -> None:
         run.record("loaded", name="notes", files=3)
@@ -647,7 +647,7 @@ async def test_a_retry_before_anything_was_shown_does_not_restart() -> None:
     assert shown(seen) == "yes"
 
 
-async def test_a_reply_that_is_replaced_restarts_with_what_it_is_instead() -> None:
+async def test_a_replaced_reply_restarts_with_its_replacement() -> None:
     @after(ModelCall)
     def redact(call: ModelCall) -> None:
         call.result = assistant(call.result.text.replace("hunter2", "***"))
@@ -665,7 +665,7 @@ async def test_a_reply_that_is_the_same_does_not_restart() -> None:
     assert count(await collect_events(hello_agent(look)), "on_chat_model_restart") == 0
 
 
-async def test_a_reply_that_a_wrap_gives_without_asking_is_shown_whole() -> None:
+async def test_a_reply_supplied_by_a_wrap_is_sent_whole() -> None:
     @wrap(ModelCall)
     async def cached(call: ModelCall, next: Next[Any]) -> str:
         return "from the cache"
@@ -674,7 +674,7 @@ async def test_a_reply_that_a_wrap_gives_without_asking_is_shown_whole() -> None
     assert shown(seen) == "from the cache"
 
 
-async def test_a_reply_that_is_blocked_after_it_was_shown_is_taken_back() -> None:
+async def test_a_reply_blocked_after_streaming_is_retracted() -> None:
     @after(ModelCall)
     def refuse(call: ModelCall) -> Block:
         return Block("not fit to print")
@@ -826,7 +826,7 @@ def quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     assert not [record for record in caplog.records if record.name == "wick.onion"]
 
 
-async def test_a_run_stays_in_the_thread_it_was_given() -> None:
+async def test_a_run_stays_in_its_thread() -> None:
     mine, other = Thread(), Thread()
 
     @wrap(Run)
@@ -842,7 +842,7 @@ async def test_a_run_stays_in_the_thread_it_was_given() -> None:
     assert valid(mine) and other.entries == [] and not other.busy
 
 
-async def test_another_attempt_at_a_run_goes_on_where_the_first_left() -> None:
+async def test_another_attempt_continues_where_the_first_ended() -> None:
     @wrap(Run)
     async def again(run: Run, next: Next[Any]) -> Any:
         try:
@@ -859,7 +859,7 @@ async def test_another_attempt_at_a_run_goes_on_where_the_first_left() -> None:
     assert valid(copy(thread))
 
 
-async def test_another_attempt_at_a_run_may_say_more() -> None:
+async def test_another_attempt_may_add_messages() -> None:
     @wrap(Run)
     async def twice(run: Run, next: Next[Any]) -> Any:
         await next(run)
@@ -884,7 +884,7 @@ async def test_a_step_that_takes_up_calls_can_be_tried_again() -> None:
     assert valid(copy(thread))
 
 
-async def test_what_comes_after_its_call_was_answered_does_not_run_and_is_not_taken_for_a_later_one() -> None:
+async def test_a_late_approval_of_an_answered_call_is_ignored() -> None:
     ran: list[str] = []
     late: list[asyncio.Task[Any]] = []
     answered = asyncio.Event()
@@ -956,7 +956,7 @@ async def kept_store() -> InMemory:
     return store
 
 
-async def test_what_was_said_before_a_run_is_its_input() -> None:
+async def test_messages_before_a_run_are_its_input() -> None:
     """Hooks of a run see it, guards among them; nobody hears it twice."""
     store, seen = await kept_store(), list[str]()
 
@@ -971,7 +971,7 @@ async def test_what_was_said_before_a_run_is_its_input() -> None:
     await store.close()
 
 
-async def test_what_hooks_make_of_it_takes_its_place() -> None:
+async def test_input_changed_by_hooks_replaces_the_original() -> None:
     store = await kept_store()
 
     @before(Run)
@@ -985,7 +985,7 @@ async def test_what_hooks_make_of_it_takes_its_place() -> None:
     await store.close()
 
 
-async def test_what_a_run_may_not_answer_waits_for_no_other() -> None:
+async def test_messages_refused_by_a_run_do_not_wait_for_another() -> None:
     store = await kept_store()
 
     @guard(Run)
@@ -1003,7 +1003,7 @@ async def test_what_a_run_may_not_answer_waits_for_no_other() -> None:
     await store.close()
 
 
-async def test_what_was_cancelled_before_it_was_decided_about_is_kept_and_heard_by_nobody() -> None:
+async def test_messages_cancelled_before_a_decision_are_stored_but_not_delivered() -> None:
     store, asked = await kept_store(), asyncio.Event()
 
     @guard(Run)
@@ -1026,7 +1026,7 @@ async def test_what_was_cancelled_before_it_was_decided_about_is_kept_and_heard_
     await store.close()
 
 
-async def test_a_run_that_pauses_before_it_begins_takes_its_input_along() -> None:
+async def test_a_run_paused_before_its_start_keeps_its_input() -> None:
     store = await kept_store()
 
     @before(Run)
@@ -1044,7 +1044,7 @@ async def test_a_run_that_pauses_before_it_begins_takes_its_input_along() -> Non
     await store.close()
 
 
-async def test_a_run_that_is_let_go_of_is_taken_up() -> None:
+async def test_a_released_run_is_resumed() -> None:
     """Cancelled by a program that stops, not by its user: no call is answered for it, and it goes on elsewhere."""
     store, begun = await kept_store(), asyncio.Event()
 
@@ -1079,7 +1079,7 @@ async def test_that_a_run_failed_is_logged_with_why() -> None:
     assert thaw(thread.entries[-1].data)["error"] == {"code": "runtime_error", "message": "no tea"}
 
 
-def test_a_run_that_nobody_performs_is_given_up() -> None:
+def test_an_abandoned_run_is_ended() -> None:
     thread = Thread("th_1")
     run_log.end_abandoned_run(thread, "r1", [user("hello")], "cancelled", "user requested")
     assert [entry.kind for entry in thread.entries] == ["message", "run_start", "run_end"] and thread.open_run is None
@@ -1110,7 +1110,7 @@ async def log_of(store: InMemory) -> list[dict[str, Any]]:
     return [row async for batch in store.read("local", "th_1") for row in batch]
 
 
-async def test_the_messages_of_a_run_that_failed_before_it_began_are_an_input_of_the_next() -> None:
+async def test_messages_of_a_run_that_failed_before_its_start_are_input_of_the_next() -> None:
     """Every hook sees them then; the hook that failed may be one that changes them."""
     store, down, seen = await kept_store(), [True], list[list[str]]()
 

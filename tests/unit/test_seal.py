@@ -78,12 +78,12 @@ def test_a_sealed_operation_is_still_one_of_its_kind(make: Any) -> None:
     assert type(sealed.seal()) is type(sealed)
 
 
-def test_the_error_says_where_a_change_belongs() -> None:
+def test_the_error_names_the_right_position() -> None:
     with pytest.raises(Sealed, match="change it in a `before` or a `wrap`"):
         _tool_use().seal().args = {}
 
 
-def test_what_is_inside_a_sealed_tool_use_cannot_change_either() -> None:
+def test_nested_data_of_a_sealed_tool_use_is_immutable() -> None:
     sealed = _tool_use(tool=deep, args={"plan": {"steps": ["a"]}}).seal()
     with pytest.raises(Sealed):
         sealed.args.update(plan={})
@@ -93,7 +93,7 @@ def test_what_is_inside_a_sealed_tool_use_cannot_change_either() -> None:
         sealed.args["plan"]["steps"].append("b")
 
 
-def test_what_is_inside_a_sealed_model_call_cannot_change_either() -> None:
+def test_nested_data_of_a_sealed_model_call_is_immutable() -> None:
     sealed = _model_call().seal()
     assert (type(sealed.messages), type(sealed.tools)) == (tuple, tuple)
     with pytest.raises(Sealed):
@@ -102,7 +102,7 @@ def test_what_is_inside_a_sealed_model_call_cannot_change_either() -> None:
         sealed.settings["extra"]["a"].append(2)
 
 
-def test_what_is_inside_a_sealed_run_cannot_change_either() -> None:
+def test_nested_data_of_a_sealed_run_is_immutable() -> None:
     sealed = _run(tools={"echo": echo}, settings={"temperature": 0}).seal()
     assert type(sealed.input) is tuple
     with pytest.raises((Sealed, TypeError)):
@@ -128,7 +128,7 @@ def test_the_open_operation_can_change_and_the_sealed_one_does_not_notice() -> N
     assert sealed.view().bound is deep and sealed.bound.is_same(deep)
 
 
-def test_a_sealed_model_call_keeps_its_own_lists() -> None:
+def test_a_sealed_model_call_copies_its_lists() -> None:
     call = _model_call()
     sealed = call.seal()
     call.messages.append(user("more"))
@@ -139,7 +139,7 @@ def test_a_sealed_model_call_keeps_its_own_lists() -> None:
     assert sealed.settings == {"temperature": 0.5, "extra": {"a": [1]}}
 
 
-def test_a_sealed_run_keeps_its_own_input() -> None:
+def test_a_sealed_run_copies_its_input() -> None:
     run = _run()
     sealed = run.seal()
     run.input.append(user("more"))
@@ -165,7 +165,7 @@ def test_a_use_without_a_tool_cannot_be_sealed() -> None:
         _tool_use(tool=None).seal()
 
 
-async def test_what_runs_is_never_looked_up_again() -> None:
+async def test_the_executed_tool_is_not_looked_up_again() -> None:
     used: list[str] = []
 
     @tool(name="echo")
@@ -228,7 +228,7 @@ async def test_a_model_call_seals_model_settings_system_tools_and_messages() -> 
     assert model.requests[0] == sealed.request
 
 
-async def test_a_tool_use_is_done_exactly_as_it_was_sealed() -> None:
+async def test_a_tool_use_is_executed_as_sealed() -> None:
     watch, done = OperationLog(), []
 
     @tool(name="echo")
@@ -245,7 +245,7 @@ async def test_a_tool_use_is_done_exactly_as_it_was_sealed() -> None:
 
 
 @pytest.mark.parametrize("make", EACH)
-def test_the_hash_of_the_same_thing_is_the_same(make: Any) -> None:
+def test_equal_operations_have_equal_hashes(make: Any) -> None:
     one, other = make(), make()
     assert one.seal().hash == one.seal().hash == other.seal().hash
     assert len(one.seal().hash) == 64
@@ -255,7 +255,7 @@ def test_the_hash_of_the_same_thing_is_the_same(make: Any) -> None:
     "change",
     [{"agent": "b"}, {"user": "eve"}, {"input": [user("ho")]}, {"input": [user("hi"), user("hi")]}, {"input": []}],
 )
-def test_the_hash_of_a_run_changes_with_what_it_seals(change: dict[str, Any]) -> None:
+def test_the_hash_of_a_run_covers_its_sealed_fields(change: dict[str, Any]) -> None:
     assert _run(**change).seal().hash != _run().seal().hash
 
 
@@ -263,7 +263,7 @@ def test_the_hash_of_a_run_changes_with_what_it_seals(change: dict[str, Any]) ->
     "change",
     [{"number": 2}, {"pending": ()}, {"pending": (tool_call(text="ho"),)}, {"run": _run(id="run_2")}],
 )
-def test_the_hash_of_a_step_changes_with_what_it_seals(change: dict[str, Any]) -> None:
+def test_the_hash_of_a_step_covers_its_sealed_fields(change: dict[str, Any]) -> None:
     assert _step(**change).seal().hash != _step().seal().hash
 
 
@@ -284,7 +284,7 @@ def test_the_hash_of_a_step_changes_with_what_it_seals(change: dict[str, Any]) -
         {"run": _run(id="run_2")},
     ],
 )
-def test_the_hash_of_a_model_call_changes_with_what_it_seals(change: dict[str, Any]) -> None:
+def test_the_hash_of_a_model_call_covers_its_sealed_fields(change: dict[str, Any]) -> None:
     assert _model_call(**change).seal().hash != _model_call().seal().hash
 
 
@@ -299,11 +299,11 @@ def test_the_hash_of_a_model_call_changes_with_what_it_seals(change: dict[str, A
         {"run": _run(id="run_2")},
     ],
 )
-def test_the_hash_of_a_tool_use_changes_with_what_it_seals(change: dict[str, Any]) -> None:
+def test_the_hash_of_a_tool_use_covers_its_sealed_fields(change: dict[str, Any]) -> None:
     assert _tool_use(**change).seal().hash != _tool_use().seal().hash
 
 
-def test_the_hash_does_not_depend_on_the_order_of_the_arguments_or_on_defaults() -> None:
+def test_the_hash_is_independent_of_argument_order_and_defaults() -> None:
     spellings = [{"text": "hi"}, {"text": "hi", "times": 1}, {"times": 1, "text": "hi"}, {"text": "hi", "times": "1"}]
     assert len({_tool_use(args=args).seal().hash for args in spellings}) == 1
 
@@ -331,7 +331,7 @@ class _Count:
         return count
 
 
-def test_hashing_a_longer_thread_hashes_only_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hashing_a_longer_thread_hashes_only_new_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     thread = Thread()
     thread.add(*[user(str(number)) for number in range(500)])
     run, count = _run(thread=thread), _Count(monkeypatch)
@@ -368,7 +368,7 @@ def test_the_digest_of_a_message_is_computed_once(monkeypatch: pytest.MonkeyPatc
     assert spelled == [message]
 
 
-def test_the_chain_is_the_same_whether_it_was_computed_at_once_or_bit_by_bit() -> None:
+def test_the_chain_is_the_same_computed_at_once_or_incrementally() -> None:
     messages = [user("a"), tool_calls_reply(tool_call(id="1"), tool_call(id="2")), user("b")]
     results = [Message("tool", f"r{id}", tool_call_id=id, name="echo") for id in "12"]
     bit_by_bit = Thread()
@@ -380,7 +380,7 @@ def test_the_chain_is_the_same_whether_it_was_computed_at_once_or_bit_by_bit() -
     assert bit_by_bit.hash_messages(bit_by_bit.messages) == Thread().hash_messages(in_order)
 
 
-async def test_nobody_pays_for_a_hash_that_nobody_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hashes_are_computed_lazily(monkeypatch: pytest.MonkeyPatch) -> None:
     count = _Count(monkeypatch)
     await hello_agent(guard(Operation, name="look")(lambda op: None)).run("hi")
     assert count.take() == 0
@@ -409,14 +409,14 @@ def test_a_fork_shares_the_trail_and_nothing_that_can_change() -> None:
     assert fork.state is call.state
 
 
-def test_what_a_fork_of_a_run_holds_refers_to_the_fork() -> None:
+def test_values_of_a_forked_run_refer_to_the_fork() -> None:
     run = _run()
     fork = run.fork(system="x")
     assert (fork.run, run.run) == (fork, run)
     assert fork.progress is run.progress
 
 
-def test_containers_are_copied_and_everything_else_is_kept() -> None:
+def test_containers_are_copied_and_other_values_shared() -> None:
     nested: dict[str, Any] = {"a": [1, {"b": 2}]}
     copy = copy_value(nested)
     copy["a"][1]["b"] = 3
@@ -427,7 +427,7 @@ def test_containers_are_copied_and_everything_else_is_kept() -> None:
     assert copy_value(MODEL) is MODEL
 
 
-async def test_a_guard_that_tries_to_change_what_it_sees_has_not_agreed() -> None:
+async def test_a_guard_that_mutates_its_operation_denies() -> None:
     @guard(ToolUse)
     async def sneak(use: ToolUse) -> None:
         use.args["text"] = "other"

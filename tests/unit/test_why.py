@@ -44,7 +44,7 @@ from wick.why import DispatchState, Why, diff_values
 # the record itself
 
 
-def test_a_record_as_json_leaves_out_what_is_empty() -> None:
+def test_a_record_as_json_omits_empty_fields() -> None:
     assert Why("h", "guard", "pass", ms=1.23456).to_json() == {
         "hook": "h",
         "position": "guard",
@@ -55,7 +55,7 @@ def test_a_record_as_json_leaves_out_what_is_empty() -> None:
     assert (full["reason"], full["changed"], full["shadow"]) == ("no", {"a": [1, 2]}, True)
 
 
-def test_a_difference_names_only_what_changed() -> None:
+def test_a_difference_has_only_changes() -> None:
     old = {"same": 1, "changed": 1, "gone": None, "deep": {"a": 1, "b": 2}}
     new = {"same": 1, "changed": 2, "came": None, "deep": {"a": 1, "b": 3}}
     assert diff_values(old, new) == {
@@ -67,7 +67,7 @@ def test_a_difference_names_only_what_changed() -> None:
     assert diff_values(old, dict(old)) == {}
 
 
-def test_a_difference_shortens_what_is_long() -> None:
+def test_a_difference_shortens_long_values() -> None:
     long = "x" * (PREVIEW_CHARS + 1)
     changed = diff_values({"text": "", "rows": [], "n": 1}, {"text": long, "rows": [{"a": 1}] * 3, "n": 2.5})
     assert changed["text"] == ["", "x" * PREVIEW_CHARS + "…"]
@@ -82,13 +82,13 @@ def _delta(text: str) -> Event:
     return ChatModelStream(delta=text)
 
 
-def test_what_nobody_holds_is_announced_at_once() -> None:
+def test_an_unheld_event_is_announced_at_once() -> None:
     trail, seen = DispatchState(), list[Event]()
     trail.show(_delta("a"), seen.append)
     assert (seen, trail.shown) == ([_delta("a")], True)
 
 
-def test_what_is_held_is_announced_when_the_last_holder_has_answered() -> None:
+def test_a_held_event_is_announced_after_the_last_holder() -> None:
     trail, seen = DispatchState(holds=2), list[Event]()
     trail.show(_delta("a"), seen.append)
     assert (seen, trail.shown) == ([], False)
@@ -98,7 +98,7 @@ def test_what_is_held_is_announced_when_the_last_holder_has_answered() -> None:
     assert (seen, trail.shown, trail.held) == ([_delta("a")], True, [])
 
 
-def test_what_became_something_else_is_never_announced() -> None:
+def test_a_replaced_event_is_never_announced() -> None:
     trail, seen = DispatchState(holds=1), list[Event]()
     trail.show(_delta("secret"), seen.append)
     trail.release(False, seen.append)
@@ -199,7 +199,7 @@ async def test_a_change_of_arguments_is_recorded_as_a_difference() -> None:
     assert changed["look"] is None
 
 
-async def test_a_changed_copy_is_recorded_for_the_wrap_that_passed_it() -> None:
+async def test_a_changed_copy_is_recorded_for_its_wrap() -> None:
     watch = OperationLog()
 
     @wrap(ToolUse)
@@ -210,7 +210,7 @@ async def test_a_changed_copy_is_recorded_for_the_wrap_that_passed_it() -> None:
     assert [why.changed for why in watch.op.why if why.hook == "twice"] == [{"times": [1, 2]}]
 
 
-async def test_a_changed_result_is_recorded_without_what_it_was() -> None:
+async def test_a_changed_result_is_recorded_without_the_old_value() -> None:
     watch = OperationLog()
 
     @after(ToolUse)
@@ -257,7 +257,7 @@ async def test_a_shadow_guard_is_recorded_as_one() -> None:
     assert thread_entries(result.thread, "decision")[0]["shadow"] is True
 
 
-async def test_decisions_are_logged_with_where_they_were_made_and_passes_are_not() -> None:
+async def test_decisions_are_logged_with_their_position_and_passes_are_not() -> None:
     hooks = [
         guard(ToolUse, name="deny")(lambda use: Block("no")),
         guard(Operation, name="allow")(lambda op: None),
@@ -284,7 +284,7 @@ async def test_decisions_are_logged_with_where_they_were_made_and_passes_are_not
     ]
 
 
-async def test_a_tools_record_reaches_whoever_watches() -> None:
+async def test_a_tools_record_reaches_watchers() -> None:
     seen = await collect_events(echo_agent(guard(ToolUse, name="deny")(lambda use: Block("no"))))
     (end,) = [event for event in seen if event.event == "on_tool_end"]
     assert [(row["hook"], row["verdict"]) for row in end.to_json()["data"]["why"]] == [("deny", "block")]

@@ -43,7 +43,7 @@ def picture(width: int) -> bytes:
 # -- code and documents -----------------------------------------------------------------------------------------------
 
 
-def test_a_file_is_edited_and_saved_and_seen_when_it_changes_elsewhere(ada: Page, api: ApiClient) -> None:
+def test_a_file_is_edited_saved_and_reloaded_after_external_changes(ada: Page, api: ApiClient) -> None:
     api.write("code.py", "print('one')\n")
     panel = open_file(ada, "code.py")
     editor = ada.get_by_label("Text of code.py")
@@ -63,7 +63,7 @@ def test_a_file_is_edited_and_saved_and_seen_when_it_changes_elsewhere(ada: Page
     expect(changes.locator(".cm-deletedChunk")).not_to_contain_text("two")
 
 
-def test_steps_go_back_and_forth_and_another_file_does_not_disturb_them(ada: Page, api: ApiClient) -> None:
+def test_undo_and_redo_are_kept_per_file(ada: Page, api: ApiClient) -> None:
     api.write("steps.py", "a = 1\n")
     api.write("other.py", "b = 1\n")
     open_file(ada, "steps.py")
@@ -87,7 +87,7 @@ def test_steps_go_back_and_forth_and_another_file_does_not_disturb_them(ada: Pag
     assert api.read("steps.py") == "a = 1\n"
 
 
-def test_a_file_keeps_how_its_lines_end(ada: Page, api: ApiClient) -> None:
+def test_a_file_keeps_its_line_endings(ada: Page, api: ApiClient) -> None:
     for name, text in (("all.txt", "\ufeffone\r\ntwo\r\n"), ("some.txt", "one\r\ntwo\nthree\r\n")):
         api.write(name, text)
         open_file(ada, name)
@@ -119,7 +119,7 @@ def test_a_document_is_written_and_read(ada: Page, api: ApiClient) -> None:
     expect(document.get_by_role("heading", name="Beavers")).to_be_visible()
 
 
-def test_what_the_agent_writes_opens(ada: Page) -> None:
+def test_a_file_written_by_the_agent_opens(ada: Page) -> None:
     send_and_wait(ada, "Write a document about lighthouses to lights.md")
     expect(ada.get_by_role("tab", name="lights.md")).to_be_visible()
     expect(ada.locator("article.document")).to_contain_text(re.compile("lighthouse", re.I))
@@ -150,7 +150,7 @@ def test_a_long_piece_of_an_answer_opens_and_becomes_a_file(
 # -- other kinds ------------------------------------------------------------------------------------------------------
 
 
-def test_pictures_and_papers_are_shown_and_follow_their_files(ada: Page, api: ApiClient) -> None:
+def test_images_and_pdfs_are_shown_and_reloaded(ada: Page, api: ApiClient) -> None:
     write_bytes(api, "dot.png", picture(30))
     write_bytes(api, "paper.pdf", paper("Hello paper"))
     api.write("pic.svg", SVG)
@@ -178,7 +178,7 @@ def test_pictures_and_papers_are_shown_and_follow_their_files(ada: Page, api: Ap
 # -- nothing is lost --------------------------------------------------------------------------------------------------
 
 
-def test_what_two_people_change_at_once_is_not_lost(ada: Page, api: ApiClient) -> None:
+def test_concurrent_edits_are_not_lost(ada: Page, api: ApiClient) -> None:
     api.write("both.txt", "begin\n")
     panel = open_file(ada, "both.txt")
     editor = ada.get_by_label("Text of both.txt")
@@ -197,7 +197,7 @@ def test_what_two_people_change_at_once_is_not_lost(ada: Page, api: ApiClient) -
     wait_for_text(api, "both.txt", "mine begin\n")
 
 
-def test_what_was_not_saved_is_asked_about(ada: Page, api: ApiClient) -> None:
+def test_closing_unsaved_changes_asks_for_confirmation(ada: Page, api: ApiClient) -> None:
     asked = accept_dialogs(ada, yes=False)
     panel = open_panel(ada, "Canvas")
     panel.get_by_label("Or create one:").fill("begun.txt")
@@ -220,7 +220,7 @@ def test_what_was_not_saved_is_asked_about(ada: Page, api: ApiClient) -> None:
     expect(ada.get_by_role("tab")).to_have_count(0)
 
 
-def test_who_has_to_sign_in_again_finds_everything_as_it_was(ada: Page, api: ApiClient) -> None:
+def test_unsaved_changes_survive_a_new_sign_in(ada: Page, api: ApiClient) -> None:
     api.write("kept.txt", "begin\n")
     open_file(ada, "kept.txt")
     ada.get_by_label("Text of kept.txt").press("Control+Home")
@@ -234,9 +234,7 @@ def test_who_has_to_sign_in_again_finds_everything_as_it_was(ada: Page, api: Api
     wait_for_text(api, "kept.txt", "half of a thought begin\n")
 
 
-def test_a_file_that_is_deleted_while_it_is_open_can_be_written_again(
-    browser: Browser, server: ServerProcess, api: ApiClient
-) -> None:
+def test_a_deleted_open_file_can_be_saved_again(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
     with open_page(browser, server, refused=404) as ada:
         api.write("gone.txt", "begin\n")
         panel = open_file(ada, "gone.txt")

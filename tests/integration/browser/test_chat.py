@@ -72,7 +72,7 @@ def test_signing_in_with_a_token_and_out_again(browser: Browser, server: ServerP
         page.get_by_label("Access token").wait_for()
 
 
-def test_two_users_see_only_their_own(browser: Browser, server: ServerProcess) -> None:
+def test_users_see_only_their_own_threads(browser: Browser, server: ServerProcess) -> None:
     with open_page(browser, server, "ada") as ada, open_page(browser, server, "bob", refused=404) as bob:
         send_and_wait(ada, "Write the word heron to birds.txt")
         send_and_wait(bob, "Write the word otter to beasts.txt")
@@ -88,7 +88,7 @@ def test_two_users_see_only_their_own(browser: Browser, server: ServerProcess) -
 # -- what is done ----------------------------------------------------------------------------------------------
 
 
-def test_tools_are_cards_with_what_went_in_and_came_out(ada: Page, api: ApiClient) -> None:
+def test_tool_cards_show_arguments_and_results(ada: Page, api: ApiClient) -> None:
     send_and_wait(ada, "Write hello to notes.txt and read it")
     card = ada.get_by_role("group", name=re.compile("^read_file: done"))
     card.get_by_role("button").first.click()
@@ -101,7 +101,7 @@ def test_tools_are_cards_with_what_went_in_and_came_out(ada: Page, api: ApiClien
     expect(ada.get_by_role("group", name=re.compile("^write_file: done"))).to_have_count(1)
 
 
-def test_why_says_what_each_hook_said(ada: Page) -> None:
+def test_why_shows_the_decision_of_each_hook(ada: Page) -> None:
     send_and_wait(ada, "Run the command: echo reasons")
     card = ada.get_by_role("group", name=re.compile("^execute: done"))
     card.get_by_role("button").first.click()
@@ -110,7 +110,7 @@ def test_why_says_what_each_hook_said(ada: Page) -> None:
     expect(rows.get_by_role("row", name=re.compile("permissions.check guard pass"))).to_have_count(1)
 
 
-def test_calls_that_are_made_together_stand_side_by_side(browser: Browser, server: ServerProcess) -> None:
+def test_parallel_calls_are_shown_side_by_side(browser: Browser, server: ServerProcess) -> None:
     with open_page(browser, server, agent="caller") as page:
         send_message(page, calls(("wait", {"name": "left"}), ("wait", {"name": "right"}), ("no_such_tool", {})))
         both = page.get_by_role("group", name="3 parallel tool calls")
@@ -125,7 +125,7 @@ def test_calls_that_are_made_together_stand_side_by_side(browser: Browser, serve
         wait_until_idle(page)
 
 
-def test_a_subagent_works_inside_the_call_it_works_for(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
+def test_a_subagent_is_shown_inside_its_call(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
     with open_page(browser, server, agent="caller") as page:
         inner = calls(("wait", {"name": "helped"}))
         send_message(page, calls(("task", {"agent": "helper", "prompt": inner})))
@@ -141,7 +141,7 @@ def test_a_subagent_works_inside_the_call_it_works_for(browser: Browser, server:
         expect(child.get_by_role("group", name="wait: done")).to_be_visible()
 
 
-def test_tasks_in_the_background_say_how_they_are(browser: Browser, server: ServerProcess) -> None:
+def test_background_tasks_show_their_status(browser: Browser, server: ServerProcess) -> None:
     with open_page(browser, server, agent="caller") as page:
         inner = calls(("wait", {"name": "later"}))
         send_message(page, calls(("start_task", {"agent": "helper", "prompt": inner})))
@@ -216,7 +216,7 @@ def test_a_run_is_stopped(browser: Browser, server: ServerProcess, api: ApiClien
         assert api.thread(open_thread_id(page))["ends"][0]["outcome"] == "cancelled"
 
 
-def test_what_is_said_at_once_is_said_in_its_order(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
+def test_messages_sent_at_once_keep_their_order(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
     with open_page(browser, server, agent="slow") as page:
         for words in ("10 0.05", "2 0.01", "3 0.01"):  # before there is a thread
             send_message(page, words)
@@ -258,7 +258,7 @@ def test_a_thread_is_forked_from_any_message(
         assert len(api("GET", "/threads")["threads"]) == count + 1, "two clicks make one"
 
 
-def test_any_message_is_edited_or_said_again(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
+def test_any_message_can_be_edited_or_resent(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
     with open_page(browser, server, agent="echo") as page:
         for words in ("one", "two", "three"):
             send_and_wait(page, words)
@@ -323,7 +323,7 @@ def test_threads_are_renamed_searched_exported_and_deleted(ada: Page, api: ApiCl
 
 
 @pytest.mark.parametrize("way", ["paste", "drop"])
-def test_files_come_along_by_paste_and_by_drop(
+def test_files_are_attached_by_paste_and_drop(
     browser: Browser, server: ServerProcess, api: ApiClient, way: str
 ) -> None:
     with open_page(browser, server, agent="echo") as page:

@@ -143,7 +143,7 @@ def test_a_connection_that_is_cut_is_made_again(
         expect(page.locator("article.said")).to_have_count(2)
 
 
-def test_a_server_that_is_started_anew_goes_on_where_it_was(browser: Browser, tmp_path: Any) -> None:
+def test_a_run_continues_after_a_server_restart(browser: Browser, tmp_path: Any) -> None:
     with (
         own_port() as port,
         run_story_server(tmp_path, grace=0.1, environment={"WICK_PORT": str(port)}) as server,
@@ -170,9 +170,7 @@ def test_a_server_that_is_started_anew_goes_on_where_it_was(browser: Browser, tm
         assert heard(open_api_client(server), open_thread_id(page)) == ["2 0.01", "40 0.05", "30 0.05"]
 
 
-def test_a_page_that_is_opened_while_the_server_is_away_says_so(
-    browser: Browser, server: ServerProcess, wire: Wire
-) -> None:
+def test_a_page_opened_while_the_server_is_down_shows_it(browser: Browser, server: ServerProcess, wire: Wire) -> None:
     thread = str(open_api_client(server).ask("echo", "here I am")["thread_id"])
     with open_page(browser, replace(server, url=wire.url), cut=True) as page:
         wire.cut()
@@ -197,7 +195,7 @@ def test_a_reload_in_the_middle_loses_nothing_and_doubles_nothing(browser: Brows
         assert page.locator("article.said").count() == page.locator("article.reply").count() == 1
 
 
-def test_a_thread_that_is_left_and_opened_again_goes_on(browser: Browser, server: ServerProcess) -> None:
+def test_a_reopened_thread_continues_its_stream(browser: Browser, server: ServerProcess) -> None:
     with open_page(browser, server, agent="slow") as page:
         send_message(page, "40 0.05")
         expect(page.locator("article.reply")).to_contain_text("piece3")
@@ -208,7 +206,7 @@ def test_a_thread_that_is_left_and_opened_again_goes_on(browser: Browser, server
         shows(page, counted(40))
 
 
-def test_a_reload_keeps_what_waits_and_what_is_written(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
+def test_a_reload_keeps_pending_messages_and_drafts(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
     with open_page(browser, server, agent="patient") as page:
         send_message(page, "wait for reloaded")
         page.get_by_role("group", name=re.compile("^wait: running")).wait_for()
@@ -257,9 +255,7 @@ HIDE = """hidden => {
 }"""
 
 
-def test_a_window_that_nobody_sees_lets_go_and_catches_up(
-    browser: Browser, server: ServerProcess, api: ApiClient
-) -> None:
+def test_a_hidden_window_disconnects_and_catches_up(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
     """Its streams would be missed by windows that somebody sees: a browser has six connections for all of them."""
     with open_page(browser, server, agent="patient") as page:
         send_message(page, "wait for unseen.txt")
@@ -285,7 +281,7 @@ def refuse(status: int, message: str) -> Any:
 
 
 @pytest.mark.parametrize("status", [400, 413])
-def test_what_is_refused_is_given_back(browser: Browser, server: ServerProcess, status: int) -> None:
+def test_a_refused_message_returns_to_the_input(browser: Browser, server: ServerProcess, status: int) -> None:
     with open_page(browser, server, agent="echo", refused=status) as page:
         page.route("**/stream", refuse(status, "It is too much. Say less."))
         send_message(page, "many words")
@@ -312,7 +308,7 @@ def test_a_server_that_has_too_much_to_do_is_asked_again(
         assert left == [] and heard(api, open_thread_id(page)) == ["at last"]
 
 
-def test_who_was_signed_out_signs_in_and_goes_on(browser: Browser, server: ServerProcess) -> None:
+def test_after_sign_out_the_user_signs_in_and_continues(browser: Browser, server: ServerProcess) -> None:
     with open_page(browser, server, agent="echo") as page:
         send_and_wait(page, "before")
         page.locator("#message").fill("half a thought")

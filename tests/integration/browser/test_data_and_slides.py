@@ -150,7 +150,7 @@ def test_data_that_is_no_table_is_code(ada: Page, api: ApiClient) -> None:
 # -- slides -----------------------------------------------------------------------------------------------------------
 
 
-def test_slides_are_shown_and_given_another_look(ada: Page, api: ApiClient) -> None:
+def test_slides_are_shown_and_restyled(ada: Page, api: ApiClient) -> None:
     api.write("look.md", DECK)
     panel = open_file(ada, "look.md")
     stage = panel.locator(".stage")
@@ -196,7 +196,7 @@ def test_slides_are_presented_over_the_whole_screen(ada: Page, api: ApiClient) -
     expect(panel.get_by_text("4 / 4")).to_be_visible()
 
 
-def test_slides_become_powerpoint_as_they_stand_here(ada: Page, api: ApiClient) -> None:
+def test_slides_export_to_powerpoint(ada: Page, api: ApiClient) -> None:
     api.write("otters.md", DECK)
     panel = open_file(ada, "otters.md")
     panel.get_by_label("Theme").select_option("forest")  # not saved, and in the file all the same

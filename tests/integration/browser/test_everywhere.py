@@ -327,7 +327,7 @@ def _brightness(page: Page) -> float:
     return (red + green + blue) / 3 / 255
 
 
-def test_the_page_is_served_with_the_headers_that_keep_it_safe(browser: Browser, server: ServerProcess) -> None:
+def test_the_page_has_security_headers(browser: Browser, server: ServerProcess) -> None:
     with open_page(browser, server, user="") as page:
         answer = page.goto("/")
         assert answer is not None

@@ -138,7 +138,7 @@ if FULL:
     def test_no_text_runs_in_a_browser(tmp_path: Path) -> None:
         runs_nothing(tmp_path, TEXTS)
 
-    def test_a_page_that_runs_what_it_shows_is_noticed() -> None:
+    def test_a_page_that_executes_content_is_detected() -> None:
         """One of these texts in a page that takes it for HTML."""
         with canary() as bird, launch_chromium() as browser:
             page = browser.new_page()

@@ -71,7 +71,7 @@ async def test_the_link_signs_in_and_leaves_no_trace(page: Page, server: ServerP
     assert "once" in await page.inner_text("#trouble")
 
 
-async def test_an_agent_answers_as_it_goes(page: Page, server: ServerProcess) -> None:
+async def test_an_answer_is_streamed(page: Page, server: ServerProcess) -> None:
     await signed_in(page, server)
     await said(page, "Write hello to notes.txt and read it")
     await page.wait_for_selector("#log .tool >> nth=1")
@@ -88,7 +88,7 @@ async def test_a_question_is_answered(page: Page, server: ServerProcess) -> None
     assert "denied" in await page.inner_text("#log .question")
 
 
-async def test_what_is_said_is_text_and_never_html(page: Page, server: ServerProcess) -> None:
+async def test_messages_are_rendered_as_text_never_html(page: Page, server: ServerProcess) -> None:
     await signed_in(page, server)
     bait = "<img src=x onerror=\"document.title='caught'\"><script>document.title='caught'</script>"
     await said(page, f"Write {bait} to bait.html and read it")

@@ -44,7 +44,7 @@ def test_the_terminal_is_a_shell_in_the_workspace(ada: Page, api: ApiClient) -> 
     expect(panel.locator(".xterm-rows")).to_contain_text("seen in the shell")
 
 
-def test_a_hook_that_is_switched_changes_what_happens(browser: Browser, server: ServerProcess) -> None:
+def test_switching_a_hook_changes_behaviour(browser: Browser, server: ServerProcess) -> None:
     root = open_api_client(server, "root")
     with open_page(browser, server, "root") as page:
         panel = about(page, "Hooks")
@@ -63,7 +63,7 @@ def test_a_hook_that_is_switched_changes_what_happens(browser: Browser, server: 
         expect(page.locator(".call.failed")).to_have_count(1)
 
 
-def test_what_protects_an_agent_is_not_for_its_users_to_switch(ada: Page, api: ApiClient) -> None:
+def test_users_cannot_switch_protective_hooks(ada: Page, api: ApiClient) -> None:
     panel = about(ada, "Hooks")
     switch = panel.get_by_role("switch", name="Hook permissions")
     expect(switch).to_be_disabled()
@@ -119,7 +119,7 @@ def _own_rules(api: ApiClient) -> list[tuple[str, str]]:
     return [(rule["type"], rule["rule"]) for rule in rules if not rule["policy"]]
 
 
-def test_a_rule_that_is_refused_stays_where_it_was_written(browser: Browser, server: ServerProcess) -> None:
+def test_a_refused_rule_stays_in_the_form(browser: Browser, server: ServerProcess) -> None:
     with open_page(browser, server, "olga", refused=400) as page:
         panel = about(page, "Permissions")
         panel.get_by_label("Rule", exact=True).fill("Bash(echo")
@@ -129,7 +129,7 @@ def test_a_rule_that_is_refused_stays_where_it_was_written(browser: Browser, ser
         assert _own_rules(open_api_client(server, "olga")) == []
 
 
-def test_the_mode_is_changed_by_those_who_may(browser: Browser, server: ServerProcess, ada: Page) -> None:
+def test_only_permitted_users_change_the_mode(browser: Browser, server: ServerProcess, ada: Page) -> None:
     expect(about(ada, "Permissions").get_by_role("combobox", name="Mode")).to_be_disabled()
     olga = open_api_client(server, "olga")
     with open_page(browser, server, "olga") as page:
@@ -140,7 +140,7 @@ def test_the_mode_is_changed_by_those_who_may(browser: Browser, server: ServerPr
         expect(mode).to_have_value("bypassPermissions")
 
 
-def test_a_grant_is_given_and_taken_back(browser: Browser, server: ServerProcess) -> None:
+def test_a_grant_is_given_and_revoked(browser: Browser, server: ServerProcess) -> None:
     olga = open_api_client(server, "olga")
     olga("PATCH", "/agents/default/hooks", {"hooks": {"permissions": {"mode": "default"}}})
     with open_page(browser, server, "olga") as page:
@@ -184,7 +184,7 @@ def _skill(api: ApiClient, name: str) -> Any:
     return next(one for one in api("GET", "/agents/default/skills")["skills"] if one["name"] == name)
 
 
-def test_the_onion_is_drawn_as_the_server_has_it(ada: Page, api: ApiClient) -> None:
+def test_the_onion_is_drawn_as_the_server_reports_it(ada: Page, api: ApiClient) -> None:
     panel = about(ada, "Onion")
     for operation in api("GET", "/agents/default/onion")["operations"]:
         name = operation["operation"].replace("_", " ").capitalize()
@@ -197,7 +197,7 @@ def test_the_onion_is_drawn_as_the_server_has_it(ada: Page, api: ApiClient) -> N
     expect(told).to_have_text(re.compile(r"permissions\.check \(guard.*fails closed\)$"))
 
 
-def test_a_ring_says_what_it_did_in_the_run_that_is_shown(ada: Page) -> None:
+def test_a_ring_shows_its_decisions_in_the_shown_run(ada: Page) -> None:
     send_and_wait(ada, "Run the command: echo rings")
     panel = about(ada, "Onion")
     ring = panel.locator("svg g.ring", has=ada.locator("circle[aria-label^='permissions.check']"))
@@ -260,7 +260,7 @@ def test_the_agent_moves_into_a_container_and_back(browser: Browser, server: Ser
         root("DELETE", "/agents/boxed")
 
 
-def test_the_agent_moves_to_an_engine_elsewhere(browser: Browser, server: ServerProcess) -> None:
+def test_the_agent_moves_to_a_remote_engine(browser: Browser, server: ServerProcess) -> None:
     engine, root = engines.find_engine(), open_api_client(server, "root")
     far = {"type": "docker", "image": engine.image("python")}
     root("POST", "/agents/", {"agent_id": "far", "model": "demo", "backend": far})
@@ -279,7 +279,7 @@ def test_the_agent_moves_to_an_engine_elsewhere(browser: Browser, server: Server
         root("DELETE", "/agents/far")
 
 
-def test_what_cannot_be_started_says_why(browser: Browser, server: ServerProcess) -> None:
+def test_a_start_failure_shows_its_reason(browser: Browser, server: ServerProcess) -> None:
     root = open_api_client(server, "root")
     with open_page(browser, server, "root", refused=(409, 502, 503)) as page:
         place = about(page, "Overview").get_by_role("region", name="Backend")
@@ -299,7 +299,7 @@ def _containers(engine: Any, api: ApiClient) -> list[str]:
     return [found["Id"] for found in engine.containers(f"wick.owner={owner}") if found["State"] == "running"]
 
 
-def test_what_a_run_may_take_is_measured(browser: Browser, server: ServerProcess) -> None:
+def test_the_limits_of_a_run_are_shown(browser: Browser, server: ServerProcess) -> None:
     olga = open_api_client(server, "olga")
     with open_page(browser, server, "olga") as page:
         part = about(page, "Overview").get_by_role("region", name="Limits and budgets")
@@ -346,7 +346,7 @@ def _spans(found: list[Any]) -> int:
     return sum(1 + _spans(span["children"]) for span in found)
 
 
-def test_a_trace_is_filtered_and_looked_at_closer(ada: Page) -> None:
+def test_a_trace_is_filtered_and_inspected(ada: Page) -> None:
     send_and_wait(ada, "Run the command: echo looked-for")
     panel = open_panel(ada, "Trace")
     spans = panel.get_by_role("treeitem")
@@ -369,7 +369,7 @@ def test_a_trace_is_filtered_and_looked_at_closer(ada: Page) -> None:
     expect(end).to_have_text(whole or "")
 
 
-def test_usage_is_what_the_server_counted(ada: Page, api: ApiClient) -> None:
+def test_usage_matches_the_server_counts(ada: Page, api: ApiClient) -> None:
     api.ask("default", "What can you do?")
     panel = open_panel(ada, "Usage")
     runs = api("GET", "/usage")["total"]["runs"]
@@ -404,7 +404,7 @@ def test_usage_is_split_by_agent_and_by_model(ada: Page, api: ApiClient) -> None
     expect(panel.locator("dl.totals div").filter(has_text="Runs").locator("dd")).to_have_text(only)
 
 
-def test_replay_says_what_a_rule_would_have_stopped(browser: Browser, server: ServerProcess) -> None:
+def test_replay_shows_calls_that_a_rule_would_block(browser: Browser, server: ServerProcess) -> None:
     olga = open_api_client(server, "olga")
     with open_page(browser, server, "olga") as page:
         send_and_wait(page, "Run the command: echo replayed")
@@ -421,7 +421,7 @@ def test_replay_says_what_a_rule_would_have_stopped(browser: Browser, server: Se
         olga("PATCH", "/agents/default/hooks", {"hooks": {"permissions": None}})
 
 
-def test_replay_says_what_other_guards_would_have_stopped(ada: Page, api: ApiClient) -> None:
+def test_replay_shows_calls_that_other_guards_would_block(ada: Page, api: ApiClient) -> None:
     api.ask("default", "Run the command: echo elsewhere", thread_id="replayed-elsewhere")  # seen, though not open
     panel = open_panel(ada, "Replay")
     changed = panel.locator("li.changed").filter(has_text="echo elsewhere")
@@ -435,7 +435,7 @@ def test_replay_says_what_other_guards_would_have_stopped(ada: Page, api: ApiCli
 
 
 @pytest.mark.parametrize(("panel", "asked"), [("Agent", "/agents/default"), ("Usage", "/usage?*")])
-def test_a_panel_that_cannot_be_read_says_so_and_tries_again(
+def test_a_panel_that_fails_to_load_shows_it_and_retries(
     browser: Browser, server: ServerProcess, panel: str, asked: str
 ) -> None:
     with open_page(browser, server, refused=503) as page:
@@ -462,8 +462,6 @@ EMPTY = {
 
 
 @pytest.mark.parametrize(("panel", "words"), EMPTY.items(), ids=EMPTY)
-def test_a_panel_that_has_nothing_yet_says_what_to_do(
-    browser: Browser, server: ServerProcess, panel: str, words: str
-) -> None:
+def test_an_empty_panel_explains_the_next_step(browser: Browser, server: ServerProcess, panel: str, words: str) -> None:
     with open_page(browser, server, "bob") as page:
         expect(open_panel(page, panel)).to_contain_text(words)

@@ -70,7 +70,7 @@ def elsewhere() -> Iterator[Listening]:
         yield found
 
 
-def test_the_listener_of_these_tests_hears(elsewhere: Listening) -> None:
+def test_the_test_listener_records_requests(elsewhere: Listening) -> None:
     socket.create_connection(("127.0.0.1", int(elsewhere.url.rsplit(":", 1)[1])), 10).close()
     for _ in range(1000):
         if elsewhere.came:
@@ -92,7 +92,7 @@ def test_a_page_is_shown_and_runs_and_reaches_nothing(ada: Page, api: ApiClient,
     assert elsewhere.came == 0 and "caught" not in ada.title()
 
 
-def test_what_is_clicked_in_a_page_leads_nowhere(ada: Page, api: ApiClient, elsewhere: Listening) -> None:
+def test_links_in_a_preview_do_not_navigate(ada: Page, api: ApiClient, elsewhere: Listening) -> None:
     for name, text in CLICKED.items():
         api.write(f"{name}.html", f"<h1>{name}</h1>{text.format(url=elsewhere.url)}")
         open_file(ada, f"{name}.html")

@@ -64,9 +64,7 @@ def test_a_question_is_allowed_with_other_arguments(ada: Page, api: ApiClient) -
     assert "something-milder" in result and "example.com" not in result
 
 
-def test_what_is_allowed_in_a_thread_is_not_asked_there_again(
-    browser: Browser, server: ServerProcess, api: ApiClient
-) -> None:
+def test_a_grant_for_a_thread_is_not_asked_again_there(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
     with open_page(browser, server, agent="careful") as page:
         send_message(page, "Run the command: echo for-this-thread")
         question(page).get_by_role("button", name="Allow for this thread").click()
@@ -80,7 +78,7 @@ def test_what_is_allowed_in_a_thread_is_not_asked_there_again(
         wait_until_idle(page)
 
 
-def test_what_is_allowed_always_is_a_rule_that_can_be_taken_back(
+def test_a_permanent_grant_is_a_rule_that_can_be_revoked(
     browser: Browser, server: ServerProcess, api: ApiClient
 ) -> None:
     with open_page(browser, server, agent="careful") as page:
@@ -98,7 +96,7 @@ def test_what_is_allowed_always_is_a_rule_that_can_be_taken_back(
         wait_until_idle(page)
 
 
-def test_a_file_is_shown_as_it_would_change(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
+def test_a_question_shows_the_diff_of_the_file(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
     api.write("plan.txt", "one\ntwo\n", agent="careful")
     thread = api.begin("careful", "Write three to plan.txt")
     with open_page(browser, server, agent="echo") as page:  # whoever is talked to here
@@ -124,7 +122,7 @@ def test_a_question_of_another_thread_is_answered_in_the_inbox(ada: Page, api: A
     assert api("GET", "/approvals")["approvals"] == []
 
 
-def test_a_question_that_the_api_answers_goes_away(ada: Page, api: ApiClient) -> None:
+def test_a_question_answered_by_the_api_disappears(ada: Page, api: ApiClient) -> None:
     send_message(ada, BOLD)
     question(ada).wait_for()
     (asked,) = api("GET", "/approvals", thread_id=open_thread_id(ada))["approvals"]
@@ -133,7 +131,7 @@ def test_a_question_that_the_api_answers_goes_away(ada: Page, api: ApiClient) ->
     wait_until_idle(ada)
 
 
-def test_who_says_something_else_has_not_agreed(ada: Page, api: ApiClient) -> None:
+def test_another_message_is_not_an_approval(ada: Page, api: ApiClient) -> None:
     send_message(ada, BOLD)
     box = question(ada)
     box.get_by_placeholder("Reason, or").fill("since")
@@ -176,7 +174,7 @@ INQUIRIES: list[tuple[dict[str, Any], Callable[[Any], None], str]] = [
 
 
 @pytest.mark.parametrize(("args", "reply", "told"), INQUIRIES, ids=["confirm", "select", "multiselect", "input"])
-def test_what_the_agent_wants_to_know_is_asked(
+def test_questions_of_the_agent_are_shown(
     browser: Browser,
     server: ServerProcess,
     api: ApiClient,
@@ -193,7 +191,7 @@ def test_what_the_agent_wants_to_know_is_asked(
         assert told in results(api, open_thread_id(page))[0]
 
 
-def test_who_does_not_want_to_answer_says_so(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
+def test_a_question_can_be_declined(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
     with open_page(browser, server, agent="caller") as page:
         send_message(page, json.dumps([{"name": "ask_user", "args": {"question": "How old are you?"}}]))
         question(page).get_by_role("button", name="Decline to answer").click()

@@ -78,7 +78,7 @@ def test_files_are_dropped_into_folders_and_over_nothing_unasked(ada: Page, api:
     assert api.read("picked.txt") == "three"
 
 
-def test_a_folder_is_dropped_with_all_that_is_in_it(
+def test_a_dropped_folder_is_uploaded_with_its_files(
     browser: Browser, server: ServerProcess, api: ApiClient, tmp_path: Path
 ) -> None:
     """As a file manager does it: the browser itself lists the folder."""
@@ -103,7 +103,7 @@ def test_a_folder_is_dropped_with_all_that_is_in_it(
         expect(row(files, "given/one.txt")).to_be_visible()
 
 
-def test_a_file_is_begun_and_opens(ada: Page, api: ApiClient) -> None:
+def test_a_new_file_opens(ada: Page, api: ApiClient) -> None:
     api.write("there.txt", "precious")
     files = open_panel(ada, "Files")
     files.get_by_role("button", name="New file").click()
@@ -116,7 +116,7 @@ def test_a_file_is_begun_and_opens(ada: Page, api: ApiClient) -> None:
     assert (api.read("ideas.md"), api.read("there.txt")) == ("", "precious")
 
 
-def test_names_are_shown_as_what_they_are(ada: Page, api: ApiClient) -> None:
+def test_names_are_shown_verbatim(ada: Page, api: ApiClient) -> None:
     names = ["<img src=x onerror=alert(1)>.txt", "\u202egnp.txt", "שלום.txt", "🦊 & 'q' #%?.txt", "n" * 200 + ".txt"]
     for name in names:
         api.write(f"names/{name}", f"I am {name}")
@@ -158,7 +158,7 @@ def connected(page: Page) -> Any:
     return panel
 
 
-def test_the_shell_knows_how_large_its_screen_is(ada: Page, api: ApiClient) -> None:
+def test_the_terminal_reports_its_size(ada: Page, api: ApiClient) -> None:
     panel = connected(ada)
     drawn = panel.locator(".xterm-rows > div")
     large = wait_for(lambda: found if (found := _sized(ada, api))[0] == drawn.count() else None)
@@ -174,7 +174,7 @@ def _sized(page: Page, api: ApiClient) -> list[int]:
     return [int(word) for word in wait_for(lambda: api.read("size.txt")).split()]
 
 
-def test_what_the_shell_does_is_seen_in_files_and_on_the_canvas(ada: Page, api: ApiClient) -> None:
+def test_changes_by_the_shell_appear_in_files_and_canvas(ada: Page, api: ApiClient) -> None:
     api.write("shared.txt", "by the api\n")
     open_file(ada, "shared.txt")
     connected(ada)
@@ -207,7 +207,7 @@ def test_one_shell_at_a_time(ada: Page) -> None:
     expect(panel.locator(".xterm-rows")).to_contain_text("new2")  # what was printed is still to be read
 
 
-def test_a_terminal_comes_back_when_the_server_does(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
+def test_a_terminal_reconnects_after_a_restart(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
     with open_page(browser, server, cut=True) as page:
         panel = connected(page)
         page.keyboard.type("echo before$((1+1))\n")
@@ -225,7 +225,7 @@ def test_a_terminal_comes_back_when_the_server_does(browser: Browser, server: Se
         expect(panel.locator(".xterm-rows")).to_contain_text("before2")
 
 
-def test_an_agent_without_a_workspace_says_so(browser: Browser, server: ServerProcess) -> None:
+def test_an_agent_without_a_workspace_shows_it(browser: Browser, server: ServerProcess) -> None:
     with open_page(browser, server, agent="echo", refused=409) as page:
         expect(open_panel(page, "Terminal").get_by_role("alert")).to_have_text(
             "The backend of this agent does not run commands. Change it in the Agent panel."

@@ -99,7 +99,7 @@ async def test_a_container_is_found_again_by_its_id(make: Make, server: str) -> 
     assert len(containers(server)) == 1
 
 
-async def test_somebody_elses_container_is_not_touched(make: Make, server: str) -> None:
+async def test_containers_of_other_owners_are_not_touched(make: Make, server: str) -> None:
     first = make(id=f"hers-{server}", owner="ada")
     await first.start()
     stranger = make(id=f"hers-{server}", owner="eve")
@@ -120,7 +120,7 @@ async def test_a_container_with_another_config_is_replaced(make: Make, server: s
     assert len(containers(server)) == 1
 
 
-async def test_a_container_that_was_left_half_made_is_made_anew(make: Make, server: str) -> None:
+async def test_a_half_created_container_is_recreated(make: Make, server: str) -> None:
     here = engines.find_engine()
     labels = {"wick.id": f"half-{server}", "wick.owner": "", "wick.server": server}
     body = {"Image": here.image("python"), "Cmd": ["true"], "Labels": labels}
@@ -137,7 +137,7 @@ async def test_a_stopped_container_is_started_again(make: Make, server: str) -> 
     assert await out(backend, "cat a.txt") == "a"
 
 
-async def test_a_container_whose_image_was_removed_goes_on(make: Make, server: str) -> None:
+async def test_a_container_whose_image_was_removed_continues(make: Make, server: str) -> None:
     here, name = engines.find_engine(), f"wick-test:{server}"
     here.ask("POST", f"/images/{here.image('plain')}/tag?repo=wick-test&tag={server}")
     backend = Docker(name, engine=here.url, server=server)
@@ -150,7 +150,7 @@ async def test_a_container_whose_image_was_removed_goes_on(make: Make, server: s
         await backend.stop()
 
 
-async def test_a_stop_while_it_starts(make: Make, server: str) -> None:
+async def test_stop_during_start(make: Make, server: str) -> None:
     backend = make()
     starting = [asyncio.create_task(backend.execute("echo hi")) for _ in range(3)]
     await asyncio.sleep(0.1)
@@ -168,7 +168,7 @@ async def test_restarting_makes_a_new_container(make: Make, server: str) -> None
     assert (await backend.ls())["entries"] == []
 
 
-async def test_what_a_server_left_behind_is_removed(make: Make, server: str) -> None:
+async def test_containers_left_by_a_server_are_removed(make: Make, server: str) -> None:
     here = engines.find_engine()
     for id in ("orphan", "known"):
         await make(id=f"{id}-{server}").start()
@@ -197,7 +197,7 @@ def test_a_backend_is_used_by_one_loop_after_another(server: str) -> None:
     assert containers(server) == []
 
 
-async def test_a_network_of_its_own_goes_with_the_container(make: Make, server: str) -> None:
+async def test_a_private_network_is_removed_with_its_container(make: Make, server: str) -> None:
     backend = make("plain", network="own")
     await backend.start()
     networks = [one["Name"] for one in engines.find_engine().ask("GET", "/networks")]
@@ -275,20 +275,20 @@ async def test_the_user_is_not_root_and_owns_the_workspace(make: Make, image: st
     assert said.split() == [who, who, "/srv/deep/place"]
 
 
-async def test_a_user_who_is_root_by_another_name(make: Make) -> None:
+async def test_a_root_user_with_another_name_is_refused(make: Make) -> None:
     with pytest.raises(BackendError, match="'toor' is root; name another one") as caught:
         await make("toor").start()
     assert caught.value.code == "denied"
     assert await out(make("toor", user="1000"), "id -u") == "1000"
 
 
-async def test_a_user_whom_nobody_knows(make: Make, server: str) -> None:
+async def test_an_unknown_user_is_refused(make: Make, server: str) -> None:
     with pytest.raises(BackendError, match="no user named 'nobody-here'"):
         await make("plain", user="nobody-here").start()
     assert containers(server) == []
 
 
-async def test_root_only_where_it_is_asked_for(make: Make) -> None:
+async def test_commands_run_as_root_only_on_request(make: Make) -> None:
     backend = make("plain", user="0")
     said = "0\ntouch: cannot touch '/.wickd/x': Permission denied\nCapEff:\t" + "0" * 16
     assert await out(backend, "id -u; touch /.wickd/x 2>&1; grep CapEff /proc/self/status") == said
@@ -324,7 +324,7 @@ async def test_folders_and_volumes(make: Make, server: str, tmp_path: Path) -> N
         here.ask("DELETE", f"/volumes/{volume}")
 
 
-async def test_a_named_volume_keeps_the_workspace(make: Make, server: str) -> None:
+async def test_a_named_volume_persists_the_workspace(make: Make, server: str) -> None:
     volume = f"wick-{server}"
     backend = make("plain", volumes={volume: "/workspace"})
     try:
@@ -388,14 +388,14 @@ def test_a_link_to_the_engines_socket_is_seen_through(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("image", images.python_images())
-async def test_commands_go_through_the_daemon(make: Make, image: str) -> None:
+async def test_commands_run_through_the_daemon(make: Make, image: str) -> None:
     backend = make(image)
     await backend.start()
     assert backend.uses_daemon
     assert await out(backend, "tr ' ' '\\n' </proc/$PPID/cmdline | tr '\\0' '\\n' | grep -c wickd") != "0"
 
 
-async def test_the_daemon_is_checked_before_it_runs(make: Make, server: str) -> None:
+async def test_the_daemon_is_verified_before_use(make: Make, server: str) -> None:
     """Another file in its place, be it an older daemon or somebody's own, is not run but replaced."""
     backend = make(id=f"tampered-{server}")
     await backend.write("a.txt", "a")
@@ -463,7 +463,7 @@ async def test_a_socket_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["tcp", "unix"])
-async def test_a_daemon_whose_token_nobody_knows_any_more(make: Make, server: str, how: str) -> None:
+async def test_a_daemon_with_an_unknown_token_is_replaced(make: Make, server: str, how: str) -> None:
     """A server that crashed took it along; the one that comes after starts another daemon."""
     options = {"id": f"crashed-{server}", "daemon": how, "network": "own"}
     await make(**options).write("a.txt", "a")
@@ -570,7 +570,7 @@ async def told(backend: Docker, op: str, args: tuple[Any, ...], options: dict[st
     return {name: value for name, value in found.items() if name != "modified"} if isinstance(found, dict) else found
 
 
-async def test_files_without_python_are_as_with_it(make: Make) -> None:
+async def test_files_behave_the_same_without_python(make: Make) -> None:
     _, *without = backends = [make(), make("plain"), make("busybox")]
     await asyncio.gather(*(one.start() for one in backends))
     assert [one.uses_daemon for one in backends] == [True, False, False]
@@ -580,7 +580,7 @@ async def test_files_without_python_are_as_with_it(make: Make) -> None:
         assert found == [wanted, wanted], f"{op}{args} {options}"
 
 
-async def test_what_a_command_leaves_behind_is_ended(make: Make) -> None:
+async def test_leftover_processes_of_a_command_are_killed(make: Make) -> None:
     backend = make("plain")
     await backend.execute("sleep 1000 & setsid sleep 1001 & (sleep 1002 &)")
     await backend.execute("trap '' TERM; sleep 1003 & sleep 1004", timeout=0.5)
@@ -632,7 +632,7 @@ async def test_forking_without_end(make: Make) -> None:
     assert (await backend.read("kept.txt"))["content"] == "kept"
 
 
-async def test_the_last_words_of_a_command_are_heard(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_last_output_of_a_command_is_read(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends while the engine, which is slow, is asked whether it still runs."""
     asked = ContainerProcess.is_running
 
@@ -644,7 +644,7 @@ async def test_the_last_words_of_a_command_are_heard(make: Make, monkeypatch: py
     assert await out(make("plain"), "sleep 2; echo done") == "done"
 
 
-async def test_a_daemon_that_was_killed_with_its_container_comes_back(make: Make) -> None:
+async def test_a_daemon_killed_with_its_container_is_restarted(make: Make) -> None:
     backend = make()
     await backend.start()
     with suppress(BackendError):
@@ -684,7 +684,7 @@ async def test_input_that_is_not_read_without_a_daemon(make: Make) -> None:
     assert await out(backend, "wc -c") == "0"
 
 
-async def test_no_daemon_where_none_is_wanted(make: Make) -> None:
+async def test_the_daemon_can_be_disabled(make: Make) -> None:
     backend = make(daemon="none")
     assert await out(backend, "echo hi") == "hi"
     assert (backend.uses_daemon, backend.status.reason) == (False, "")

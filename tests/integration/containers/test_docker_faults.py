@@ -222,7 +222,7 @@ async def test_the_container_is_paused(make: Make, image: str) -> None:
 
 
 @pytest.mark.parametrize("image", ["python", "plain"])
-async def test_the_engine_is_killed_and_comes_back(make: Make, private: engines.PrivateEngine, image: str) -> None:
+async def test_the_engine_is_killed_and_restarted(make: Make, private: engines.PrivateEngine, image: str) -> None:
     backend = make(image, private)
     task = await begun(backend)
     private.kill()

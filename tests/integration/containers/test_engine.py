@@ -29,7 +29,7 @@ from wick.errors import ConfigError
 # -- addresses ------------------------------------------------------------------------------------------------------
 
 
-def test_what_addresses_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_addresses_are_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DOCKER_HOST", raising=False)
     assert parse_engine_address("unix:///run/a%20b.sock").path == "/run/a b.sock"
     there = parse_engine_address("tcp://10.0.0.7")
@@ -56,7 +56,7 @@ def test_without_an_address_the_environment_decides(monkeypatch: pytest.MonkeyPa
     "url",
     "nonsense unix:// unix://host/path tcp:// tcp://h:port tcp://h:99999 ssh:// ssh://-oProxy ftp://h npipe:////x".split(),
 )
-def test_what_is_no_address(url: str) -> None:
+def test_invalid_engine_addresses_are_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="not the address of an engine"):
         parse_engine_address(url)
 
@@ -67,7 +67,7 @@ PIECES = st.lists(st.tuples(st.sampled_from([1, 2]), st.binary(max_size=40)), ma
 
 
 @given(PIECES, st.lists(st.integers(1, 30), min_size=1))
-def test_frames_come_apart_however_they_are_cut(pieces: list[tuple[int, bytes]], cuts: list[int]) -> None:
+def test_frames_are_decoded_from_any_chunks(pieces: list[tuple[int, bytes]], cuts: list[int]) -> None:
     wire = b"".join(bytes([stream, 0, 0, 0]) + len(data).to_bytes(4, "big") + data for stream, data in pieces)
     frames, found, at = FrameDecoder(), {1: b"", 2: b""}, 0
     for cut in cuts * (len(wire) + 1):
@@ -125,7 +125,7 @@ async def test_a_process_in_a_container(container: str) -> None:
         assert done == (b"out\nb\n/usr\n77\n", b"err\n", 3)
 
 
-async def test_what_a_process_prints_is_not_held_in_memory(container: str) -> None:
+async def test_process_output_is_not_buffered_in_memory(container: str) -> None:
     async with engine(engines.find_engine().url) as there:
         process = await there.exec(container, ["head", "-c", "50000000", "/dev/zero"])
         size = largest = 0
@@ -262,7 +262,7 @@ async def test_a_remote_engine_by_ssh(container: str, tmp_path: Path, monkeypatc
         assert not _children("ssh"), "closing the engine ends what it started"
 
 
-async def test_an_ssh_that_is_refused_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_ssh_failure_reports_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with ssh_server(tmp_path, monkeypatch) as url:
         (tmp_path / "authorized").write_text("")
         async with engine(url) as there:
@@ -344,7 +344,7 @@ async def test_an_engine_that_is_none(tmp_path: Path, answer: bytes) -> None:
             await there.hijack("/exec/x/start", {})
 
 
-async def test_an_answer_without_an_end_is_not_read_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_endless_response_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wick.constants.ENGINE_ANSWER_BYTES", 10_000)
     server, url = await _served(tmp_path, b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 50_000)
     async with server, asyncio.timeout(20), engine(url) as there:

@@ -112,7 +112,7 @@ def said(client: SyncClient, words: str) -> tuple[str, str]:
 
 
 @pytest.mark.long
-def test_it_answers_those_with_a_token_and_keeps_what_they_said(container: Container) -> None:
+def test_it_serves_authenticated_requests_and_persists_threads(container: Container) -> None:
     assert container.healthy()
     with SyncClient(container.url, "somebody-elses-token") as stranger, pytest.raises(ServerError):
         stranger.agents()
@@ -128,21 +128,21 @@ def test_it_answers_those_with_a_token_and_keeps_what_they_said(container: Conta
 
 
 @pytest.mark.long
-def test_it_shows_the_page(container: Container) -> None:
+def test_it_serves_the_page(container: Container) -> None:
     assert container.healthy()
     page = subprocess.run(["curl", "--silent", container.url], capture_output=True, text=True, timeout=20).stdout
     assert '<div id="root">' in page
 
 
 @pytest.mark.long
-def test_it_is_not_root(container: Container) -> None:
+def test_it_does_not_run_as_root(container: Container) -> None:
     assert docker("exec", container.id, "id", "-u") == "10001"
     owners = docker("exec", container.id, "sh", "-c", "stat -c %u /proc/1 /data /data/threads.db; stat -c %u /opt/wick")
     assert owners.split() == ["10001", "10001", "10001", "0"]
 
 
 @pytest.mark.long
-def test_it_has_python_for_scripts_of_skills_and_no_more(container: Container) -> None:
+def test_it_contains_python_for_skill_scripts_only(container: Container) -> None:
     code = "import sys, pptx, psycopg, mcp; print(sys.version_info >= (3, 11))"
     assert docker("exec", container.id, "python3", "-c", code) == "True"
     found = docker("exec", container.id, "sh", "-c", "command -v node npm cc gcc pip || true")
@@ -150,7 +150,7 @@ def test_it_has_python_for_scripts_of_skills_and_no_more(container: Container) -
 
 
 @pytest.mark.long
-def test_without_anybody_who_may_come_in_it_says_so(image: str) -> None:
+def test_without_credentials_it_refuses_to_start(image: str) -> None:
     environment = {**os.environ, "DOCKER_HOST": engines.find_engine().url}
     command = ["docker", "run", "--rm", image]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
@@ -159,7 +159,7 @@ def test_without_anybody_who_may_come_in_it_says_so(image: str) -> None:
 
 
 @pytest.mark.long
-def test_it_is_small(image: str) -> None:
+def test_the_image_is_small(image: str) -> None:
     sizes = [engines.find_engine().ask("GET", f"/images/{name}/json")["Size"] for name in (image, "wick-test:whole")]
     added = (sizes[0] - sizes[1]) / 1e6
     print(f"the image adds {added:.0f} MB to its base")
@@ -169,7 +169,7 @@ def test_it_is_small(image: str) -> None:
 # -- with Postgres ----------------------------------------------------------------------------------------------------
 
 
-def test_the_compose_file_says_what_the_server_reads() -> None:
+def test_the_compose_file_uses_known_settings() -> None:
     told = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
     wick, db = told["services"]["wick"], told["services"]["db"]
     ours = {name for name in wick["environment"] if name.startswith("WICK_")}

@@ -146,7 +146,7 @@ async def test_a_conversation_has_turns(model: Model) -> None:
     assert second.usage.cached_tokens > 0  # the first turn was not read again
 
 
-async def test_what_was_used_is_counted(model: Model) -> None:
+async def test_usage_is_counted(model: Model) -> None:
     result = await Agent(model, settings={**BRIEF, "max_tokens": 4}).run("Count from one to twenty.")
     assert result.usage.output_tokens == 4
     assert result.usage.input_tokens > 0
@@ -241,7 +241,7 @@ async def test_a_wrong_key_is_a_sentence(address: str) -> None:
     await _http.close()
 
 
-async def test_calls_made_side_by_side_are_told_apart(address: str) -> None:
+async def test_parallel_calls_are_distinguished(address: str) -> None:
     """The template lets the model make as many calls as it likes, and here it must make one at least."""
     trips = Trips()
     model = OpenAI("smollm2", base_url=f"{address}/v1", api_key=KEY, name="llama.cpp")

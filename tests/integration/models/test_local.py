@@ -144,7 +144,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
         Local(tmp_path / "pipe.gguf")
 
 
-async def test_a_file_that_is_gone_by_now_is_a_sentence(tmp_path: Path) -> None:
+async def test_a_missing_model_file_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     path.write_bytes(b"GGUF")
     model = Local(path, **SMALL)
@@ -216,7 +216,7 @@ async def test_a_broken_file_is_a_sentence(content: bytes | None, reason: str, t
 # -- loading --------------------------------------------------------------------------------------------------------
 
 
-async def test_loading_is_told_and_holds_nobody_up(caplog: pytest.LogCaptureFixture) -> None:
+async def test_loading_is_reported_and_does_not_block_the_loop(caplog: pytest.LogCaptureFixture) -> None:
     """llama.cpp would hold Python's lock: not one turn of the event loop would pass between the first and the last."""
     caplog.set_level(logging.INFO, "wick")
     turns, told = 0, list[tuple[float, int, bool]]()
@@ -258,7 +258,7 @@ async def test_progress_that_fails_leaves_no_process() -> None:
     assert process_of(model).returncode is not None
 
 
-async def test_a_model_is_freed_when_all_who_share_it_are_closed() -> None:
+async def test_a_shared_model_is_freed_with_its_last_user() -> None:
     one, other = (Local("smollm2", context=256, threads=1) for _ in range(2))
     await asyncio.gather(ask(one), ask(other))
     process = process_of(one)
@@ -301,7 +301,7 @@ async def test_a_process_that_dies_is_an_error_and_the_next_call_starts_another(
 
 
 @pytest.mark.parametrize("end", ["pass", "import os; os.kill(os.getpid(), 9)"])
-def test_the_process_ends_with_the_one_who_started_it(end: str) -> None:
+def test_the_process_ends_with_its_parent(end: str) -> None:
     """However that one ends."""
     code = f"""if True:
         import asyncio
@@ -338,7 +338,7 @@ def test_the_users_secrets_stay_here(monkeypatch: pytest.MonkeyPatch) -> None:
     assert environment["CUDA_VISIBLE_DEVICES"] == "0"
 
 
-async def test_nobody_else_can_ask(small: Local) -> None:
+async def test_other_processes_cannot_connect(small: Local) -> None:
     await ask(small)
     status, said = await post(small, "/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}]})
     assert status == 401
@@ -385,7 +385,7 @@ async def test_a_choice_of_no_tool_is_a_sentence(small: Local) -> None:
     assert (await ask(small, settings={"tool_choice": "required"})).message().text  # there is nothing to choose from
 
 
-async def test_a_model_whose_template_knows_no_tools_can_call_them(small: Local) -> None:
+async def test_a_model_without_tool_template_can_call_tools(small: Local) -> None:
     """This one is too small to think of it; but it does what it did three times, and llama.cpp sees a call in it."""
     earlier: list[Message] = []
     for city in ("Bonn", "Rome", "Oslo"):
@@ -406,7 +406,7 @@ async def test_a_model_whose_template_knows_no_tools_can_call_them(small: Local)
     assert answered.text == f"sunny in {asked.tool_calls[0].args['city']}"
 
 
-async def test_tools_are_told_in_words(small: Local) -> None:
+async def test_tools_are_described_in_the_prompt(small: Local) -> None:
     """The prompt that llama.cpp makes of a conversation, with the model's own template."""
     await ask(small)
     calls = [
@@ -443,7 +443,7 @@ def gguf(path: Path, **texts: str) -> str:
     return str(path)
 
 
-def test_a_template_that_knows_tools_is_left_alone(tmp_path: Path) -> None:
+def test_a_template_with_tool_support_is_unchanged(tmp_path: Path) -> None:
     assert _choose_template(gguf(tmp_path / "a", chat_template="{% if tools %}…{% endif %}")) == ""
     assert (
         _choose_template(gguf(tmp_path / "b", **{"chat_template": "{{ messages }}", "chat_template.tool_use": "…"}))
@@ -451,7 +451,7 @@ def test_a_template_that_knows_tools_is_left_alone(tmp_path: Path) -> None:
     )
 
 
-def test_a_template_that_does_not_is_told_in_words(tmp_path: Path) -> None:
+def test_a_template_without_tool_support_gets_a_prompt(tmp_path: Path) -> None:
     system, own = "{%- set place = 'system' -%}", "{{ messages }} ö"
     assert _choose_template(gguf(tmp_path / "a", chat_template=own)) == system + TOOLS_IN_WORDS + own
     refuses = "{{ raise_exception('no system') }}"

@@ -239,7 +239,7 @@ async def test_reasoning_is_read(client: Client, server: ScriptedServer) -> None
 
 
 @pytest.mark.parametrize("name", ["openai-responses", "anthropic"])
-async def test_signed_reasoning_goes_back_as_it_came(name: str, server: ScriptedServer) -> None:
+async def test_signed_reasoning_is_replayed_unchanged(name: str, server: ScriptedServer) -> None:
     client = CLIENTS[name]
     thoughts = (Thought("First, …", "Zmlyc3Q="), Thought("Second: é", "c2Vjb25k"))
     script = server.script(replace(ADDS, thoughts=thoughts), replace(SAYS, thoughts=thoughts[:1]), BYE)
@@ -253,7 +253,7 @@ async def test_signed_reasoning_goes_back_as_it_came(name: str, server: Scripted
         assert all(thought.signature in asked.raw.decode() for thought in thoughts)
 
 
-async def test_reasoning_goes_back_to_a_chat_server_that_wants_it(server: ScriptedServer) -> None:
+async def test_reasoning_is_replayed_to_a_chat_server_that_needs_it(server: ScriptedServer) -> None:
     script = server.script(ADDS, SAYS)
     await attempt(CLIENTS["openai"](script, replay_reasoning=True))
     assert script.asked[1].body["messages"][1]["reasoning_content"] == ADDS.thoughts[0].text

@@ -201,7 +201,7 @@ async def test_the_sdks_know_its_errors(server: ScriptedServer, code: int) -> No
 # -- it accepts them ------------------------------------------------------------------------------------------------
 
 
-async def test_it_accepts_a_conversation_of_openai_chat(server: ScriptedServer, streamed: bool) -> None:
+async def test_the_script_accepts_a_conversation_of_openai_chat(server: ScriptedServer, streamed: bool) -> None:
     script = server.script(REPLIES["calls"], Reply("done"))
     said: list[Any] = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "go"}]
     first = (await chat(script, streamed, said)).choices[0].message
@@ -214,7 +214,7 @@ async def test_it_accepts_a_conversation_of_openai_chat(server: ScriptedServer, 
     assert last.choices[0].message.content == "done" and not script.refusals
 
 
-async def test_it_accepts_a_conversation_of_openai_responses(server: ScriptedServer, streamed: bool) -> None:
+async def test_the_script_accepts_a_conversation_of_openai_responses(server: ScriptedServer, streamed: bool) -> None:
     script = server.script(REPLIES["call"], Reply("done"))
     said: list[Any] = [{"role": "user", "content": "go"}]
     first = await responses(script, streamed, said)
@@ -223,7 +223,7 @@ async def test_it_accepts_a_conversation_of_openai_responses(server: ScriptedSer
     assert (await responses(script, streamed, said)).output_text == "done" and not script.refusals
 
 
-async def test_it_accepts_a_conversation_of_anthropic(server: ScriptedServer, streamed: bool) -> None:
+async def test_the_script_accepts_a_conversation_of_anthropic(server: ScriptedServer, streamed: bool) -> None:
     script = server.script(REPLIES["call"], Reply("done"))
     said: list[Any] = [{"role": "user", "content": "go"}]
     first = await messages(script, streamed, said)
@@ -256,7 +256,7 @@ async def greet(name: str) -> str:
 
 
 @pytest.mark.parametrize("kind", PARAMS)
-async def test_the_sdks_know_what_wick_sends(server: ScriptedServer, kind: Any) -> None:
+async def test_the_vendor_sdks_accept_requests_of_wick(server: ScriptedServer, kind: Any) -> None:
     """Every key and value of a request has a place in the types of the vendor's SDK, and none is left over."""
     model = {OpenAI: "gpt-4o", OpenAIResponses: "gpt-5", Anthropic: "claude-sonnet-4-5"}[kind]
     script = server.script(replace(REPLIES["calls"], thoughts=REPLIES["call"].thoughts), Reply("done"))

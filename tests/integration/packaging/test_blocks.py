@@ -161,7 +161,7 @@ def _read(language: str, body: str, folder: Path, where: str) -> None:
         assert parser.sections(), where
 
 
-def test_the_requests_that_a_page_shows_are_known() -> None:
+def test_requests_on_a_page_match_the_api() -> None:
     """`POST /replay {…}` is a route of the server, and what is sent is JSON."""
     shown = re.findall(
         r"^(GET|POST|PUT|PATCH|DELETE) +(/\S+)((?: +|\n +)\{.*?\})?(?=  |$|\n)", _requests(), re.M | re.S
@@ -185,7 +185,7 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def test_what_is_not_run_says_why() -> None:
+def test_skipped_blocks_state_a_reason() -> None:
     """All blocks of code are run or read; the few that cannot be are these, and the reason stands before them."""
     said = {CONTINUES, SERVED, ""}
     odd = [f"{page_name(page)}, line {line}: {about}" for page in RUN for about, line, _, _ in code_blocks(page)
@@ -204,7 +204,7 @@ def _lines(text: str) -> list[str]:
     return [line.rstrip() for line in text.strip("\n").splitlines()]
 
 
-def test_every_kind_of_fence_is_known() -> None:
+def test_every_fence_language_is_known() -> None:
     """A misspelt one would be code that nobody checks."""
     known = {"", "python", "text", "text output", "sh", "toml", "yaml", "json", "ini"}
     odd = [f"{page_name(page)}: {language!r}" for page in RUN for _, _, language, _ in code_blocks(page)
@@ -216,7 +216,7 @@ def test_every_kind_of_fence_is_known() -> None:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=page_name)
-def test_an_example_prints_what_it_says(path: Path, tmp_path: Path) -> None:
+def test_an_example_prints_the_documented_output(path: Path, tmp_path: Path) -> None:
     said = path.read_text(encoding="utf-8").partition("\n# prints:\n")[2]
     expected = [line.removeprefix("#").removeprefix(" ") for line in said.splitlines()]
     paths = os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH"))))

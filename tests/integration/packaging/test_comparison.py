@@ -74,7 +74,7 @@ def test_the_record_has_every_framework_and_leak(record: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize("path", [page.PAGE, page.README], ids=lambda path: path.name)
-def test_the_page_says_what_the_record_says(record: dict[str, Any], path: Path) -> None:
+def test_the_page_matches_the_record(record: dict[str, Any], path: Path) -> None:
     assert list(page.QUESTIONS) == LEAKS
     text = path.read_text("utf-8")
     assert page.SIGNS["held"] in text

@@ -196,7 +196,7 @@ def told(said: str, name: str) -> str:
 
 
 @LINUX
-def test_what_is_left_behind(tmp_path: Path) -> None:
+def test_leaks_are_reported(tmp_path: Path) -> None:
     server = f"planted-{os.getpid()}"
     try:
         engines.find_engine().image("plain")

@@ -62,7 +62,7 @@ def test_the_wheel_has_all_of_wick_and_nothing_else(wheel: Path) -> None:
     assert [name for name in shipped if NOT_SHIPPED.search(name)] == []
 
 
-def test_the_sdist_has_what_the_wheel_is_made_of(dist: Path) -> None:
+def test_the_sdist_contains_the_sources_of_the_wheel(dist: Path) -> None:
     with tarfile.open(next(dist.glob("*.tar.gz"))) as opened:
         names = {name.partition("/")[2] for name in opened.getnames()}
     assert {"src/wick/server/ui/index.html", "ui/package.json", "Makefile", "LICENSE", "README.md"} <= names
@@ -82,7 +82,7 @@ def metadata(wheel: Path) -> Message:
         return email.message_from_string(opened.read(name).decode())
 
 
-def test_the_metadata_says_what_wick_is(wheel: Path) -> None:
+def test_the_metadata_describes_wick(wheel: Path) -> None:
     told = metadata(wheel)
     assert (told["Name"], told["License-Expression"], told["License-File"]) == ("wick-agent", "MIT", "LICENSE")
     assert told["Requires-Python"] == ">=3.11"
@@ -153,7 +153,7 @@ def test_there_is_neither_node_nor_a_compiler(bare: InstalledWheel) -> None:
 
 
 @pytest.mark.parametrize("words", [["--help"], ["run", "--model", "demo", "hi"], ["serve"], []])
-def test_without_the_extra_the_command_names_it(bare: InstalledWheel, words: list[str]) -> None:
+def test_without_the_extra_the_command_names_the_extra(bare: InstalledWheel, words: list[str]) -> None:
     done = bare.run("wick", *words)
     assert done.returncode == 2
     assert done.stderr.endswith("install it with: pip install 'wick-agent[cli]'\n")

@@ -22,7 +22,7 @@ def outcomes(folder: Path, source: str) -> tuple[dict[str, str], str]:
     return {name.partition("::")[2]: word for word, name in rows}, done.stdout
 
 
-def test_replies_that_are_left_unused_fail_their_test(tmp_path: Path) -> None:
+def test_unused_replies_fail_their_test(tmp_path: Path) -> None:
     became, printed = outcomes(
         tmp_path,
         """
@@ -82,7 +82,7 @@ def test_pytest_finds_the_plugin_by_itself() -> None:
     assert project["entry-points"]["pytest11"] == {"wick": "wick.testing"}
 
 
-def test_outside_of_pytest_nobody_watches() -> None:
+def test_outside_of_pytest_replies_are_not_checked() -> None:
     code = """
 import sys, wick
 from wick.models import scripted

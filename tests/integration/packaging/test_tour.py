@@ -240,11 +240,11 @@ def test_every_block_is_run_or_compared() -> None:
         ("a.c\n", "abc\n", False),
     ],
 )
-def test_what_is_shown_is_compared(shown: str, printed: str, same: bool) -> None:
+def test_output_is_compared(shown: str, printed: str, same: bool) -> None:
     assert Ids().learn(shown, printed) is same
 
 
-def test_an_id_stays_what_it_was() -> None:
+def test_ids_are_consistent() -> None:
     ids = Ids()
     assert ids.learn("made th_000000000000\n", "made th_abcdefabcdef\n")
     assert ids.told("wick run --thread th_000000000000") == "wick run --thread th_abcdefabcdef"

@@ -24,7 +24,7 @@ def mypy(*paths: Path) -> str:
 
 
 @pytest.mark.parametrize("path", sorted(TYPING.glob("*.py")), ids=lambda path: path.name)
-def test_it_is_as_the_file_says(path: Path) -> None:
+def test_types_match_the_file(path: Path) -> None:
     """A line that should be a mistake and is not has an ignore that is not used, which is an error, too."""
     assert mypy(path) == ""
 
@@ -33,7 +33,7 @@ def test_the_examples_are_well_typed() -> None:
     assert mypy(*sorted((ROOT / "examples").glob("*.py"))) == ""
 
 
-def test_mistakes_are_found_where_they_are_made(tmp_path: Path) -> None:
+def test_type_errors_are_reported_at_their_source(tmp_path: Path) -> None:
     """Without the ignores mypy finds exactly these, and nothing else."""
     lines = (TYPING / "mistakes.py").read_text(encoding="utf-8").splitlines()
     marks = {number: mark[1] for number, line in enumerate(lines, 1) if (mark := MISTAKE.search(line))}

@@ -91,7 +91,7 @@ def made_up(text: str) -> list[str]:
     return [found[0] for found in MADE_UP.finditer(code)] + (rows if len(rows) > MOST_ROWS else [])
 
 
-def test_it_holds_no_sample_data() -> None:
+def test_the_build_contains_no_sample_data() -> None:
     assert {path.suffix for path in SOURCES} <= {".ts", ".tsx", ".css"}
     texts = {path: path.read_text(encoding="utf-8") for path in SHIPPED if path.name != "schema.ts"}
     assert {str(path.relative_to(UI)): found for path, text in texts.items() if (found := made_up(text))} == {}
@@ -110,7 +110,7 @@ def test_sample_data_would_be_found(text: str) -> None:
     assert made_up(text)
 
 
-def test_it_writes_no_html() -> None:
+def test_the_ui_writes_no_html() -> None:
     """What comes from outside is text: nothing that makes markup of it is used anywhere."""
     words = re.compile(
         r"dangerouslySetInnerHTML|\.(inner|outer)HTML\s*[+|&?]*=(?!=)|insertAdjacentHTML|setHTMLUnsafe|createContextualFragment"
@@ -142,7 +142,7 @@ def built() -> Path:
 
 
 @pytest.mark.long
-def test_what_is_loaded_first_is_small(tmp_path: Path) -> None:
+def test_the_initial_bundle_is_small(tmp_path: Path) -> None:
     """In a real browser; and the editor, the terminal and the like come when they are asked for."""
     built()
     if not (shutil.which("chromium") or shutil.which("chromium-browser")):

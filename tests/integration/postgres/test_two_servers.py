@@ -28,7 +28,7 @@ async def two(tmp_path: Path, gate: Gate) -> AsyncIterator[tuple[InProcessServer
         yield first, second
 
 
-async def test_either_serves_what_the_other_began(two: tuple[InProcessServer, InProcessServer]) -> None:
+async def test_each_server_serves_runs_of_the_other(two: tuple[InProcessServer, InProcessServer]) -> None:
     async with open_client(two[0]) as here, open_client(two[1]) as there:
         first = await send_answer(here, "echo", user_message("One.", "th_1"))
         second = await send_answer(there, "echo", user_message("Two.", "th_1"))
@@ -38,7 +38,7 @@ async def test_either_serves_what_the_other_began(two: tuple[InProcessServer, In
             assert list_names(await read_events(response)) == ["on_chat_model_end", "done"]
 
 
-async def test_one_follows_and_cancels_what_goes_on_at_the_other(
+async def test_one_server_follows_and_cancels_runs_of_the_other(
     two: tuple[InProcessServer, InProcessServer], gate: Gate
 ) -> None:
     async with open_client(two[0]) as here, open_client(two[1]) as there:
@@ -98,7 +98,7 @@ async def test_a_hub_that_is_published_before_its_lease_is_held_is_found(
         await follow_where_another_performs(two, gate, 2)
 
 
-async def test_what_is_said_at_one_steers_the_run_at_the_other(
+async def test_a_message_to_one_server_steers_the_run_of_the_other(
     two: tuple[InProcessServer, InProcessServer], gate: Gate
 ) -> None:
     async with open_client(two[0]) as here, open_client(two[1]) as there:
@@ -123,7 +123,7 @@ async def test_a_question_of_one_is_answered_at_the_other(two: tuple[InProcessSe
         assert next(f for f in found if f["event"] == "on_tool_end")["data"]["data"]["output"] == "paid 500"
 
 
-async def test_both_are_told_something_at_once(two: tuple[InProcessServer, InProcessServer]) -> None:
+async def test_both_servers_receive_messages_at_once(two: tuple[InProcessServer, InProcessServer]) -> None:
     async with open_client(two[0]) as here, open_client(two[1]) as there:
         await send_answer(here, "echo", user_message("0", "th_1"))
         said = [
@@ -135,7 +135,7 @@ async def test_both_are_told_something_at_once(two: tuple[InProcessServer, InPro
     assert sorted(words, key=int) == [str(n) for n in range(11)] and thread["queued"] == 0
 
 
-async def test_one_takes_up_what_the_other_let_go_of(tmp_path: Path, gate: Gate) -> None:
+async def test_a_server_resumes_runs_that_another_released(tmp_path: Path, gate: Gate) -> None:
     schema = postgres_server().schema()
     options = {"store": "postgres", "store_schema": schema, "agents": sample_agents(gate), "grace": 0.0}
     async with host_server(tmp_path / "b", **options) as second, open_client(second) as there:
@@ -151,7 +151,7 @@ async def test_one_takes_up_what_the_other_let_go_of(tmp_path: Path, gate: Gate)
         assert list_names(found)[-2:] == ["on_chat_model_end", "done"] and found[-1]["data"]["data"]["text"] == "Here."
 
 
-async def test_who_comes_second_to_a_run_finds_nothing_left_to_do(two: tuple[InProcessServer, InProcessServer]) -> None:
+async def test_the_second_server_to_resume_finds_nothing_to_do(two: tuple[InProcessServer, InProcessServer]) -> None:
     """Both begin the same run: one performs it, the other tells of it from the log, and it is logged once."""
     async with open_client(two[0]) as here, open_client(two[1]) as there:
         await send_answer(here, "echo", user_message("0", "th_1"))

@@ -83,7 +83,7 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("lists", ["True", "False"])
-def test_a_family_ends_with_all_that_left_it(lists: str) -> None:
+def test_detached_processes_end_with_their_family(lists: str) -> None:
     done = run(f"""
 import wick.workspace.processes
 if not {lists}: wick.workspace.processes._lists_children = lambda: False
@@ -97,7 +97,7 @@ print(left >= 3, family.kill_all(10), list_descendants(os.getpid()), os.WEXITSTA
     assert done.stdout.split() == ["True", "True", "[]", "7", "True"], done.stderr
 
 
-def test_strangers_are_ended_and_the_known_are_not() -> None:
+def test_unknown_processes_are_killed_and_known_ones_are_not() -> None:
     done = run("""
 adopt_orphans()
 known = subprocess.Popen(["sleep", "100"]).pid
@@ -170,6 +170,6 @@ def test_how_a_command_ended() -> None:
     assert describe_exit(40) == (168, "the command was ended by signal 40")
 
 
-def test_the_kernel_says_whether_it_has_landlock() -> None:
+def test_landlock_support_is_detected() -> None:
     assert landlock_version() >= 0
     assert set(LIMITS) == {"memory", "pids", "cpu", "files", "file_size"}

@@ -29,7 +29,7 @@ async def invoked(
 # -- usage ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_user_sees_their_own_usage(server: ServerProcess) -> None:
+async def test_users_see_their_own_usage(server: ServerProcess) -> None:
     await invoked(server)
 
     async def counted() -> Any:
@@ -46,7 +46,7 @@ async def test_a_user_sees_their_own_usage(server: ServerProcess) -> None:
 
 
 @pytest.mark.parametrize(("user", "status"), [("ada", 403), ("olga", 403), ("root", 200), ("", 401)])
-async def test_who_sees_everybodys_usage(server: ServerProcess, user: str, status: int) -> None:
+async def test_only_permitted_roles_see_all_usage(server: ServerProcess, user: str, status: int) -> None:
     assert (await asked(server, user, "GET", "/usage?user=*"))[0] == status
 
 

@@ -43,7 +43,7 @@ async def test_agents_are_listed_and_described(server: ServerProcess) -> None:
     assert await send_refused(server, "ada", "GET", "/agents/nobody") == (404, "not_found")
 
 
-async def test_who_makes_an_agent_has_it_alone(server: ServerProcess) -> None:
+async def test_an_agent_is_private_to_its_creator(server: ServerProcess) -> None:
     id = await made(server, system_prompt="Be brief.", backend="local", todos=False)
     status, agent = await send_request(server, "ada", "GET", f"/agents/{id}")
     assert status == 200 and agent["system_prompt"] == "Be brief." and not agent["shared"]
@@ -66,7 +66,7 @@ async def test_who_makes_an_agent_has_it_alone(server: ServerProcess) -> None:
     assert await send_refused(server, "ada", "GET", f"/agents/{id}") == (404, "not_found")
 
 
-async def test_an_operator_makes_agents_for_everyone(server: ServerProcess) -> None:
+async def test_operators_create_shared_agents(server: ServerProcess) -> None:
     body = {"agent_id": new_id(), "model": "demo", "shared": True}
     assert await send_refused(server, "ada", "POST", "/agents/", json=body) == (403, "not_allowed")
     assert (await send_request(server, "olga", "POST", "/agents/", json=body))[0] == 201
@@ -97,7 +97,7 @@ async def test_an_operator_makes_agents_for_everyone(server: ServerProcess) -> N
     ],
     ids=str,
 )
-async def test_what_may_not_be_said_is_refused_and_nothing_is_kept(
+async def test_invalid_definitions_are_refused_and_not_stored(
     server: ServerProcess, options: dict[str, Any], answer: tuple[int, str]
 ) -> None:
     body = json.dumps({"agent_id": "refused", "model": "demo", **options})
@@ -107,7 +107,7 @@ async def test_what_may_not_be_said_is_refused_and_nothing_is_kept(
     assert not {"refused", "tools", "events"} & {agent["agent_id"] for agent in listed["agents"]}
 
 
-async def test_what_an_admin_may_say_a_user_may_not(server: ServerProcess) -> None:
+async def test_admins_may_set_more_than_users(server: ServerProcess) -> None:
     options = {
         "agent_id": new_id(),
         "model": {"provider": "openai", "model": "m", "base_url": "http://127.0.0.1:9", "api_key": "sk-hidden"},
@@ -142,7 +142,7 @@ async def test_hooks_are_toggled_and_configured(server: ServerProcess) -> None:
     assert (await send_request(server, "ada", "DELETE", f"/agents/{id}"))[0] == 204
 
 
-async def test_hooks_of_everyone_and_their_order_take_an_operator(server: ServerProcess) -> None:
+async def test_shared_hooks_and_their_order_need_an_operator(server: ServerProcess) -> None:
     path = "/agents/plain/hooks"
     for body in ({"order": ["todos"]}, {"hooks": {"limits": {"steps": 999}}}, {"hooks": {"retry": False}}):
         assert await send_refused(server, "ada", "PATCH", path, json=body) == (403, "not_allowed")
@@ -164,7 +164,7 @@ async def test_hooks_of_everyone_and_their_order_take_an_operator(server: Server
     assert [*await hooks_of(server, "bob", "plain")].index("todos") < names.index("todos")
 
 
-async def test_who_may_not_switch_a_hook_is_told_so_before(server: ServerProcess) -> None:
+async def test_unswitchable_hooks_are_marked(server: ServerProcess) -> None:
     """What is said of each holds: who is refused nothing may switch it, who is refused it gets that very sentence."""
     for user in ("ada", "olga"):
         listed = await hooks_of(server, user, "plain")
@@ -239,7 +239,7 @@ async def news(answer: aiohttp.ClientResponse, last: str) -> list[dict[str, Any]
     return seen
 
 
-async def test_changes_are_announced_to_whom_they_concern(server: ServerProcess) -> None:
+async def test_changes_are_announced_to_affected_users(server: ServerProcess) -> None:
     tool = {"name": f"t_{uuid4().hex[:8]}", "description": "x", "parameters": {}, "callback_url": "http://127.0.0.1:9"}
     async with follow_events(server, "ada") as hers, follow_events(server, "bob") as his:
         id = await made(server)
@@ -253,7 +253,7 @@ async def test_changes_are_announced_to_whom_they_concern(server: ServerProcess)
     assert id not in json.dumps(others)
 
 
-async def test_two_servers_that_share_a_database_share_their_agents(tmp_path: Path) -> None:
+async def test_servers_with_a_shared_database_share_agents(tmp_path: Path) -> None:
     shared = {"store": "postgres", "store_schema": postgres_server().schema(), "agents": {"plain": {"model": "demo"}}}
     async with host_server(tmp_path / "one", **shared) as one, host_server(tmp_path / "two", **shared) as two:
         body = {"agent_id": "mine", "model": "demo", "system_prompt": "Be brief."}

@@ -28,7 +28,7 @@ async def here(tmp_path: Path) -> AsyncIterator[InProcessServer]:
         yield found
 
 
-async def test_what_breaks_is_told_by_an_id_alone(
+async def test_an_internal_error_returns_only_an_id(
     here: InProcessServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken() -> int:
@@ -63,7 +63,7 @@ def test_every_error_has_its_status(error: Exception, status: int, code: str) ->
     assert ("Retry-After" in found.headers) == (status in (503, 504))
 
 
-def test_what_is_the_servers_own_fault_is_not_explained() -> None:
+def test_server_faults_are_not_explained_to_clients() -> None:
     assert as_api_error(StoreError("damaged", "corrupt")) is None
     assert as_api_error(HookError("a hook failed")) is None
     assert as_api_error(RuntimeError("x")) is None
@@ -84,7 +84,7 @@ async def test_a_body_that_is_no_json_is_refused(here: InProcessServer, body: by
         assert (await answer.json())["error"]["message"]
 
 
-async def test_what_is_wrong_with_json_is_told_with_its_place(here: InProcessServer) -> None:
+async def test_json_errors_have_their_position(here: InProcessServer) -> None:
     headers = {"Content-Type": "application/json"}
     async with here.client("ada") as ada, ada.post("/auth/session", data=b'{"token": }', headers=headers) as answer:
         told = (await answer.json())["error"]["message"]
@@ -135,7 +135,7 @@ def _typed(schema: Any) -> bool:
     return bool(schema) and bool({"$ref", "type", "anyOf", "oneOf", "allOf"} & set(schema))
 
 
-async def test_every_operation_says_who_may_use_it_and_how_it_is_refused(here: InProcessServer) -> None:
+async def test_every_operation_documents_its_roles_and_errors(here: InProcessServer) -> None:
     made = build_document(create_api(here.service))
     for path, methods in made["paths"].items():
         for method, about in methods.items():
@@ -150,7 +150,7 @@ async def test_every_operation_says_who_may_use_it_and_how_it_is_refused(here: I
 # -- pages ------------------------------------------------------------------------------------------------------------
 
 
-async def test_the_page_needs_nothing_from_elsewhere(here: InProcessServer) -> None:
+async def test_the_page_loads_no_external_resources(here: InProcessServer) -> None:
     async with here.client("ada") as ada:
         for name in ("/", "/docs"):
             async with ada.get(name) as answer:

@@ -69,7 +69,7 @@ async def test_yes_with_other_arguments(client: aiohttp.ClientSession) -> None:
     assert output(await read_events(stream))["output"] == "paid 7"
 
 
-async def test_what_is_allowed_for_good_is_not_asked_again(client: aiohttp.ClientSession) -> None:
+async def test_a_permanent_grant_is_not_asked_again(client: aiohttp.ClientSession) -> None:
     stream, asked = await ask(client, "th_1", "careful")
     await decide(client, asked["id"], choice="allow_always")
     assert output(await read_events(stream))["output"] == "paid 500"
@@ -77,7 +77,7 @@ async def test_what_is_allowed_for_good_is_not_asked_again(client: aiohttp.Clien
     assert again["outcome"] == "completed" and "paid 500" in again["response"]
 
 
-async def test_what_is_allowed_for_good_is_what_was_let_through(client: aiohttp.ClientSession) -> None:
+async def test_a_permanent_grant_covers_the_approved_call(client: aiohttp.ClientSession) -> None:
     """Who changes the arguments has granted the changed ones, and not those that were asked about."""
     stream, asked = await ask(client, "th_1", "careful")
     await decide(client, asked["id"], choice="allow_always", args={"amount": 7})
@@ -89,7 +89,7 @@ async def test_what_is_allowed_for_good_is_what_was_let_through(client: aiohttp.
     assert list_names(await read_events(other))[-1] == "done"
 
 
-async def test_what_is_allowed_in_a_thread_is_allowed_there(client: aiohttp.ClientSession) -> None:
+async def test_a_thread_grant_is_limited_to_its_thread(client: aiohttp.ClientSession) -> None:
     stream, asked = await ask(client, "th_1", "careful")
     await decide(client, asked["id"], choice="allow_session")
     await read_events(stream)
@@ -100,7 +100,7 @@ async def test_what_is_allowed_in_a_thread_is_allowed_there(client: aiohttp.Clie
     assert list_names(await read_events(other))[-1] == "done"
 
 
-async def test_what_is_no_answer_is_refused(client: aiohttp.ClientSession) -> None:
+async def test_an_invalid_answer_is_refused(client: aiohttp.ClientSession) -> None:
     stream, asked = await ask(client, "th_1")
     await decide(client, asked["id"], 422, choice="perhaps")
     await decide(client, asked["id"], 422)

@@ -40,7 +40,7 @@ async def code(client: aiohttp.ClientSession, path: str = "/auth/me", **options:
         return answer.status, (await answer.json())["error"]["code"]
 
 
-async def test_a_token_says_who_one_is(here: InProcessServer) -> None:
+async def test_a_token_identifies_its_user(here: InProcessServer) -> None:
     async with here.client("olga") as olga, olga.get("/auth/me") as answer:
         me = await answer.json()
         assert (answer.status, me["username"], me["role"]) == (200, "olga", "operator")
@@ -61,7 +61,7 @@ BAD = ["nonsense", "Bearer", "Bearer ", "Bearer wrong", "Basic YWRhOmFkYQ==", TO
 
 
 @pytest.mark.parametrize("value", BAD, ids=range(len(BAD)))
-async def test_what_is_no_token_is_nobody(here: InProcessServer, value: str) -> None:
+async def test_an_invalid_token_is_anonymous(here: InProcessServer, value: str) -> None:
     async with here.client("", Authorization=value) as client:
         assert await code(client) == (401, "unauthorized")
 
@@ -79,7 +79,7 @@ async def test_two_headers_are_none(here: InProcessServer) -> None:
     await writer.wait_closed()
 
 
-async def test_nobody_gets_in_where_nothing_is_public(here: InProcessServer) -> None:
+async def test_anonymous_requests_are_refused_without_public_access(here: InProcessServer) -> None:
     async with here.client("") as nobody:
         for path in ("/docs", "/openapi.json", "/metrics", "/auth/me", "/agents/", "/no/such/path", "/%2e%2e/docs"):
             assert await status(nobody, path) == 401, path
@@ -87,7 +87,7 @@ async def test_nobody_gets_in_where_nothing_is_public(here: InProcessServer) -> 
             assert await status(nobody, path) == 200, path
 
 
-async def test_health_says_no_more_than_it_may(here: InProcessServer) -> None:
+async def test_health_reveals_nothing_private(here: InProcessServer) -> None:
     async with here.client("") as nobody, nobody.get("/health") as answer:
         assert await answer.json() == {"status": "ok", "agents": 1}
 
@@ -101,7 +101,7 @@ async def test_a_role_is_needed(here: InProcessServer) -> None:
 @pytest.mark.parametrize(
     "host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "localhost:x", ""]
 )
-async def test_only_known_names_are_answered(here: InProcessServer, host: str) -> None:
+async def test_unknown_host_names_are_refused(here: InProcessServer, host: str) -> None:
     async with here.client("ada", Host=host) as client:
         assert await status(client, "/health") in (400, 421)
 
@@ -140,7 +140,7 @@ async def test_the_own_origin_and_listed_ones_may_ask(tmp_path: Path) -> None:
             assert await status(client, "/agents/x/stream", method="OPTIONS") == 400
 
 
-async def test_every_answer_keeps_a_browser_safe(here: InProcessServer) -> None:
+async def test_every_response_has_security_headers(here: InProcessServer) -> None:
     async with here.client("") as nobody:
         for path in ("/health", "/", "/auth/me", "/no/such"):
             async with nobody.get(path) as answer:
@@ -178,12 +178,12 @@ async def test_a_cookie_is_secure_behind_tls(here: InProcessServer) -> None:
 
 
 @pytest.mark.parametrize("body", [{}, {"token": "wrong"}, {"ticket": "wrong"}, {"token": "", "ticket": ""}])
-async def test_who_shows_nothing_good_does_not_sign_in(here: InProcessServer, body: dict[str, str]) -> None:
+async def test_invalid_credentials_cannot_sign_in(here: InProcessServer, body: dict[str, str]) -> None:
     got, cookie, _ = await sign_in(here, **body)
     assert (got, cookie) == (401, "")
 
 
-async def test_what_is_kept_of_a_cookie_opens_nothing(here: InProcessServer, tmp_path: Path) -> None:
+async def test_a_stored_cookie_hash_is_not_a_credential(here: InProcessServer, tmp_path: Path) -> None:
     _, cookie, _ = await sign_in(here, token=TOKENS["ada"])
     kept = b"".join(path.read_bytes() for path in (tmp_path / "data").glob("server.db*"))
     assert cookie.partition("=")[2].encode() not in kept and TOKENS["ada"].encode() not in kept
@@ -200,7 +200,7 @@ async def test_a_token_that_is_withdrawn_ends_its_sessions(tmp_path: Path) -> No
         assert await status(ada) == 401
 
 
-async def test_who_cannot_be_looked_up_is_not_let_in(here: InProcessServer, tmp_path: Path) -> None:
+async def test_a_failed_user_lookup_denies(here: InProcessServer, tmp_path: Path) -> None:
     _, cookie, _ = await sign_in(here, token=TOKENS["ada"])
     for path in (tmp_path / "data").glob("server.db*"):
         path.rename(path.with_name(f"gone-{path.name}"))
@@ -212,7 +212,7 @@ async def test_who_cannot_be_looked_up_is_not_let_in(here: InProcessServer, tmp_
         assert await status(ada) == 200
 
 
-async def test_what_breaks_at_the_door_lets_nobody_in(here: InProcessServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_authentication_error_denies(here: InProcessServer, monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(bearer: str) -> None:
         raise RuntimeError("hush")
 
@@ -244,7 +244,7 @@ async def test_the_link_signs_in_once(tmp_path: Path) -> None:
             assert await status(script) == 200
 
 
-async def test_servers_that_share_a_database_share_who_is_signed_in(tmp_path: Path) -> None:
+async def test_servers_with_a_shared_database_share_sessions(tmp_path: Path) -> None:
     with run_server(tmp_path / "a", store="postgres") as first:
         schema = {"store_schema": yaml.safe_load((tmp_path / "a" / "server.yaml").read_text())["store_schema"]}
         with run_server(tmp_path / "b", store="postgres", **schema) as second:
@@ -264,7 +264,7 @@ async def test_servers_that_share_a_database_share_who_is_signed_in(tmp_path: Pa
 # -- tickets ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_ticket_stands_for_its_user_once(here: InProcessServer) -> None:
+async def test_a_ticket_is_valid_once(here: InProcessServer) -> None:
     async with here.client("ada") as ada, ada.post("/auth/tickets") as answer:
         body = await answer.json()
         assert (answer.status, body["expires_in"]) == (200, 30)
@@ -288,7 +288,7 @@ async def test_a_ticket_ends_with_its_time(tmp_path: Path, here: InProcessServer
 # -- doors ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_table_is_sorted_and_says_each_thing_once() -> None:
+def test_the_table_is_sorted_and_unique() -> None:
     assert [*ACCESS] == sorted(ACCESS, key=lambda row: (row[1], row[0]))
     assert len({row[:2] for row in ACCESS}) == len(ACCESS)
 
@@ -298,7 +298,7 @@ async def test_every_route_has_a_row_and_every_row_a_route(here: InProcessServer
     assert {place for route in routes for place in route_methods(route)} == {row[:2] for row in (*ACCESS, *pages)}
 
 
-async def test_plain_words_come_before_ids(here: InProcessServer) -> None:
+async def test_literal_paths_precede_parameters(here: InProcessServer) -> None:
     table = (*ACCESS, *page_routes(here.service.static)[1])
     doors = AccessTable(sort_routes(create_api(here.service).router.routes), table)
     for method, path in (("GET", "/agents/events"), ("GET", "/agents/skills/available"), ("GET", "/threads/search")):

@@ -46,7 +46,7 @@ def _agents() -> dict[str, Any]:
     }
 
 
-async def test_agents_of_a_program_are_listed_with_their_model_and_hooks(tmp_path: Path) -> None:
+async def test_registered_agents_are_listed_with_model_and_hooks(tmp_path: Path) -> None:
     async with host_server(tmp_path, agents=_agents()) as server:
         _, listed = await send_request(server, "ada", "GET", "/agents/")
         found = {agent["agent_id"]: agent for agent in listed["agents"]}

@@ -163,7 +163,7 @@ async def test_a_run_that_ended_its_server_twice_is_not_resumed(tmp_path: Path, 
     assert after["response"] == "I am well.", after  # the thread is valid, and its next message works
 
 
-async def test_a_crash_that_is_not_counted_is_noticed(tmp_path: Path) -> None:
+async def test_a_missing_crash_count_is_detected(tmp_path: Path) -> None:
     planted = "import wick.server.runs.executor as p\np._is_crash = lambda key, start: False\n" + DEADLY
     assert (await crash_twice(tmp_path, "sqlite", planted))[0] == 3
 
@@ -179,7 +179,7 @@ async def test_a_clean_stop_is_not_a_crash(tmp_path: Path) -> None:
             check(await read_on(client, run, ""), seen + await read_on(client, run, seen[-1]["id"]))
 
 
-async def test_told_to_stop_under_load(tmp_path: Path, store: str) -> None:
+async def test_stop_under_load(tmp_path: Path, store: str) -> None:
     """SIGTERM: what can end ends, the rest is taken up; every client sees all of its run, once."""
     with run_server(tmp_path, store=store, script=SCRIPT, grace=0.2) as server:
         async with open_client(server) as client:
@@ -191,7 +191,7 @@ async def test_told_to_stop_under_load(tmp_path: Path, store: str) -> None:
                 check(await read_on(client, run, ""), seen + await read_on(client, run, seen[-1]["id"]))
 
 
-async def test_told_to_stop_while_people_speak(tmp_path: Path) -> None:
+async def test_stop_during_conversations(tmp_path: Path) -> None:
     """Who was answered with a run has it, whatever the server was about to do; who was not is told to come back."""
     quotas = {"runs": 0, "requests_per_second": 0}
     with run_server(tmp_path, script=SCRIPT, grace=0.2, quotas=quotas) as server:
@@ -272,7 +272,7 @@ async def test_a_key_is_good_after_a_crash(tmp_path: Path) -> None:
                 assert response.status == 409 or (await response.json())["run_id"] == run
 
 
-async def test_what_was_acknowledged_is_answered_though_nobody_read_it(tmp_path: Path) -> None:
+async def test_acknowledged_messages_are_answered_without_a_reader(tmp_path: Path) -> None:
     """A message that was taken is on disk: killed at once, the server answers it when it is back."""
     with run_server(tmp_path, script=SCRIPT) as server:
         taken: list[str] = []

@@ -52,7 +52,7 @@ async def test_a_file_is_written_listed_read_downloaded_and_deleted(server: Serv
     assert await send_refused(server, "ada", "GET", f"{FILES}/read", params={"path": name}) == (404, "not_found")
 
 
-async def test_bytes_come_as_base64_and_go_as_base64(server: ServerProcess, folder: str) -> None:
+async def test_bytes_are_transferred_as_base64(server: ServerProcess, folder: str) -> None:
     data = bytes(range(256))
     body = {"path": f"{folder}/bytes", "content": b64encode(data).decode(), "encoding": "base64"}
     assert (await send_request(server, "ada", "PUT", f"{FILES}/write", json=body))[0] == 200
@@ -62,7 +62,7 @@ async def test_bytes_come_as_base64_and_go_as_base64(server: ServerProcess, fold
     assert await send_refused(server, "ada", "PUT", f"{FILES}/write", json=wrong) == (422, "invalid")
 
 
-async def test_a_file_is_uploaded_as_a_form_or_as_it_is(server: ServerProcess, folder: str) -> None:
+async def test_a_file_is_uploaded_as_form_or_body(server: ServerProcess, folder: str) -> None:
     data = b"\x00\x01" * 700_000  # more than one piece of a download
     form = aiohttp.FormData()
     form.add_field("path", f"{folder}/by-form.bin")
@@ -81,7 +81,7 @@ async def test_a_file_is_uploaded_as_a_form_or_as_it_is(server: ServerProcess, f
     assert await send_refused(server, "ada", "POST", f"{FILES}/upload", data=empty) == (422, "invalid")
 
 
-async def test_a_name_that_a_form_gives_is_a_name_alone(server: ServerProcess, folder: str) -> None:
+async def test_a_form_file_name_is_reduced_to_its_base_name(server: ServerProcess, folder: str) -> None:
     form = aiohttp.FormData(quote_fields=False)
     name = f"{folder}.txt"
     form.add_field("file", b"x", filename=f"../../{name}")
@@ -89,7 +89,7 @@ async def test_a_name_that_a_form_gives_is_a_name_alone(server: ServerProcess, f
     assert status == 201 and written["path"] == name
 
 
-async def test_what_is_too_large_is_refused(server: ServerProcess, folder: str) -> None:
+async def test_oversized_uploads_are_refused(server: ServerProcess, folder: str) -> None:
     async def endless() -> AsyncIterator[bytes]:
         for _ in range(FILE_WRITE_BYTES // 1_000_000 + 2):
             yield b"x" * 1_000_000
@@ -138,12 +138,12 @@ async def test_a_name_that_is_no_text_is_listed(server: ServerProcess, folder: s
     assert status == 200 and listing["entries"][0]["name"] == "\udcff"
 
 
-async def test_what_is_trusted_later_is_not_written(server: ServerProcess) -> None:
+async def test_trusted_files_are_not_written(server: ServerProcess) -> None:
     body = {"path": ".git/hooks/pre-commit", "content": "x"}
     assert await send_refused(server, "ada", "PUT", f"{FILES}/write", json=body) == (403, "protected")
 
 
-async def test_nobody_sees_a_neighbours_files(server: ServerProcess, folder: str) -> None:
+async def test_users_cannot_see_files_of_others(server: ServerProcess, folder: str) -> None:
     await write(server, f"{folder}/hers.txt", "hers")
     assert await send_refused(server, "bob", "GET", f"{FILES}/read", params={"path": f"{folder}/hers.txt"}) == (
         404,
@@ -172,7 +172,7 @@ async def test_files_and_folders_are_moved(server: ServerProcess, folder: str) -
     assert [entry["name"] for entry in listing["entries"]] == ["b.txt"]
 
 
-async def test_what_is_moved_replaces_nothing_and_stays_inside(server: ServerProcess, folder: str) -> None:
+async def test_a_move_neither_overwrites_nor_escapes(server: ServerProcess, folder: str) -> None:
     await write(server, f"{folder}/a.txt", "a")
     await write(server, f"{folder}/b.txt", "b")
     for target, refused in (

@@ -216,11 +216,11 @@ async def _garbage(work: Work) -> Counter[str]:
 
 
 @pytest.mark.parametrize("name", WORKS)
-async def test_what_is_over_is_gone(name: str) -> None:
+async def test_finished_runs_are_released(name: str) -> None:
     assert not await garbage(WORKS[name])
 
 
-async def test_what_holds_itself_is_noticed() -> None:
+async def test_a_reference_cycle_is_detected() -> None:
     async def work() -> None:
         thread = Thread()
         thread.changed_values["itself"] = thread  # type: ignore[assignment]
@@ -237,7 +237,7 @@ def _answer(request: Request) -> Any:
 
 @pytest.mark.parametrize("said", ["echo", "fails", "fail"])
 @pytest.mark.parametrize("how", ["invoke", "stream"])
-async def test_what_is_over_is_gone_from_a_server(tmp_path: Path, said: str, how: str) -> None:
+async def test_finished_runs_are_released_by_a_server(tmp_path: Path, said: str, how: str) -> None:
     agents = {"a": {"model": FunctionModel(_answer), "tools": [echo, fails], "backend": {"type": "local"}}}
     async with host_server(tmp_path, agents=agents) as server, open_client(server) as client:
 

@@ -58,7 +58,7 @@ async def running(known: Known) -> AsyncIterator[Known]:
         await runner.cleanup()
 
 
-async def test_it_is_asked_once_for_many_and_again_when_that_is_old() -> None:
+async def test_an_answer_of_the_gateway_is_cached_until_it_expires() -> None:
     now = 100.0
     async with running(Known()) as known:
         gateway = GatewayVerifier(known.url + "/", clock=lambda: now)
@@ -87,7 +87,7 @@ async def test_it_is_asked_once_for_many_and_again_when_that_is_old() -> None:
         ([], None),
     ],
 )
-async def test_what_it_says_is_not_believed_beyond_its_shape(said: Any, claim: Any) -> None:
+async def test_gateway_answers_are_validated(said: Any, claim: Any) -> None:
     async with running(Known()) as known:
         known.answers["good"] = said
         gateway = GatewayVerifier(known.url)
@@ -96,7 +96,7 @@ async def test_what_it_says_is_not_believed_beyond_its_shape(said: Any, claim: A
 
 
 @pytest.mark.parametrize("status", [302, 404, 429, 500])
-async def test_an_answer_that_says_nothing_lets_nobody_in(status: int) -> None:
+async def test_an_empty_gateway_answer_denies(status: int) -> None:
     async with running(Known()) as known:
         known.status = status
         gateway = GatewayVerifier(known.url)
@@ -108,7 +108,7 @@ async def test_an_answer_that_says_nothing_lets_nobody_in(status: int) -> None:
         await gateway.close()
 
 
-async def test_an_answer_may_come_in_pieces_but_not_without_end() -> None:
+async def test_a_gateway_answer_may_be_chunked_but_is_bounded() -> None:
     async def me(request: web.Request) -> web.StreamResponse:
         answer = web.StreamResponse()
         await answer.prepare(request)
@@ -132,7 +132,7 @@ async def test_an_answer_may_come_in_pieces_but_not_without_end() -> None:
         await gateway.close()
 
 
-async def test_a_gateway_that_is_gone_lets_nobody_in(tmp_path: Path) -> None:
+async def test_an_unreachable_gateway_denies(tmp_path: Path) -> None:
     async with running(Known()) as known:
         options: dict[str, Any] = {"gateway": known.url, "tokens": (), "agents": {"default": {"model": "demo"}}}
         async with host_server(tmp_path, **options) as here:

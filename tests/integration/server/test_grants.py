@@ -31,7 +31,7 @@ async def question(there: InProcessServer, user: str = "ada") -> dict[str, Any]:
     return (await wait_until(waiting))[0]  # type: ignore[no-any-return]
 
 
-async def test_what_is_allowed_for_good_is_not_asked_again(tmp_path: Path) -> None:
+async def test_a_permanent_grant_is_not_asked_again(tmp_path: Path) -> None:
     async with host_server(tmp_path, agents=agents()) as there:
         run = invoke(there)
         asked = await question(there)

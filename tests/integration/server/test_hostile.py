@@ -103,7 +103,7 @@ RAW: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("raw", RAW.values(), ids=RAW)
-async def test_odd_bytes_get_nobody_in(server: ServerProcess, raw: bytes) -> None:
+async def test_malformed_bytes_are_denied(server: ServerProcess, raw: bytes) -> None:
     """Who shows no credential gets health at most, however it is asked for."""
     answer = await sent(server, raw)
     status, head = status_of(answer), raw.split(b"\r\n", 1)[0]
@@ -178,7 +178,7 @@ async def test_another_spelling_opens_nothing(server: ServerProcess, path: str) 
         assert await asked(nobody, "GET", URL(server.url + path, encoded=True)) in (401, 404)
 
 
-def test_a_path_of_many_parts_is_not_looked_for(tmp_path: Path) -> None:
+def test_a_path_with_many_segments_is_refused(tmp_path: Path) -> None:
     """To look for it would take seconds, and anybody may ask; not even one that is there is found."""
     for letter, length in (("a", 400), ("b", 800)):
         name = "/".join([letter * 99] * (length // 100))
@@ -204,7 +204,7 @@ async def test_a_method_cannot_be_another(server: ServerProcess) -> None:
             assert (there.status, gone.status) == (200, 204)
 
 
-async def test_who_leaves_before_a_terminal_is_open_is_no_error_of_the_server() -> None:
+async def test_a_disconnect_before_the_terminal_opens_is_no_server_error() -> None:
     async def asks() -> Any:
         return {"type": "websocket.connect"}
 
@@ -254,7 +254,7 @@ async def test_odd_bodies_break_nothing(server: ServerProcess, body: bytes) -> N
     assert "Traceback" not in server.log, server.log[-4_000:]
 
 
-async def test_deep_words_of_an_agent_are_refused_or_kept(server: ServerProcess) -> None:
+async def test_deeply_nested_agent_data_is_refused_or_stored(server: ServerProcess) -> None:
     """What may be any JSON may be deep, and then it is read back, or refused."""
     deep: Any = 1
     for _ in range(400):
@@ -313,7 +313,7 @@ async def test_a_cookie_is_the_servers_own_choice(server: ServerProcess) -> None
     assert all("HttpOnly" in each and "samesite=strict" in each.lower() for each in made)
 
 
-async def test_a_page_elsewhere_does_nothing_with_somebodys_cookie(server: ServerProcess) -> None:
+async def test_a_foreign_origin_cannot_use_a_cookie(server: ServerProcess) -> None:
     async with (
         open_client(server, "") as browser,
         browser.post("/auth/session", json={"token": TOKENS["ada"]}) as answer,

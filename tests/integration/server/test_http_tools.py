@@ -57,7 +57,7 @@ def scripted() -> Scripted:
     return Scripted(*[ToolCall("c1", "lookup", {"word": "wick"}), "Done."] * 3, spare=True)
 
 
-async def test_an_agent_that_names_a_registered_tool_uses_it(tmp_path: Path, callback: tuple[str, list[Any]]) -> None:
+async def test_an_agent_uses_a_registered_tool_by_name(tmp_path: Path, callback: tuple[str, list[Any]]) -> None:
     url, asked = callback
     agents = {"names": {"model": scripted(), "tools": ["lookup"]}, "other": {"model": scripted()}}
     async with host_server(tmp_path, agents=agents) as there:
@@ -72,7 +72,7 @@ async def test_an_agent_that_names_a_registered_tool_uses_it(tmp_path: Path, cal
         assert (await send_request(there, "ada", "GET", "/agents/names"))[1]["missing_tools"] == ["lookup"]
 
 
-async def test_a_tool_may_be_for_agents_that_do_not_name_it(tmp_path: Path, callback: tuple[str, list[Any]]) -> None:
+async def test_a_tool_may_be_added_to_all_agents(tmp_path: Path, callback: tuple[str, list[Any]]) -> None:
     agents = {"one": {"model": scripted()}, "two": {"model": scripted()}}
     async with host_server(tmp_path, agents=agents) as there:
         await send_request(there, "olga", "POST", "/agents/tools/", json=a_tool(callback[0], agents=["one"]))
@@ -94,7 +94,7 @@ async def test_a_tool_may_be_its_operators_alone(tmp_path: Path, callback: tuple
         assert await send_refused(there, "root", "DELETE", "/agents/tools/lookup") == (404, "not_found")
 
 
-async def test_what_is_available_is_listed_without_secrets(server: ServerProcess) -> None:
+async def test_available_tools_are_listed_without_secrets(server: ServerProcess) -> None:
     body = {**a_tool("http://me:pass@127.0.0.1:9"), "name": "listed", "headers": {"X-Key": "s3cret"}}
     try:
         assert (await send_request(server, "olga", "POST", "/agents/tools/", json=body))[0] == 201
@@ -138,7 +138,7 @@ async def test_a_tool_that_is_none_is_refused(
 
 
 @pytest.mark.parametrize("installed", [False, True])
-async def test_a_web_search_is_listed_only_where_it_works(
+async def test_web_search_is_listed_only_if_configured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: bool
 ) -> None:
     if installed:

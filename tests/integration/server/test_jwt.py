@@ -53,7 +53,7 @@ def signed(tmp_path: Path) -> JwtVerifier:
     return JwtVerifier(Jwt(jwks=str(jwks(tmp_path, k1=KEY)), issuer="https://id", audience="wick"))
 
 
-async def test_a_good_token_is_somebody(signed: JwtVerifier) -> None:
+async def test_a_valid_token_authenticates(signed: JwtVerifier) -> None:
     assert await signed.verify_token(token()) == ("ada", "operator")
     assert await signed.verify_token(token(role="emperor")) == ("ada", "user")
     assert await signed.verify_token(token(role=None)) == ("ada", "user")
@@ -77,7 +77,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("make", BAD.values(), ids=BAD)
-async def test_a_bad_token_is_nobody(signed: JwtVerifier, make: Any) -> None:
+async def test_an_invalid_token_is_refused(signed: JwtVerifier, make: Any) -> None:
     assert await signed.verify_token(make()) is None
 
 
@@ -91,7 +91,7 @@ async def test_new_keys_are_found(tmp_path: Path) -> None:
     assert await signed.verify_token(token(OTHER, kid="k2")) == ("ada", "operator")
 
 
-async def test_keys_that_cannot_be_read_let_nobody_in(tmp_path: Path) -> None:
+async def test_unreadable_keys_deny(tmp_path: Path) -> None:
     signed = JwtVerifier(Jwt(jwks=str(tmp_path / "missing"), issuer="https://id", audience="wick"))
     with pytest.raises(ApiError, match="cannot be read"):
         await signed.verify_token(token())
@@ -136,7 +136,7 @@ async def https(folder: Path, answer: Any) -> AsyncIterator[tuple[str, Path]]:
         await runner.cleanup()
 
 
-async def test_keys_come_from_an_https_address_in_pieces_and_not_by_a_redirect(tmp_path: Path) -> None:
+async def test_keys_are_fetched_over_https_chunked_and_without_redirect(tmp_path: Path) -> None:
     keys, redirected = jwks(tmp_path, k1=KEY).read_bytes(), False
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -164,7 +164,7 @@ async def test_keys_come_from_an_https_address_in_pieces_and_not_by_a_redirect(t
                 assert (me.status, me.headers["Retry-After"]) == (503, "2")
 
 
-async def test_it_lets_people_in(tmp_path: Path) -> None:
+async def test_a_jwt_authenticates_requests(tmp_path: Path) -> None:
     said = {"jwks": str(jwks(tmp_path, k1=KEY)), "issuer": "https://id", "audience": "wick"}
     async with host_server(tmp_path, agents={"default": {"model": "demo"}}, tokens=(), jwt=said) as here:
         async with here.client(token()) as ada, ada.get("/auth/me") as answer:

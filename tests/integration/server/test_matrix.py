@@ -59,7 +59,7 @@ async def test_a_second_agent_of_the_same_name_is_another(server: ServerProcess)
         assert await asked(ada, "DELETE", "/agents/same?files=true") == 204
 
 
-async def test_what_is_everybodys_has_files_of_each(server: ServerProcess) -> None:
+async def test_a_shared_agent_has_files_per_user(server: ServerProcess) -> None:
     async with open_client(server, "ada") as ada, open_client(server, "bob") as bob:
         write = {"path": "ada.txt", "content": "of ada"}
         assert await asked(ada, "PUT", "/agents/default/files/write", json=write) == 200
@@ -96,7 +96,7 @@ async def test_news_of_one_user_do_not_reach_another(server: ServerProcess) -> N
         assert b"news-bob" in seen and b"news-ada" not in seen
 
 
-async def test_nobody_answers_for_somebody_else(server: ServerProcess) -> None:
+async def test_users_cannot_answer_questions_of_others(server: ServerProcess) -> None:
     made = {"agent_id": "asks", "model": "demo", "backend": {"type": "local"}, "permissions": {"ask": ["execute"]}}
     body = {"messages": [{"role": "user", "content": "Run the command: ls"}]}
     async with (

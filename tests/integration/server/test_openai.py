@@ -49,7 +49,7 @@ async def test_an_answer(ada: openai.AsyncOpenAI) -> None:
     assert found.usage and found.usage.total_tokens == found.usage.prompt_tokens + found.usage.completion_tokens > 0
 
 
-async def test_a_stream_says_the_same(ada: openai.AsyncOpenAI) -> None:
+async def test_a_stream_has_the_same_content(ada: openai.AsyncOpenAI) -> None:
     whole = await ada.chat.completions.create(model="plain", messages=HELLO)
     options: Any = {"include_usage": True}
     stream = await ada.chat.completions.create(model="plain", messages=HELLO, stream=True, stream_options=options)
@@ -93,14 +93,14 @@ TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
         ({"stream": True, "tools": [TOOL]}, "leave out tools"),
     ],
 )
-async def test_what_is_refused(ada: openai.AsyncOpenAI, more: dict[str, Any], sentence: str) -> None:
+async def test_invalid_requests_are_refused(ada: openai.AsyncOpenAI, more: dict[str, Any], sentence: str) -> None:
     with pytest.raises(openai.BadRequestError) as refused:
         await ada.chat.completions.create(**{"model": "plain", "messages": HELLO, **more})
     body: Any = refused.value.body
     assert sentence in body["message"] and body["type"] == "invalid_request_error" and body["code"]
 
 
-async def test_who_is_refused(server: ServerProcess) -> None:
+async def test_invalid_credentials_are_refused(server: ServerProcess) -> None:
     async with connect(server, "nobody", max_retries=0) as nobody:
         with pytest.raises(openai.AuthenticationError):
             await nobody.chat.completions.create(model="plain", messages=HELLO)
@@ -113,7 +113,7 @@ async def test_who_is_refused(server: ServerProcess) -> None:
     assert body["type"] == "not_found_error"
 
 
-async def test_what_is_no_json(server: ServerProcess) -> None:
+async def test_invalid_json_is_refused(server: ServerProcess) -> None:
     headers = {"Content-Type": "application/json"}
     async with open_client(server) as client, client.post("/v1/chat/completions", data=b"{", headers=headers) as bad:
         found = json.loads(await bad.read())
@@ -123,7 +123,7 @@ async def test_what_is_no_json(server: ServerProcess) -> None:
 # -- other agents ---------------------------------------------------------------------------------------------------
 
 
-async def test_pieces_come_as_they_are_said(scripted: ServerProcess) -> None:
+async def test_deltas_are_streamed_as_they_arrive(scripted: ServerProcess) -> None:
     async with connect(scripted) as client:
         words: list[Any] = [{"role": "user", "content": "5 0.05"}]
         stream = await client.chat.completions.create(model="slow", messages=words, stream=True)
@@ -132,7 +132,7 @@ async def test_pieces_come_as_they_are_said(scripted: ServerProcess) -> None:
     assert "".join(text or "" for text in texts) == "0 1 2 3 4 "
 
 
-async def test_steps_stand_apart(scripted: ServerProcess) -> None:
+async def test_steps_are_separated(scripted: ServerProcess) -> None:
     async with connect(scripted) as client:
         found = await client.chat.completions.create(model="adding", messages=HELLO)
     assert found.choices[0].message.content == "Let me see.\n\nIt is 5."
@@ -149,7 +149,7 @@ async def test_a_run_that_fails(scripted: ServerProcess, stream: bool) -> None:
     assert len(threads) == 1 + stream, "a client that asks again by itself would have run it again"
 
 
-async def test_system_messages_where_they_are_allowed(scripted: ServerProcess) -> None:
+async def test_system_messages_need_the_setting(scripted: ServerProcess) -> None:
     async with connect(scripted) as client:
         system: list[Any] = [{"role": "system", "content": "Be brief."}, *HELLO]
         assert (await client.chat.completions.create(model="adding", messages=system)).choices
@@ -161,7 +161,7 @@ def test_the_sync_package(scripted: ServerProcess) -> None:
         assert found.choices[0].message.content == "Let me see.\n\nIt is 5."
 
 
-async def test_a_key_makes_it_one_run(scripted: ServerProcess) -> None:
+async def test_an_idempotency_key_makes_one_run(scripted: ServerProcess) -> None:
     async with connect(scripted) as client:
         headers = {"Idempotency-Key": "the-same"}
         first = await client.chat.completions.create(model="adding", messages=HELLO, extra_headers=headers)

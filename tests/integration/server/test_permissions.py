@@ -41,7 +41,7 @@ async def question(there: InProcessServer) -> str:
     return str(await wait_until(asked))
 
 
-async def test_rules_are_told_with_where_they_are_from(tmp_path: Path) -> None:
+async def test_rules_have_their_source(tmp_path: Path) -> None:
     async with host_server(tmp_path, agents={"asker": asking()}) as there:
         _, found = await send_request(there, "ada", "GET", "/agents/asker/permissions")
         assert (found["agent_id"], found["mode"], found["grants"]) == ("asker", "default", [])
@@ -56,7 +56,7 @@ async def test_an_agent_without_permissions_has_none(server: ServerProcess) -> N
     assert (found["mode"], found["rules"], found["grants"]) == (None, [], [])
 
 
-async def test_what_was_granted_is_shown_and_taken_back(tmp_path: Path) -> None:
+async def test_grants_are_listed_and_revoked(tmp_path: Path) -> None:
     async with host_server(tmp_path, agents={"asker": asking()}) as there:
         run = await begun(there, "granted")
         body = {"choice": "allow_always"}
@@ -89,7 +89,7 @@ async def test_a_grant_is_of_one_agent(tmp_path: Path) -> None:
         assert await send_refused(there, "ada", "DELETE", path) == (404, "not_found")
 
 
-async def test_a_question_about_a_command_says_what_it_would_run(tmp_path: Path) -> None:
+async def test_a_question_about_a_command_shows_the_command(tmp_path: Path) -> None:
     command = ToolCall("c1", "execute", {"command": "timeout 5 make test < in > log; echo $(date)"})
     model = Scripted(assistant("", command), "Done.", spare=True)
     agents = {"asker": {"model": model, "backend": {"type": "local"}, "permissions": {"ask": ["Bash"]}}}
@@ -103,7 +103,7 @@ async def test_a_question_about_a_command_says_what_it_would_run(tmp_path: Path)
         await send_request(there, "ada", "POST", f"/runs/{run}/cancel")
 
 
-async def test_limits_and_what_is_left_of_a_budget(tmp_path: Path) -> None:
+async def test_limits_and_remaining_budget_are_shown(tmp_path: Path) -> None:
     limits = {"steps": 7, "cost": 0.5, "tool_calls": 3}
     model = Scripted("Hello there.", spare=True)
     agents = {"saver": {"model": model, "limits": limits, "budget": {"tokens": 100_000, "reserve": 10}}}

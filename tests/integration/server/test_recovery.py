@@ -79,9 +79,7 @@ async def test_a_run_that_waits_for_an_answer_is_left_alone(
     assert (await get_json(client, "/threads/th_1"))["queued"] == 1  # it is heard when the question is answered
 
 
-async def test_a_question_that_nobody_answered_in_time_lapses(
-    tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_unanswered_question_expires(tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "ASK_SECONDS", 0.3)
     async with host_server(tmp_path, agents=sample_agents(gate), grace=0) as server, open_client(server) as client:
         server.service.registry.sessions.patience = 0.0
@@ -96,7 +94,7 @@ async def test_a_question_that_nobody_answered_in_time_lapses(
         assert (await get_json(client, f"/runs/{run}"))["outcome"] == "completed"
 
 
-async def test_an_answer_from_elsewhere_lets_a_run_go_on(
+async def test_an_answer_through_another_server_continues_the_run(
     server: InProcessServer, client: aiohttp.ClientSession
 ) -> None:
     run = await paused(client)
@@ -110,7 +108,7 @@ async def test_an_answer_from_elsewhere_lets_a_run_go_on(
     assert list_names(found).count("done") == 1 and found[-1]["data"]["data"]["outcome"] == "completed"
 
 
-async def test_what_cannot_be_taken_up_is_tried_less_and_less(
+async def test_failed_recovery_is_retried_with_backoff(
     server: InProcessServer, client: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await send_answer(client, "echo", user_message("One.", "th_1"))
@@ -142,7 +140,7 @@ async def test_what_cannot_be_taken_up_is_tried_less_and_less(
     await settled(server)
 
 
-async def test_a_run_under_guards_that_are_gone_waits_for_them(tmp_path: Path, gate: Gate) -> None:
+async def test_a_run_with_missing_guards_waits_for_them(tmp_path: Path, gate: Gate) -> None:
     async with host_server(tmp_path, agents=sample_agents(gate), grace=0) as server, open_client(server) as client:
         server.service.registry.sessions.patience = 0.0
         run = await paused(client)
@@ -161,7 +159,7 @@ async def test_a_run_under_guards_that_are_gone_waits_for_them(tmp_path: Path, g
             assert (await cancelled.json())["outcome"] == "cancelled"
 
 
-async def test_a_thread_that_somebody_holds_is_left_alone(
+async def test_a_thread_leased_elsewhere_is_not_recovered(
     server: InProcessServer, client: aiohttp.ClientSession
 ) -> None:
     await send_answer(client, "echo", user_message("One.", "th_1"))
@@ -175,7 +173,7 @@ async def test_a_thread_that_somebody_holds_is_left_alone(
     assert (await get_json(client, "/threads/th_1"))["messages"][-1]["content"] == "You said: Two."
 
 
-async def test_an_agent_that_is_gone_leaves_its_threads_readable(tmp_path: Path, gate: Gate) -> None:
+async def test_threads_of_a_removed_agent_are_readable(tmp_path: Path, gate: Gate) -> None:
     async with host_server(tmp_path, agents=sample_agents(gate), grace=0) as server, open_client(server) as client:
         await send_answer(client, "echo", user_message("One.", "th_1"))
         owner = (await get_json(client, "/auth/me"))["id"]
@@ -233,7 +231,7 @@ async def test_clients_of_a_run_that_cannot_be_saved_wait_for_its_end(
 
 
 @pytest.mark.parametrize("began", [True, False])
-async def test_a_client_that_waited_too_long_is_told_that_the_run_is_open(
+async def test_a_client_that_times_out_learns_that_the_run_is_open(
     server: InProcessServer, client: aiohttp.ClientSession, gate: Gate, monkeypatch: pytest.MonkeyPatch, began: bool
 ) -> None:
     """A 503 with the run's id, and never an outcome; under its key the request is the same one later."""
@@ -278,7 +276,7 @@ async def test_a_cancellation_that_cannot_be_written_is_written_later(
     assert (await get_json(client, f"/runs/{run}"))["outcome"] == "cancelled"
 
 
-async def test_a_run_that_is_taken_up_while_there_is_no_room_is_not_given_up(
+async def test_a_run_resumed_without_capacity_is_retried(
     server: InProcessServer, client: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await send_answer(client, "echo", user_message("One.", "th_1"))
@@ -301,7 +299,7 @@ async def test_a_run_that_is_taken_up_while_there_is_no_room_is_not_given_up(
     assert (await get_json(client, "/threads/th_1"))["messages"][-1]["content"] == "You said: Two."
 
 
-async def test_the_end_of_a_run_that_had_only_to_end_is_told_as_the_log_has_it(tmp_path: Path) -> None:
+async def test_the_end_of_a_finished_run_is_sent_from_the_log(tmp_path: Path) -> None:
     """Its server was killed between its last words and its end, so it says nothing when it is taken up."""
     opens = asyncio.Event()
 
@@ -348,7 +346,7 @@ async def test_a_run_of_a_deleted_thread_has_no_next_run(
     assert await runs.next_run_for(over, position) is None
 
 
-async def test_a_run_that_is_over_does_not_hear_what_was_said_to_the_next(
+async def test_a_finished_run_does_not_receive_messages_for_the_next(
     server: InProcessServer, client: aiohttp.ClientSession
 ) -> None:
     """It was to be taken up, and somebody ended it just then."""
@@ -367,7 +365,7 @@ async def test_a_run_that_is_over_does_not_hear_what_was_said_to_the_next(
     assert started == [over.id, derive_run_id(head, position)]
 
 
-async def test_who_speaks_while_a_run_that_is_over_is_taken_up_is_told_of_the_next(
+async def test_a_message_during_recovery_of_a_finished_run_gets_the_next_run(
     server: InProcessServer, client: aiohttp.ClientSession
 ) -> None:
     """Who comes back asks for the run that they were told of: that must be the one that hears them."""
@@ -398,7 +396,7 @@ async def test_to_cancel_a_run_that_is_just_over_takes_nothing_from_the_next(
 
 
 @pytest.mark.parametrize("holding", [True, False])
-async def test_to_cancel_a_run_that_is_just_being_taken_up_ends_it(tmp_path: Path, holding: bool) -> None:
+async def test_cancelling_a_run_during_recovery_ends_it(tmp_path: Path, holding: bool) -> None:
     """Its log is there, and it has not gone on yet: what its readers are told is what the log says."""
 
     there = asyncio.Event()
@@ -438,7 +436,7 @@ async def test_to_cancel_a_run_that_is_just_being_taken_up_ends_it(tmp_path: Pat
     assert [row["data"]["outcome"] for row in log if row["kind"] == "run_end"] == ["cancelled"]
 
 
-async def test_who_was_heard_by_the_next_run_already_is_told_of_that(
+async def test_a_message_taken_by_the_next_run_gets_that_run(
     server: InProcessServer, client: aiohttp.ClientSession
 ) -> None:
     """It was said while a run was ending, and the next one was quicker than who looked."""
@@ -453,7 +451,7 @@ async def test_who_was_heard_by_the_next_run_already_is_told_of_that(
     assert (await turn.wait_end()).id == turn.run_id == derive_run_id(head, position)
 
 
-async def test_a_run_that_a_hook_keeps_from_being_resumed_is_still_open(tmp_path: Path) -> None:
+async def test_a_run_whose_resume_is_denied_by_a_hook_is_open(tmp_path: Path) -> None:
     """The log has no end of it, so a client is not sent an outcome."""
 
     @before(Run)

@@ -59,13 +59,13 @@ async def again(there: InProcessServer, user: str = "ada", **body: Any) -> dict[
     return dict(report)
 
 
-async def test_the_guards_as_they_are_say_the_same_again(there: InProcessServer) -> None:
+async def test_unchanged_guards_give_the_same_decisions(there: InProcessServer) -> None:
     await said(there, "writer", "one")
     report = await again(there)
     assert (report["threads"], report["uses"], report["changes"], report["more"]) == (1, 2, [], False)
 
 
-async def test_a_rule_shows_what_it_would_have_stopped(there: InProcessServer) -> None:
+async def test_a_rule_shows_calls_it_would_block(there: InProcessServer) -> None:
     one, two = await said(there, "writer", "one"), await said(there, "writer", "two")
     report = await again(there, rules={"deny": ["Write(one.txt)"], "ask": ["LS"]})
     found = {change["thread_id"]: change for change in report["changes"]}
@@ -90,7 +90,7 @@ async def test_a_set_of_guards_is_tried_on_chosen_threads(there: InProcessServer
     assert (await again(there, thread_ids=[one], hooks=allowed))["changes"], "a plan is a plan"
 
 
-async def test_an_agent_of_a_program_can_be_given_rules(there: InProcessServer) -> None:
+async def test_rules_can_be_replayed_for_a_registered_agent(there: InProcessServer) -> None:
     thread = await said(there, "adder", "go")
     report = await again(there, agent_id="adder", rules={"deny": ["add"]})
     assert [(change["thread_id"], change["now"]) for change in report["changes"]] == [(thread, "block")]
@@ -99,7 +99,7 @@ async def test_an_agent_of_a_program_can_be_given_rules(there: InProcessServer) 
     assert await send_refused(there, "ada", "POST", "/replay", json=body) == (409, "conflict")
 
 
-async def test_nobody_replays_somebody_elses_threads(there: InProcessServer) -> None:
+async def test_users_cannot_replay_threads_of_others(there: InProcessServer) -> None:
     hers = await said(there, "writer", "one")
     body = {"agent_id": "writer", "thread_ids": [hers]}
     assert await send_refused(there, "bob", "POST", "/replay", json=body) == (404, "not_found")
@@ -117,7 +117,7 @@ async def test_nobody_replays_somebody_elses_threads(there: InProcessServer) -> 
         ({}, (422, "invalid")),
     ],
 )
-async def test_what_cannot_be_tried_is_said(
+async def test_an_invalid_replay_is_an_error_message(
     there: InProcessServer, body: dict[str, Any], answer: tuple[int, str]
 ) -> None:
     assert await send_refused(there, "ada", "POST", "/replay", json=body) == answer

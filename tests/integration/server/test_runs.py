@@ -62,7 +62,7 @@ async def test_an_agent_is_asked_and_remembers(client: aiohttp.ClientSession) ->
     ]
 
 
-async def test_a_stream_tells_of_a_run_up_to_its_end(client: aiohttp.ClientSession) -> None:
+async def test_a_stream_reports_a_run_to_its_end(client: aiohttp.ClientSession) -> None:
     async with client.post("/agents/echo/stream", json=HELLO) as response:
         assert response.content_type == "text/event-stream"
         found = await read_events(response)
@@ -89,7 +89,7 @@ async def test_a_run_can_be_read_again_from_any_frame(client: aiohttp.ClientSess
         assert response.status == 400
 
 
-async def test_what_cannot_be_asked_is_refused(client: aiohttp.ClientSession) -> None:
+async def test_invalid_requests_are_refused(client: aiohttp.ClientSession) -> None:
     for body in (
         {},
         {"messages": []},
@@ -110,7 +110,7 @@ async def test_what_cannot_be_asked_is_refused(client: aiohttp.ClientSession) ->
     assert (await get_json(client, "/threads"))["threads"] == []
 
 
-async def test_system_messages_where_the_settings_allow_them(tmp_path: Path) -> None:
+async def test_system_messages_need_the_setting(tmp_path: Path) -> None:
     async with (
         host_server(tmp_path, agents=sample_agents(Gate()), allow_system_messages=True) as server,
         open_client(server) as client,
@@ -126,7 +126,7 @@ async def test_a_thread_stays_with_its_agent(client: aiohttp.ClientSession) -> N
     assert "is one of the agent 'echo'" in refused["error"]["message"]
 
 
-async def test_hooks_of_a_run_see_what_was_asked(tmp_path: Path) -> None:
+async def test_hooks_of_a_run_see_the_input(tmp_path: Path) -> None:
     @before(Run)
     def no_secrets(run: Run) -> Block | None:
         return Block("that is secret") if "secret" in run.input[-1].text else None
@@ -144,7 +144,7 @@ async def test_hooks_of_a_run_see_what_was_asked(tmp_path: Path) -> None:
         assert [message["content"] for message in fine["messages"]] == ["the weather", "You said: the weather"]
 
 
-async def test_a_failure_is_told_with_its_words(tmp_path: Path) -> None:
+async def test_a_failure_is_reported_with_its_message(tmp_path: Path) -> None:
     def broken(request: Request) -> str:
         raise RuntimeError("no tea")
 
@@ -162,7 +162,7 @@ async def test_a_failure_is_told_with_its_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("agent", ["broken", "fine"])
-async def test_what_a_run_came_to_is_noted_before_its_end_is_told(tmp_path: Path, agent: str) -> None:
+async def test_the_outcome_is_stored_before_the_terminal_event(tmp_path: Path, agent: str) -> None:
     """However slow the store: who is told the end can ask at once what it was."""
 
     def broken(request: Request) -> str:
@@ -187,7 +187,7 @@ async def test_what_a_run_came_to_is_noted_before_its_end_is_told(tmp_path: Path
 # -- readers --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_run_goes_on_when_its_reader_goes(
+async def test_a_run_continues_without_its_reader(
     server: InProcessServer, client: aiohttp.ClientSession, gate: Gate
 ) -> None:
     async with client.post("/agents/gate/stream", json=HELLO) as response:
@@ -253,7 +253,7 @@ async def test_keys_are_ones_own_and_outlive_the_server(tmp_path: Path) -> None:
 # -- steering -------------------------------------------------------------------------------------------------------
 
 
-async def test_what_is_said_to_a_busy_thread_steers_its_run(client: aiohttp.ClientSession, gate: Gate) -> None:
+async def test_a_message_to_a_busy_thread_steers_its_run(client: aiohttp.ClientSession, gate: Gate) -> None:
     async with client.post("/agents/gate/stream", json=user_message("First.", "th_1")) as first:
         await gate.asked.wait()
         async with client.post("/agents/gate/stream", json=user_message("Second.", "th_1")) as second:
@@ -273,7 +273,7 @@ async def test_what_is_said_to_a_busy_thread_steers_its_run(client: aiohttp.Clie
     assert said == ["First.", "One.", "Second.", "Third.", "Two."]
 
 
-async def test_what_comes_too_late_for_a_run_is_answered_by_the_next(tmp_path: Path) -> None:
+async def test_a_late_message_is_answered_by_the_next_run(tmp_path: Path) -> None:
     """Said after the run has listened for the last time: who said it reads on into the run that answers it."""
     ending, late = asyncio.Event(), asyncio.Event()
 
@@ -299,7 +299,7 @@ async def test_what_comes_too_late_for_a_run_is_answered_by_the_next(tmp_path: P
     assert found[1][-1]["data"]["run_id"] != first.headers["X-Run-Id"]
 
 
-async def test_many_who_speak_at_once_are_all_heard(client: aiohttp.ClientSession) -> None:
+async def test_simultaneous_messages_are_all_answered(client: aiohttp.ClientSession) -> None:
     await send_answer(client, "echo", user_message("0", "th_1"))
     await asyncio.gather(*(send_answer(client, "echo", user_message(str(n), "th_1")) for n in range(1, 20)))
     thread = await get_json(client, "/threads/th_1")
@@ -308,7 +308,7 @@ async def test_many_who_speak_at_once_are_all_heard(client: aiohttp.ClientSessio
     assert thread["messages"][-1]["role"] == "assistant"
 
 
-async def test_what_was_said_during_a_run_that_failed_is_answered(tmp_path: Path) -> None:
+async def test_messages_during_a_failed_run_are_answered(tmp_path: Path) -> None:
     asked, going = asyncio.Event(), asyncio.Event()
 
     async def moody(request: Request) -> str:
@@ -332,7 +332,7 @@ async def test_what_was_said_during_a_run_that_failed_is_answered(tmp_path: Path
         assert (await second)["response"] == "You said: Second."
 
 
-async def test_a_recipe_says_what_is_to_be_done(tmp_path: Path, gate: Gate) -> None:
+async def test_a_recipe_is_the_input(tmp_path: Path, gate: Gate) -> None:
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes" / "review.md").write_text("---\ndescription: Reviews\n---\nReview {{input}} with care.\n")
     cook = Agent(gate, hooks=[Recipes(dirs=[str(tmp_path / "recipes")])])
@@ -368,7 +368,7 @@ async def test_a_run_is_cancelled(client: aiohttp.ClientSession, gate: Gate) -> 
 
 
 @pytest.mark.parametrize("how", ["cancelled", "failed"])
-async def test_the_end_of_a_run_that_never_began_is_told_as_the_log_has_it(tmp_path: Path, how: str) -> None:
+async def test_the_end_of_a_run_that_never_started_is_sent_from_the_log(tmp_path: Path, how: str) -> None:
     opens = asyncio.Event()
 
     class Shut(Capability):
@@ -393,7 +393,7 @@ async def test_the_end_of_a_run_that_never_began_is_told_as_the_log_has_it(tmp_p
     assert seen[-1] == there[-1]
 
 
-async def test_an_agent_that_cannot_be_made_keeps_no_server_from_starting(tmp_path: Path) -> None:
+async def test_an_agent_that_fails_to_build_does_not_prevent_startup(tmp_path: Path) -> None:
     def make(user: Any) -> Agent:
         raise ValueError("this agent cannot be made")
 
@@ -415,7 +415,7 @@ async def test_a_run_that_waits_for_an_answer_is_cancelled(client: aiohttp.Clien
 # -- asking back ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_question_is_answered_and_the_run_goes_on(client: aiohttp.ClientSession) -> None:
+async def test_an_answered_question_continues_the_run(client: aiohttp.ClientSession) -> None:
     async with client.post("/agents/payer/stream", json=user_message("Pay.", "th_1")) as response:
         asked = (await read_events(response, until="on_approval_request"))[-1]["data"]["data"]
         (waiting,) = (await get_json(client, "/approvals"))["approvals"]
@@ -431,7 +431,7 @@ async def test_a_question_is_answered_and_the_run_goes_on(client: aiohttp.Client
     assert next(frame for frame in found if frame["event"] == "on_tool_end")["data"]["data"]["output"] == "paid 5"
 
 
-async def test_who_says_something_else_has_not_agreed(client: aiohttp.ClientSession) -> None:
+async def test_another_message_is_not_an_approval(client: aiohttp.ClientSession) -> None:
     async with client.post("/agents/payer/stream", json=user_message("Pay.", "th_1")) as first:
         await read_events(first, until="on_approval_request")
         found = await send_answer(client, "payer", user_message("Wait.", "th_1"))
@@ -442,7 +442,7 @@ async def test_who_says_something_else_has_not_agreed(client: aiohttp.ClientSess
     )
 
 
-async def test_a_request_that_comes_again_leaves_its_question_open(client: aiohttp.ClientSession) -> None:
+async def test_a_repeated_request_leaves_its_question_open(client: aiohttp.ClientSession) -> None:
     """A connection broke, and its client sends the same again: it has not said anything else."""
     key = {"Idempotency-Key": "k1"}
     async with client.post("/agents/payer/stream", json=user_message("Pay.", "th_1"), headers=key) as first:
@@ -459,7 +459,7 @@ async def test_a_request_that_comes_again_leaves_its_question_open(client: aioht
     assert outputs == ["paid 500"]
 
 
-async def test_a_paused_run_goes_on_in_another_server(tmp_path: Path, gate: Gate) -> None:
+async def test_a_paused_run_continues_in_another_server(tmp_path: Path, gate: Gate) -> None:
     async with (
         host_server(tmp_path, agents=sample_agents(gate), grace=0) as server,
         open_client(server) as client,
@@ -482,7 +482,7 @@ async def test_a_paused_run_goes_on_in_another_server(tmp_path: Path, gate: Gate
 # -- the server stops -----------------------------------------------------------------------------------------------
 
 
-async def test_what_a_server_lets_go_of_is_taken_up(tmp_path: Path) -> None:
+async def test_released_runs_are_resumed(tmp_path: Path) -> None:
     gate = Gate()
     async with (
         host_server(tmp_path, agents=sample_agents(gate), grace=0) as server,
@@ -502,7 +502,7 @@ async def test_what_a_server_lets_go_of_is_taken_up(tmp_path: Path) -> None:
         assert [m["content"] for m in (await get_json(client, "/threads/th_1"))["messages"]] == ["First.", "Here."]
 
 
-async def test_a_server_that_stops_lets_runs_end_and_takes_no_new_ones(tmp_path: Path) -> None:
+async def test_a_stopping_server_drains_runs_and_refuses_new_ones(tmp_path: Path) -> None:
     gate = Gate()
     async with host_server(tmp_path, agents=sample_agents(gate), grace=60) as server, open_client(server) as client:
         going = asyncio.create_task(send_answer(client, "gate", HELLO))
@@ -521,7 +521,7 @@ async def test_a_server_that_stops_lets_runs_end_and_takes_no_new_ones(tmp_path:
         assert (await going)["response"] == "Here."
 
 
-async def test_what_was_only_queued_is_answered_after_a_restart(tmp_path: Path) -> None:
+async def test_queued_messages_are_answered_after_a_restart(tmp_path: Path) -> None:
     async with host_server(tmp_path, agents=sample_agents(Gate()), grace=0) as server, open_client(server) as client:
         await send_answer(client, "echo", user_message("First.", "th_1"))
         owner = (await get_json(client, "/auth/me"))["id"]
@@ -538,7 +538,7 @@ async def test_what_was_only_queued_is_answered_after_a_restart(tmp_path: Path) 
 # -- whose ----------------------------------------------------------------------------------------------------------
 
 
-async def test_nobody_reaches_somebody_elses_runs(server: InProcessServer, client: aiohttp.ClientSession) -> None:
+async def test_users_cannot_access_runs_of_others(server: InProcessServer, client: aiohttp.ClientSession) -> None:
     async with client.post("/agents/payer/stream", json=user_message("Pay.", "th_1")) as response:
         asked = (await read_events(response, until="on_approval_request"))[-1]["data"]["data"]["id"]
         run = response.headers["X-Run-Id"]

@@ -36,7 +36,7 @@ def wick_serve(*flags: str, folder: Path, **environment: str) -> subprocess.Comp
     return subprocess.run(command, env={**clean, **environment}, **options)
 
 
-async def test_without_a_word_it_sets_everything_up(tmp_path: Path) -> None:
+async def test_serve_works_without_options(tmp_path: Path) -> None:
     with run_server(tmp_path, config=None, environment=OFFLINE, **OWNER) as server:
         said = server.log
         assert re.search(r"^  model +\S.*demo", said, re.MULTILINE)
@@ -60,7 +60,7 @@ async def test_without_a_word_it_sets_everything_up(tmp_path: Path) -> None:
         assert oct(os.stat(tmp_path / "data").st_mode & 0o777) == "0o700"
 
 
-async def test_flags_and_the_environment_are_heard(tmp_path: Path) -> None:
+async def test_flags_and_environment_are_applied(tmp_path: Path) -> None:
     with run_server(
         tmp_path, flags=("--token", "of-the-flag"), environment={"WICK_TOKEN": "of-the-environment"}
     ) as server:
@@ -70,7 +70,7 @@ async def test_flags_and_the_environment_are_heard(tmp_path: Path) -> None:
             assert answer.status == 401
 
 
-def test_curl_reads_a_stream_as_it_comes(server: ServerProcess) -> None:
+def test_curl_reads_a_stream(server: ServerProcess) -> None:
     if shutil.which("curl") is None:
         pytest.skip("no curl: apt-get install curl")
     body = '{"messages": [{"role": "user", "content": "What is 2 + 3?"}]}'
@@ -82,13 +82,13 @@ def test_curl_reads_a_stream_as_it_comes(server: ServerProcess) -> None:
     assert "event: done" in last and end == ""
 
 
-def test_it_does_not_open_up_to_everybody(tmp_path: Path) -> None:
+def test_serve_does_not_listen_publicly_without_auth(tmp_path: Path) -> None:
     done = wick_serve("--host", "0.0.0.0", "--data", str(tmp_path / "data"), folder=tmp_path)
     assert done.returncode == 2
     assert "no authentication is configured" in done.stderr and "Traceback" not in done.stderr
 
 
-def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
     with bind_socket("127.0.0.1", 0) as taken:
         port = str(taken.getsockname()[1])
         done = wick_serve("--port", port, "--data", str(tmp_path / "data"), folder=tmp_path, **OFFLINE)
@@ -100,7 +100,7 @@ def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
     ("text", "says"),
     [("modle: demo\n", "did you mean 'model'"), ("agents:\n  tools: {model: demo}\n", "cannot be the id of an agent")],
 )
-def test_a_config_that_is_wrong_is_said(tmp_path: Path, text: str, says: str) -> None:
+def test_an_invalid_config_is_reported(tmp_path: Path, text: str, says: str) -> None:
     (tmp_path / "agents.yaml").write_text(text)
     done = wick_serve("agents.yaml", "--port", "0", "--data", str(tmp_path / "data"), folder=tmp_path)
     assert done.returncode == 2
@@ -112,7 +112,7 @@ def test_two_files_are_one_too_many(tmp_path: Path) -> None:
     assert done.returncode == 2 and "two configuration files" in done.stderr
 
 
-def test_an_address_of_nobody_is_said(tmp_path: Path) -> None:
+def test_an_unavailable_address_is_reported(tmp_path: Path) -> None:
     done = wick_serve("--host", "no such host", "--token", "t", "--data", str(tmp_path), folder=tmp_path)
     assert done.returncode == 2 and "there is no address" in done.stderr
 
@@ -141,7 +141,7 @@ async def test_a_program_serves_its_own_agents_and_tools(tmp_path: Path) -> None
         assert server.stop() == 0
 
 
-def test_what_is_registered_is_registered_before_the_start(tmp_path: Path) -> None:
+def test_registration_must_precede_the_start(tmp_path: Path) -> None:
     server = Server(data=tmp_path).register_agent("default", {"model": "demo"})
     assert server.app() is server.app()
     with pytest.raises(Exception, match="before the server is started"):
@@ -149,7 +149,7 @@ def test_what_is_registered_is_registered_before_the_start(tmp_path: Path) -> No
     server.shutdown()  # of one that does not run, nothing comes
 
 
-def test_the_limit_of_files_is_raised_or_said() -> None:
+def test_the_file_limit_is_raised_or_reported() -> None:
     assert raise_files_limit(64) == []
     said = raise_files_limit(10**9)
     assert said == [] or "ulimit -n" in said[0]
@@ -203,9 +203,7 @@ async def test_the_app_can_be_mounted_below_a_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("there", "says"), [(("bwrap",), ""), ((), "install the package 'bubblewrap'")])
-def test_bubblewrap_is_looked_for_and_nothing_fails_without_it(
-    tmp_path: Path, there: tuple[str, ...], says: str
-) -> None:
+def test_bubblewrap_is_detected_and_optional(tmp_path: Path, there: tuple[str, ...], says: str) -> None:
     """`make serve` asks for it: here in a world that has no package manager, nor a way to become root."""
     for name, text in {"uname": "echo Linux", "id": "echo 1000", **dict.fromkeys(there, "")}.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")

@@ -28,13 +28,13 @@ def zipped(**files: bytes) -> bytes:
     return target.getvalue()
 
 
-async def test_the_skills_that_come_with_the_server(server: ServerProcess) -> None:
+async def test_shipped_skills_are_listed(server: ServerProcess) -> None:
     status, listed = await send_request(server, "ada", "GET", "/agents/skills/available")
     assert status == 200 and "slides" in {skill["name"] for skill in listed["skills"]}
     assert all(not skill["path"].startswith("/") for skill in listed["skills"])  # no path of this machine
 
 
-async def test_who_switches_a_skill_switches_it_for_themselves(server: ServerProcess) -> None:
+async def test_a_skill_is_switched_per_user(server: ServerProcess) -> None:
     path = "/agents/default/skills"
     assert (await skills_of(server))["slides"]
     status, listed = await send_request(server, "ada", "PATCH", path, json={"disable": ["Slides"]})
@@ -65,7 +65,7 @@ async def test_a_skill_is_uploaded_as_a_file_or_as_an_archive(tmp_path: Path, da
 
 
 @pytest.mark.parametrize("data", [b"", b"no skill", b"PK\x03\x04broken", zipped(other_md=b"x"), b"x" * 10_000_001])
-async def test_what_is_no_skill_is_refused(tmp_path: Path, data: bytes) -> None:
+async def test_invalid_skills_are_refused(tmp_path: Path, data: bytes) -> None:
     agents = {"default": {"model": "demo", "backend": "local", "skills": True}}
     async with host_server(tmp_path, agents=agents) as there:
         status, refused = await send_refused(there, "ada", "POST", "/agents/default/skills", data=io.BytesIO(data))

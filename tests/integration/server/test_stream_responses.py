@@ -59,7 +59,7 @@ async def test_curl_reads_a_stream(server: ServerProcess) -> None:
     assert process.returncode == 0 and text.rstrip().split("\n\n")[-1].split("\n")[1] == "event: done"
 
 
-async def test_the_description_of_the_api_knows_every_event(server: ServerProcess) -> None:
+async def test_the_openapi_document_has_every_event(server: ServerProcess) -> None:
     async with open_client(server) as client, client.get("/openapi.json") as response:
         document = await response.json()
     stream = document["paths"]["/agents/{id}/stream"]["post"]["responses"]["200"]["content"]
@@ -136,7 +136,7 @@ async def test_a_browser_follows_a_run(tmp_path: Path) -> None:
         await read_events(response)
 
 
-async def test_a_run_that_went_with_its_thread_is_followed_to_no_end(tmp_path: Path) -> None:
+async def test_following_a_run_of_a_deleted_thread_ends(tmp_path: Path) -> None:
     """Also when there is another thread of that name by now."""
     async with host_server(tmp_path, agents=sample_agents(Gate())) as server, open_client(server) as client:
         async with client.post("/agents/echo/invoke", json=user_message("Hello.", "th_1")) as answer:

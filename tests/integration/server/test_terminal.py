@@ -43,7 +43,7 @@ async def test_a_shell_is_typed_into_and_ends_by_itself(server: ServerProcess) -
         assert message.type == aiohttp.WSMsgType.CLOSE and message.data == 1000
 
 
-async def test_it_has_the_size_that_it_is_told(server: ServerProcess) -> None:
+async def test_a_terminal_has_the_requested_size(server: ServerProcess) -> None:
     async with server.client() as ada, ada.ws_connect(f"{TERMINAL}?rows=11&columns=33") as socket:
         await socket.send_bytes(b"stty size\n")
         await until(socket, b"11 33")
@@ -57,7 +57,7 @@ async def test_it_has_the_size_that_it_is_told(server: ServerProcess) -> None:
         await until(socket, b"50 99")
 
 
-async def test_text_that_is_none_ends_it_and_is_no_error_of_the_server(server: ServerProcess) -> None:
+async def test_invalid_utf8_closes_the_terminal_without_server_error(server: ServerProcess) -> None:
     async with server.client() as ada, ada.ws_connect(TERMINAL) as socket:
         await socket.send_frame(b"\xff\x8c", aiohttp.WSMsgType.TEXT)
         async with asyncio.timeout(60):
@@ -73,7 +73,7 @@ async def test_text_that_is_none_ends_it_and_is_no_error_of_the_server(server: S
     assert "Traceback" not in server.log
 
 
-async def test_when_it_is_closed_nothing_of_it_is_left(server: ServerProcess) -> None:
+async def test_closing_a_terminal_kills_its_processes(server: ServerProcess) -> None:
     mark = f"3{uuid4().int % 10**9}"
     async with server.client() as ada:
         async with ada.ws_connect(TERMINAL) as socket:
@@ -91,7 +91,7 @@ async def test_when_it_is_closed_nothing_of_it_is_left(server: ServerProcess) ->
         await wait_until(gone)
 
 
-async def test_a_server_that_is_killed_leaves_nothing_of_it(tmp_path: Path) -> None:
+async def test_killing_the_server_kills_terminal_processes(tmp_path: Path) -> None:
     mark = f"4{uuid4().int % 10**9}"
     with run_server(tmp_path) as server:
         async with server.client() as ada:
@@ -122,7 +122,7 @@ def _running(mark: str) -> list[int]:
     return found
 
 
-async def test_what_is_not_read_does_not_pile_up(server: ServerProcess) -> None:
+async def test_unread_output_is_bounded(server: ServerProcess) -> None:
     """A shell that prints without end waits for its reader; the server answers others meanwhile."""
     async with server.client() as ada, ada.ws_connect(TERMINAL, max_msg_size=0) as socket:
         await socket.send_bytes(b"yes 0123456789012345678901234567890123456789\n")
@@ -148,13 +148,13 @@ async def refused(server: Any, user: str, path: str) -> int:
             return error.status
 
 
-async def test_who_may_not_have_one_is_told_with_a_status(server: ServerProcess) -> None:
+async def test_a_denied_terminal_gets_a_status(server: ServerProcess) -> None:
     assert await refused(server, "", TERMINAL) == 401
     assert await refused(server, "ada", "/agents/nobody/terminal") == 404
     assert await refused(server, "ada", "/agents/plain/terminal") == 409
 
 
-async def test_where_nothing_confines_commands_it_takes_an_operator(tmp_path: Path) -> None:
+async def test_an_unconfined_terminal_needs_an_operator(tmp_path: Path) -> None:
     agents = {"open": {"model": "demo", "backend": {"type": "local", "sandbox": "none"}}}
     async with host_server(tmp_path, agents=agents) as there:
         assert await refused(there, "ada", "/agents/open/terminal") == 403

@@ -73,7 +73,7 @@ async def test_threads_are_searched(client: aiohttp.ClientSession) -> None:
     assert (await client.get("/threads/search?q=%20")).status == 400
 
 
-async def test_a_thread_says_what_was_said_in_it(client: aiohttp.ClientSession) -> None:
+async def test_a_thread_has_its_messages(client: aiohttp.ClientSession) -> None:
     await send_answer(client, "echo", user_message("Hello.", "th_1"))
     thread = await get_json(client, "/threads/th_1")
     assert [(m["seq"], m["role"], m["content"]) for m in thread["messages"]] == [
@@ -84,7 +84,7 @@ async def test_a_thread_says_what_was_said_in_it(client: aiohttp.ClientSession) 
     await call(client, "GET", "/threads/nowhere", 404)
 
 
-async def test_a_thread_is_described_anew(client: aiohttp.ClientSession) -> None:
+async def test_a_thread_is_renamed(client: aiohttp.ClientSession) -> None:
     await send_answer(client, "echo", user_message("Hello.", "th_1"))
     changed = await call(client, "PATCH", "/threads/th_1", 200, json={"title": "Greeting", "meta": {"star": True}})
     assert changed["title"] == "Greeting" and changed["meta"] == {"star": True}
@@ -210,7 +210,7 @@ async def test_so_many_threads_and_no_more(tmp_path: Path) -> None:
         assert len((await get_json(client, "/threads"))["threads"]) == 2
 
 
-async def test_what_is_said_to_a_thread_that_rests_begins_a_run(client: aiohttp.ClientSession) -> None:
+async def test_a_message_to_an_idle_thread_starts_a_run(client: aiohttp.ClientSession) -> None:
     await send_answer(client, "echo", user_message("One.", "th_1"))
     said = await call(client, "POST", "/threads/th_1/messages", 202, json=user_message("Two."))
     async with client.get(f"/runs/{said['run_id']}/events") as response:
@@ -223,9 +223,7 @@ async def test_what_is_said_to_a_thread_that_rests_begins_a_run(client: aiohttp.
     await call(client, "POST", "/threads/nowhere/messages", 404, json=HELLO)
 
 
-async def test_what_nobody_has_heard_yet_is_told(
-    server: InProcessServer, client: aiohttp.ClientSession, gate: Gate
-) -> None:
+async def test_pending_messages_are_listed(server: InProcessServer, client: aiohttp.ClientSession, gate: Gate) -> None:
     """After a reload a page shows it; what has been heard is in one place only."""
     asked = asyncio.create_task(send_answer(client, "gate", user_message("One.", "th_1")))
     await gate.asked.wait()
@@ -247,7 +245,7 @@ async def _said_last(client: aiohttp.ClientSession, words: str) -> bool:
     return bool((await get_json(client, "/threads/th_1"))["messages"][-1]["content"] == words)
 
 
-async def test_the_same_said_to_a_thread_under_its_key_is_said_once(client: aiohttp.ClientSession) -> None:
+async def test_an_idempotency_key_queues_a_message_once(client: aiohttp.ClientSession) -> None:
     await send_answer(client, "echo", user_message("One.", "th_1"))
     key = {"Idempotency-Key": "k1"}
     first = await call(client, "POST", "/threads/th_1/messages", 202, json=user_message("Two."), headers=key)

@@ -31,7 +31,7 @@ async def said(there: InProcessServer | ServerProcess, agent: str, words: str, t
     return str(ran["thread_id"]), str(ran["run_id"])
 
 
-async def test_the_runs_of_a_thread_are_told_with_their_entries(server: ServerProcess) -> None:
+async def test_runs_of_a_thread_are_returned_with_their_entries(server: ServerProcess) -> None:
     thread, first = await said(server, "default", "What is 2 + 3?")
     _, second = await said(server, "default", "What is 3 + 4?", thread)
     status, found = await send_request(server, "ada", "GET", f"/threads/{thread}/runs")
@@ -46,7 +46,7 @@ async def test_the_runs_of_a_thread_are_told_with_their_entries(server: ServerPr
     assert await send_refused(server, "bob", "GET", f"/threads/{thread}/runs") == (404, "not_found")
 
 
-async def test_a_question_has_its_price_where_that_is_known(tmp_path: Path) -> None:
+async def test_a_model_call_has_its_price_if_known(tmp_path: Path) -> None:
     agents = {
         "priced": lambda user: Agent(Priced(), name="priced", hooks=[Recorder()]),
         "free": lambda user: Agent(Scripted("Hello."), name="free", hooks=[Recorder()]),

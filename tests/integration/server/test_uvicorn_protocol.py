@@ -57,7 +57,7 @@ async def _said(reader: asyncio.StreamReader) -> bytes:
     return said
 
 
-async def test_who_says_nothing_is_hung_up_on(server: InProcessServer) -> None:
+async def test_a_silent_connection_is_closed(server: InProcessServer) -> None:
     assert await answered(server) == b""
 
 
@@ -67,12 +67,12 @@ async def test_a_head_that_drips_is_not_waited_for(server: InProcessServer) -> N
 
 
 @pytest.mark.parametrize("endless", [b"X: " + b"x" * 50_000, b"X: x\r\n" * 8_000], ids=["a header", "headers"])
-async def test_a_head_without_end_is_not_kept(server: InProcessServer, endless: bytes) -> None:
+async def test_an_endless_head_is_not_buffered(server: InProcessServer, endless: bytes) -> None:
     answer = await answered(server, START, *[endless] * 100)
     assert answer == b"" or answer.startswith(b"HTTP/1.1 431 ")
 
 
-async def test_a_path_without_end_is_not_kept(server: InProcessServer) -> None:
+async def test_an_endless_path_is_not_buffered(server: InProcessServer) -> None:
     answer = await answered(server, b"GET /", *[b"a" * 50_000] * 100)
     assert answer == b"" or answer.startswith((b"HTTP/1.1 431 ", b"HTTP/1.1 400 "))
 
@@ -82,13 +82,13 @@ async def test_a_body_that_drips_is_not_waited_for(server: InProcessServer) -> N
     assert answer.startswith(b"HTTP/1.1 408 ") and b'"too_slow"' in answer
 
 
-async def test_who_is_refused_does_not_stay_with_the_rest_of_a_body(server: InProcessServer) -> None:
+async def test_a_refused_request_does_not_wait_for_its_body(server: InProcessServer) -> None:
     head = b"POST /agents/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"
     answer = await answered(server, head, *[b" "] * 500, pause=0.05)
     assert answer.startswith(b"HTTP/1.1 401 ")
 
 
-async def test_a_body_that_comes_at_a_fair_pace_is(server: InProcessServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_body_at_a_fair_pace_is_accepted(server: InProcessServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wick.server.http.middleware.BODY_SECONDS", SECONDS)
     body = b'{"token": "%s"}' % TOKENS["ada"].encode()
     head = START + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
@@ -96,7 +96,7 @@ async def test_a_body_that_comes_at_a_fair_pace_is(server: InProcessServer, monk
     assert answer.startswith(b"HTTP/1.1 200 ") and b'"ada"' in answer
 
 
-async def test_trailers_say_nothing(server: InProcessServer) -> None:
+async def test_trailers_are_ignored(server: InProcessServer) -> None:
     """What comes after the body is no header: it would come after everything was checked."""
     trailers = b"0\r\nAuthorization: Bearer %s\r\n\r\n" % TOKENS["root"].encode()
     head = b"GET /auth/me HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -123,7 +123,7 @@ async def test_a_connection_is_used_again(server: InProcessServer) -> None:
                     seen += await stream.content.readany()
 
 
-async def test_a_stream_whose_own_body_never_comes_ends(server: InProcessServer) -> None:
+async def test_a_stream_whose_request_body_never_arrives_ends(server: InProcessServer) -> None:
     head = b"GET /agents/events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\nAuthorization: Bearer %s\r\n\r\n"
     answer = await answered(server, head % TOKENS["ada"].encode())
     assert answer.startswith(b"HTTP/1.1 200 ")
@@ -154,13 +154,13 @@ HEADS = {
 
 @pytest.mark.parametrize("size", [66_000, 100_000, 160_000, 250_000])
 @pytest.mark.parametrize("kind", HEADS)
-async def test_a_large_head_is_refused_though_it_comes_at_once(server: InProcessServer, kind: str, size: int) -> None:
+async def test_a_large_head_in_one_packet_is_refused(server: InProcessServer, kind: str, size: int) -> None:
     head = b"\r\n".join([b"GET /health HTTP/1.1", b"Host: localhost", *HEADS[kind](size), b"", b""])
     said = await answered(server, head + b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert said.startswith((b"HTTP/1.1 431", b"HTTP/1.1 400")) and b"200 OK" not in said
 
 
-async def test_a_head_within_the_limit_is_taken_though_a_body_comes_with_it(server: InProcessServer) -> None:
+async def test_a_valid_head_with_a_body_is_accepted(server: InProcessServer) -> None:
     head = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Long: " + b"a" * 50_000
     said = await answered(server, head + b"\r\nContent-Length: 40000\r\n\r\n" + b"x" * 40_000)
     assert said.startswith(b"HTTP/1.1 200")

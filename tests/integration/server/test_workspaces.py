@@ -67,7 +67,7 @@ async def test_every_user_and_agent_has_a_container_and_a_volume_of_its_own(plac
     )
 
 
-async def test_a_mode_says_where(places: Workspaces, tmp_path: Path) -> None:
+async def test_a_mode_selects_the_backend(places: Workspaces, tmp_path: Path) -> None:
     local, none = template(tmp_path, {"type": "local", "timeout": 5}), template(tmp_path, False)
     remote = places.backend_options(local, Overrides(mode="remote", sandbox_url="tcp://box:2376"), "u_1")
     assert remote is not None and (remote["type"], remote["image"], remote["engine"]) == (
@@ -86,9 +86,7 @@ async def test_a_mode_says_where(places: Workspaces, tmp_path: Path) -> None:
     assert there is not None and there["type"] == "local"
 
 
-async def test_a_place_is_one_for_all_who_want_the_same_and_ends_with_the_last(
-    places: Workspaces, tmp_path: Path
-) -> None:
+async def test_a_workspace_is_shared_and_released_with_its_last_user(places: Workspaces, tmp_path: Path) -> None:
     wanted = places.backend_options(template(tmp_path, "local"), Overrides(), "u_1")
     first, second = await places.open(wanted), await places.open(wanted)
     assert first is second and first is not None
@@ -114,7 +112,7 @@ async def test_servers_that_share_no_users_share_no_volumes(tmp_path: Path) -> N
     assert names[0] == names[1] and names[2] == names[3] and names[0] != names[2]
 
 
-async def test_a_server_keeps_its_name(tmp_path: Path) -> None:
+async def test_a_server_keeps_its_id(tmp_path: Path) -> None:
     records = SqliteRecords(tmp_path / "server.db")
     names = []
     for _ in range(2):
@@ -128,13 +126,16 @@ async def test_a_server_keeps_its_name(tmp_path: Path) -> None:
 # -- over HTTP, without an engine -------------------------------------------------------------------------------------
 
 
-async def test_a_user_switches_for_themselves_but_not_to_an_engine_elsewhere(tmp_path: Path) -> None:
+async def test_users_switch_their_own_mode_but_not_to_a_remote_engine(tmp_path: Path) -> None:
     agents = {"coder": {"model": "demo", "backend": "local"}, "open": {"model": "demo", "backend": {"type": "local"}}}
     async with host_server(tmp_path, agents=agents) as there:
         path = "/agents/coder/backend"
-        assert await send_refused(there, "ada", "PATCH", path, json={"mode": "remote", "sandbox_url": "tcp://box:2376"}) == (
-            403, "not_allowed",
-        )  # fmt: skip
+        assert await send_refused(
+            there, "ada", "PATCH", path, json={"mode": "remote", "sandbox_url": "tcp://box:2376"}
+        ) == (
+            403,
+            "not_allowed",
+        )
         status, info = await send_request(there, "ada", "PATCH", path, json={"mode": "remote", "sandbox_url": None})
         assert status == 200 and (info["mode"], info["type"], info["status"]) == ("remote", "docker", "idle")
         assert (await send_request(there, "bob", "GET", path))[1]["mode"] == "local"
@@ -142,9 +143,12 @@ async def test_a_user_switches_for_themselves_but_not_to_an_engine_elsewhere(tmp
             there, "olga", "PATCH", path, json={"mode": "remote", "sandbox_url": "tcp://box:2376"}
         )
         assert status == 200 and info["sandbox_url"] == "tcp://box:2376"
-        assert await send_refused(there, "olga", "PATCH", path, json={"mode": "remote", "sandbox_url": "what://box"}) == (
-            400, "invalid",
-        )  # fmt: skip
+        assert await send_refused(
+            there, "olga", "PATCH", path, json={"mode": "remote", "sandbox_url": "what://box"}
+        ) == (
+            400,
+            "invalid",
+        )
         assert (await send_request(there, "olga", "GET", path))[1]["sandbox_url"] == "tcp://box:2376"  # as it was
         assert (await send_request(there, "ada", "PATCH", path, json={"mode": "local"}))[1]["type"] == "local"
         for wrong in ({}, {"mode": "elsewhere"}, {"mode": "local", "x": 1}):
@@ -236,9 +240,7 @@ def containers(there: InProcessServer, engine: RunningEngine) -> list[dict[str, 
     return engine.containers(f"wick.server={there.service.registry.workspaces.server}")
 
 
-async def test_containers_are_each_users_own_and_their_files_outlive_them(
-    boxed: InProcessServer, engine: RunningEngine
-) -> None:
+async def test_containers_are_per_user_and_files_outlive_them(boxed: InProcessServer, engine: RunningEngine) -> None:
     await write(boxed, "ada", "hers")
     assert (await read(boxed, "bob"))[0] == 404
     await write(boxed, "bob", "his")
@@ -270,9 +272,7 @@ async def test_no_container_is_left_when_the_server_has_stopped(tmp_path: Path, 
     assert not containers(there, engine)
 
 
-async def test_a_server_that_starts_removes_what_one_that_was_killed_has_left(
-    tmp_path: Path, engine: RunningEngine
-) -> None:
+async def test_a_starting_server_removes_containers_of_a_killed_one(tmp_path: Path, engine: RunningEngine) -> None:
     data = tmp_path / "data"
     data.mkdir()
     records = SqliteRecords(data / "server.db")

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), on_every_kind]
 OPERATIONS = {name: fn for name, fn in vars(Backend).items() if inspect.isfunction(fn) and not name.startswith("_")}
 
 
-async def test_every_operation_is_called_as_the_protocol_says(place: WorkspaceAccess) -> None:
+async def test_every_operation_follows_the_protocol(place: WorkspaceAccess) -> None:
     """The same names in the same order with the same defaults; a backend may know more options, each with a default."""
     assert len(OPERATIONS) > 15
     for operation, function in OPERATIONS.items():
@@ -35,7 +35,7 @@ async def test_every_operation_is_called_as_the_protocol_says(place: WorkspaceAc
         assert all(part.default is not part.empty for name, part in there.items() if name not in asked), operation
 
 
-async def test_a_backend_says_what_it_is(place: WorkspaceAccess) -> None:
+async def test_a_backend_describes_itself(place: WorkspaceAccess) -> None:
     backend: Backend = place.backend
     assert backend.name
     assert backend.workdir.startswith("/")
@@ -55,7 +55,7 @@ CONFINED = {  # how much, by what, and whether each command needs the user's yes
 BY_DAEMON = {"docker-daemon": True, "docker-exec": False, "docker-tcp-engine": True}
 
 
-async def test_what_really_confines_it(place: WorkspaceAccess) -> None:
+async def test_the_sandbox_is_effective(place: WorkspaceAccess) -> None:
     """In CI too: Local has run under bubblewrap, and Docker by its daemon."""
     protection = place.backend.protection
     assert (protection.level, protection.by, protection.asks) == CONFINED[place.kind]
@@ -85,7 +85,7 @@ async def test_stopping_and_starting_again(place: WorkspaceAccess) -> None:
     assert (await backend.read("a.txt"))["content"] == "a"
 
 
-async def test_what_needs_it_starts_by_itself(place: WorkspaceAccess) -> None:
+async def test_operations_start_the_backend(place: WorkspaceAccess) -> None:
     await place.backend.stop()
     await place.backend.write("a.txt", "a")
     assert place.backend.status.state == "launched" and place.get("a.txt") == b"a"
@@ -99,7 +99,7 @@ async def test_a_command_starts_the_backend_by_itself(place: HostFolder) -> None
 
 
 @on_every_host
-async def test_stopping_ends_what_runs(place: HostFolder) -> None:
+async def test_stopping_kills_running_commands(place: HostFolder) -> None:
     """A job, a terminal and a command: none goes on."""
     backend = place.backend
     await backend.background("while :; do echo job >> beats; sleep 0.05; done")
@@ -138,7 +138,7 @@ TRIES: dict[str, Any] = {
 }
 
 
-async def test_what_it_cannot_do_it_says(place: WorkspaceAccess) -> None:
+async def test_unsupported_operations_are_refused(place: WorkspaceAccess) -> None:
     for operation, attempt in TRIES.items():
         code = CANNOT.get(place.kind, {}).get(operation)
         if code:

@@ -92,7 +92,7 @@ async def test_a_command_that_is_killed_by_a_signal(place: HostFolder) -> None:
     assert (done["stdout"], done["exit_code"]) == ("137\n", 0)
 
 
-async def test_what_is_no_command(place: HostFolder) -> None:
+async def test_invalid_commands_are_refused(place: HostFolder) -> None:
     for command in ("", "a\0b", "half a pair: \ud800"):
         await assert_refused("invalid", place.backend.execute(command))
         await assert_refused("invalid", place.backend.background(command))
@@ -117,7 +117,7 @@ async def test_much_stdin(place: HostFolder) -> None:
     assert done["stdout"].strip() == "1024000" and place.get("copy") == data
 
 
-async def test_stdin_that_nobody_reads(place: HostFolder) -> None:
+async def test_unread_stdin(place: HostFolder) -> None:
     done = await place.backend.execute("echo done", stdin=b"x" * 1_000_000)
     assert (done["stdout"], done["exit_code"]) == ("done\n", 0)
 
@@ -162,7 +162,7 @@ async def test_an_environment_that_cannot_be(place: HostFolder) -> None:
 # -- what comes out -------------------------------------------------------------------------------------------------
 
 
-async def test_output_comes_as_it_is_printed(place: HostFolder) -> None:
+async def test_output_is_streamed(place: HostFolder) -> None:
     """The command waits for a file that is made only when its first words have come."""
     heard, came = list[tuple[str, bytes]](), asyncio.Event()
 
@@ -189,7 +189,7 @@ async def test_all_output_is_streamed_in_order(place: HostFolder) -> None:
     assert done["stdout_bytes"] == len(heard) and done["truncated"]
 
 
-async def test_much_output_keeps_its_head_and_its_tail(place: HostFolder) -> None:
+async def test_large_output_keeps_head_and_tail(place: HostFolder) -> None:
     done = await place.backend.execute("echo first; yes 0123456789 | head -c 30000000; echo last; echo err >&2")
     assert done["truncated"] and done["stdout_bytes"] == 30_000_011
     assert done["stdout"].startswith("first\n0123456789\n") and done["stdout"].endswith("last\n")
@@ -254,7 +254,7 @@ async def test_a_child_in_the_background_ends_with_the_command(place: HostFolder
 
 
 @on_every_host
-async def test_a_child_that_goes_away_ends_with_the_command(place: HostFolder) -> None:
+async def test_a_detached_child_ends_with_the_command(place: HostFolder) -> None:
     command = f"setsid sh -c '{BEATS}' >/dev/null 2>&1 </dev/null & sleep 0.2; echo done"
     done = await asyncio.wait_for(place.backend.execute(command), SOON)
     assert done["stdout"] == "done\n"
@@ -293,7 +293,7 @@ MOVES = {  # what of it is moved aside, where commands and those who trust the f
 
 
 @on_every_host
-async def test_what_a_command_makes_that_is_protected(place: HostFolder) -> None:
+async def test_protected_files_created_by_a_command(place: HostFolder) -> None:
     """It is moved aside and named, or else the file tools still do not touch it."""
     command = "mkdir -p .git/hooks .wick; echo a=1 > .env; echo x > .git/hooks/pre-commit; echo y > ok.txt"
     done = await place.backend.execute(command)
@@ -318,7 +318,7 @@ async def test_twenty_commands_at_a_time(place: HostFolder) -> None:
     assert await asyncio.gather(*map(run, range(20))) == [f"in{number}\nn{number}\n" for number in range(20)]
 
 
-async def test_a_command_that_hangs_holds_nobody_up(place: HostFolder) -> None:
+async def test_a_hanging_command_blocks_only_itself(place: HostFolder) -> None:
     hanging = asyncio.create_task(place.backend.execute("sleep 60"))
     done = await asyncio.gather(*(place.backend.execute(f"echo {number}") for number in range(10)))
     assert [each["stdout"] for each in done] == [f"{number}\n" for number in range(10)]
@@ -456,7 +456,7 @@ async def test_a_terminal_interrupts(place: HostFolder) -> None:
 
 
 @on_every_host
-async def test_closing_a_terminal_ends_what_runs_in_it(place: HostFolder) -> None:
+async def test_closing_a_terminal_kills_its_processes(place: HostFolder) -> None:
     terminal = await place.backend.terminal()
     await terminal.write(f"{BEATS}\n".encode())
     await until(lambda: "beat" in place.paths())

@@ -76,14 +76,14 @@ async def test_ls_of_a_folder(place: WorkspaceAccess) -> None:
     same(await place.backend.ls(absolute), {"path": absolute, "entries": expected, "truncated": False})
 
 
-async def test_ls_of_what_is_no_folder(place: WorkspaceAccess) -> None:
+async def test_ls_of_a_non_folder(place: WorkspaceAccess) -> None:
     place.put("a.txt")
     await assert_refused("not_directory", place.backend.ls("a.txt"))
     await assert_refused("not_found", place.backend.ls("nowhere"))
 
 
 @on_host
-async def test_ls_shows_what_is_no_file_as_what_it_is(place: HostFolder) -> None:
+async def test_ls_shows_special_files_with_their_kind(place: HostFolder) -> None:
     place.link("link", "nowhere")
     place.fifo("pipe")
     entries = (await place.backend.ls())["entries"]
@@ -183,7 +183,7 @@ async def test_lines_of_an_empty_file(place: WorkspaceAccess) -> None:
     )
 
 
-async def test_lines_of_what_is_no_text(place: WorkspaceAccess) -> None:
+async def test_lines_of_a_binary_file(place: WorkspaceAccess) -> None:
     place.put("a.bin", BINARY)
     await assert_refused("binary", place.backend.lines("a.bin"))
 
@@ -202,7 +202,7 @@ async def test_write_makes_a_file_with_its_folders(place: WorkspaceAccess) -> No
     assert place.get("new/deep/a.txt") == "grüße".encode()
 
 
-async def test_what_is_written_is_read(place: WorkspaceAccess) -> None:
+async def test_written_content_is_read(place: WorkspaceAccess) -> None:
     contents: list[str | bytes] = ["", b"", "text", BINARY, b"\xff\xfe", "\r\n", "\ufeffbom", "\0"]
     for content in contents:
         data = content.encode() if isinstance(content, str) else content
@@ -228,7 +228,7 @@ async def test_write_where_no_file_can_be(place: WorkspaceAccess) -> None:
 
 
 @on_host
-async def test_write_keeps_the_mode(place: HostFolder) -> None:
+async def test_write_preserves_the_mode(place: HostFolder) -> None:
     place.put("run.sh", "old")
     (place.root / "run.sh").chmod(0o751)
     await place.backend.write("run.sh", "new")
@@ -238,7 +238,7 @@ async def test_write_keeps_the_mode(place: HostFolder) -> None:
 
 
 @on_host
-async def test_write_goes_through_a_link_that_stays_inside(place: HostFolder) -> None:
+async def test_write_follows_a_link_inside(place: HostFolder) -> None:
     place.put("real.txt", "old")
     place.link("link.txt", "real.txt")
     await place.backend.write("link.txt", "new")
@@ -298,7 +298,7 @@ EDITS = [  # what is there, what is replaced by what, and what is there then
 
 @rows_in_turn
 @pytest.mark.parametrize(("before", "old", "new", "after"), EDITS)
-async def test_edit_keeps_line_ends_and_the_encoding(
+async def test_edit_preserves_line_endings_and_encoding(
     place: WorkspaceAccess, before: bytes, old: str, new: str, after: bytes
 ) -> None:
     place.put("a.txt", before)
@@ -306,7 +306,7 @@ async def test_edit_keeps_line_ends_and_the_encoding(
     assert place.get("a.txt") == after
 
 
-async def test_edit_of_what_cannot_be_edited(place: WorkspaceAccess) -> None:
+async def test_edit_of_an_invalid_target(place: WorkspaceAccess) -> None:
     place.put("a.bin", BINARY)
     place.put("sub/a.txt", "a")
     await assert_refused("invalid", place.backend.edit("sub/a.txt", "", "x"))
@@ -432,7 +432,7 @@ async def test_grep_in_many_ways(
 
 
 @on_both_greps
-async def test_grep_leaves_out_what_glob_leaves_out(place: WorkspaceAccess) -> None:
+async def test_grep_ignores_files_that_glob_ignores(place: WorkspaceAccess) -> None:
     plant(place)
     found = {match["file"] for match in (await place.backend.grep("this is"))["matches"]}
     assert found == set((await place.backend.glob("**"))["files"]) - set(IGNORE)
@@ -441,14 +441,14 @@ async def test_grep_leaves_out_what_glob_leaves_out(place: WorkspaceAccess) -> N
 
 
 @on_both_greps
-async def test_grep_of_what_is_no_pattern(place: WorkspaceAccess) -> None:
+async def test_grep_of_an_invalid_pattern(place: WorkspaceAccess) -> None:
     place.put("a.txt", "aa\n")
     for pattern in ("(", "a{2,1}", "[z-a]", r"(a)\1", "(?=a)", "\0", "*a"):
         await assert_refused("invalid", place.backend.grep(pattern))
 
 
 @on_both_greps
-async def test_grep_skips_what_is_no_text(place: WorkspaceAccess) -> None:
+async def test_grep_skips_binary_files(place: WorkspaceAccess) -> None:
     place.put("a.bin", b"needle\0needle\n")
     place.put("b.txt", b"caf\xe9 needle\n")
     matches = (await place.backend.grep("needle"))["matches"]
@@ -504,7 +504,7 @@ async def test_move(place: WorkspaceAccess) -> None:
     await assert_refused("not_found", place.backend.stat("from"))
 
 
-async def test_move_makes_the_folders_it_needs(place: WorkspaceAccess) -> None:
+async def test_move_creates_parent_folders(place: WorkspaceAccess) -> None:
     place.put("a.txt", "a")
     await place.backend.move("a.txt", "new/deep/a.txt")
     assert place.paths() == {"new/deep/a.txt"}
@@ -533,7 +533,7 @@ async def test_delete(place: WorkspaceAccess) -> None:
     same(await place.backend.ls(), {"path": ".", "entries": [], "truncated": False})
 
 
-async def test_delete_of_what_cannot_be_deleted(place: WorkspaceAccess) -> None:
+async def test_delete_of_an_invalid_target(place: WorkspaceAccess) -> None:
     place.put("a.txt", "a")
     await assert_refused("not_found", place.backend.delete("nowhere"))
     await assert_refused("not_found", place.backend.delete("nowhere", recursive=True))
@@ -543,7 +543,7 @@ async def test_delete_of_what_cannot_be_deleted(place: WorkspaceAccess) -> None:
 
 
 @on_host
-async def test_delete_takes_a_link_not_what_it_leads_to(place: HostFolder) -> None:
+async def test_delete_removes_a_link_not_its_target(place: HostFolder) -> None:
     place.put("kept/a.txt", "a")
     place.link("tree/inside", "../kept")
     place.link("tree/outside", place.root.parent)
@@ -602,7 +602,7 @@ async def test_nothing_leaves_the_workspace(place: WorkspaceAccess, operation: s
 
 @rows_in_turn
 @pytest.mark.parametrize("operation", DO)
-async def test_what_is_no_path(place: WorkspaceAccess, operation: str) -> None:
+async def test_invalid_paths_are_refused(place: WorkspaceAccess, operation: str) -> None:
     place.put("a.txt", "a")
     for path in NONSENSE:
         await assert_refused("invalid", DO[operation](place.backend, path))
@@ -628,7 +628,7 @@ async def test_a_link_is_no_way_out(place: HostFolder, operation: str) -> None:
 
 
 @on_host
-async def test_links_that_go_round(place: HostFolder) -> None:
+async def test_link_loops_are_refused(place: HostFolder) -> None:
     place.link("a", "b")
     place.link("b", "a")
     for operation in ("ls", "read", "lines", "write", "edit", "grep"):
@@ -649,7 +649,7 @@ async def test_a_link_that_stays_inside_is_followed(place: HostFolder) -> None:
 
 @rows_on_host_in_turn
 @pytest.mark.parametrize("operation", ["read", "lines", "write", "edit", "grep"])
-async def test_what_is_no_file_is_not_opened(place: HostFolder, operation: str) -> None:
+async def test_special_files_are_not_opened(place: HostFolder, operation: str) -> None:
     place.fifo("pipe")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(place.at("sock")))
@@ -667,7 +667,7 @@ ODD = [
 
 @pytest.mark.kinds(*PRIMARY, in_turn=(OTHERS,))  # every operation, on every kind
 @pytest.mark.parametrize("part", range(4))
-async def test_odd_names_go_through_everything(place: WorkspaceAccess, part: int) -> None:
+async def test_unusual_names_work_in_every_operation(place: WorkspaceAccess, part: int) -> None:
     names = ODD[part::4] if FULL or place.kind not in SLOW else ODD[part::16]
     for number, name in enumerate(names):
         await _goes_through_everything(place, f"{number}", name)
@@ -705,7 +705,7 @@ SECRETS = {".env", ".env.local", ".envrc", "sub/.env"}
 
 @rows_in_turn
 @pytest.mark.parametrize("path", PROTECTED)
-async def test_what_is_protected_cannot_be_changed(place: WorkspaceAccess, path: str) -> None:
+async def test_protected_files_cannot_be_changed(place: WorkspaceAccess, path: str) -> None:
     place.put(path, "a=1\n")
     place.put("a.txt", "a")
     for operation in ("write", "edit", "move from", "move to", "delete"):
@@ -719,7 +719,7 @@ async def test_what_is_protected_cannot_be_changed(place: WorkspaceAccess, path:
 
 @rows_in_turn
 @pytest.mark.parametrize("path", PROTECTED)
-async def test_what_is_protected_cannot_be_made(place: WorkspaceAccess, path: str) -> None:
+async def test_protected_files_cannot_be_created(place: WorkspaceAccess, path: str) -> None:
     place.put("a.txt", "a")
     for operation in ("write", "mkdir", "move to"):
         await assert_refused("protected", DO[operation](place.backend, path))
@@ -741,7 +741,7 @@ async def test_only_secrets_cannot_be_read(place: WorkspaceAccess, path: str) ->
 
 
 @on_host
-async def test_a_link_is_no_way_to_what_is_protected(place: HostFolder) -> None:
+async def test_a_link_does_not_bypass_protection(place: HostFolder) -> None:
     place.put(".env", "a=1\n")
     place.put(".git/hooks/pre-commit.sample", "a\n")
     place.link("env.txt", ".env")

@@ -99,7 +99,7 @@ async def cancel_at(work: Awaitable[Any], n: int) -> bool:
 
 
 @pytest.mark.parametrize("patience", [0.0, 0.05])
-async def test_a_run_that_is_cancelled_anywhere_leaves_a_thread_to_go_on_with(store: Store, patience: float) -> None:
+async def test_a_run_cancelled_anywhere_leaves_a_usable_thread(store: Store, patience: float) -> None:
     """Also in the moment in which it gets the lease: nobody else waits until that is over."""
     n, cancelled = 0, True
     while cancelled:
@@ -117,7 +117,7 @@ async def test_a_run_that_is_cancelled_anywhere_leaves_a_thread_to_go_on_with(st
 # -- one place --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_thread_in_memory_is_kept_for_one_owner_at_a_time(store: Store) -> None:
+async def test_a_thread_in_memory_has_one_holder_at_a_time(store: Store) -> None:
     gate, began, thread = asyncio.Event(), asyncio.Event(), Thread("th_1")
 
     async def reply(request: Any) -> Any:
@@ -168,23 +168,21 @@ async def say_yes(store: Store) -> None:
 # -- answers ----------------------------------------------------------------------------------------------------------
 
 
-async def test_an_answer_that_nobody_waits_for_any_more_is_put_away(store: Store) -> None:
+async def test_an_answer_without_a_waiter_is_dismissed(store: Store) -> None:
     await Sessions(store).answer("th_1", await pause_run(store), "allow")
     result = await payment_agent(store, "as you like").run("never mind", thread="th_1")
     assert (result.text, ran, (await store.unfinished()).threads) == ("as you like", [], ())
     await check_settled(store)
 
 
-async def test_an_answer_that_came_in_time_counts_whenever_it_is_heard(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_answer_in_time_counts_when_read_later(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     await Sessions(store).answer("th_1", await pause_run(store), "allow")
     monkeypatch.setattr("wick.approvals.time", lambda: 1e11)
     assert (await payment_agent(store, "paid").run(thread="th_1")).text == "paid" and ran == ["paid 5"]
     await check_settled(store)
 
 
-async def test_an_answer_that_comes_too_late_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_late_answer_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     question = await pause_run(store)
     monkeypatch.setattr("wick.approvals.time", lambda: 1e11)
     monkeypatch.setattr("wick.capabilities.sessions.time", lambda: 1e11)
@@ -195,21 +193,21 @@ async def test_an_answer_that_comes_too_late_is_refused(store: Store, monkeypatc
     await check_settled(store)
 
 
-async def test_a_question_lapses_also_while_a_run_waits_for_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_question_expires_while_a_run_waits(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wick.approvals.ASK_SECONDS", 0.2)
     result = await asyncio.wait_for(payment_agent(store, spend(5), "well", patience=600).run("go", thread="th_1"), 60)
     assert "lapsed" in result.messages.tool_messages()[0].text and ran == []
     await check_settled(store)
 
 
-async def test_of_an_answer_in_the_store_and_one_given_here_the_first_counts(store: Store) -> None:
+async def test_the_first_of_stored_and_local_answer_wins(store: Store) -> None:
     await Sessions(store).answer("th_1", await pause_run(store), "allow")
     assert (await payment_agent(store, "paid", ask=lambda question: False).run(thread="th_1")).text == "paid"
     assert ran == ["paid 5"]
     await check_settled(store)
 
 
-async def test_somebody_answers_while_another_is_being_asked(store: Store) -> None:
+async def test_an_answer_arrives_while_another_user_is_asked(store: Store) -> None:
     async def asker(question: Any) -> bool:
         await Sessions(store).answer("th_1", question.id, "deny", words="I was first")
         return True
@@ -220,7 +218,7 @@ async def test_somebody_answers_while_another_is_being_asked(store: Store) -> No
 
 
 @pytest.mark.parametrize("answered", [False, True])
-async def test_a_question_that_somebody_went_back_to_waits_again(store: Store, answered: bool) -> None:
+async def test_a_rewound_question_is_open_again(store: Store, answered: bool) -> None:
     sessions, question = Sessions(store), await pause_run(store)
     if answered:
         await sessions.answer("th_1", question, "deny")
@@ -243,7 +241,7 @@ async def test_a_fork_has_a_question_of_its_own(store: Store) -> None:
     assert len(await sessions.questions("th_1")) == 1, "nobody has answered this one"
 
 
-async def test_what_a_task_in_the_background_asks_waits_while_the_root_goes_on(store: Store) -> None:
+async def test_a_background_question_waits_while_the_root_continues(store: Store) -> None:
     sessions, asked = Sessions(store, patience=30), asyncio.Event()
 
     @tool

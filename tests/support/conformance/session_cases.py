@@ -52,7 +52,7 @@ async def list_rows(store: Store, id: str, owner: str = "local") -> list[dict[st
 # -- a conversation ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_conversation_goes_on_in_another_agent(store: Store) -> None:
+async def test_a_conversation_continues_in_another_agent(store: Store) -> None:
     first = await agent(store, "Hello Ada.").run("I am Ada.", thread="th_1")
     model = Scripted("You are Ada.")
     second = await Agent(model, hooks=[Sessions(store)]).run("Who am I?", thread="th_1")
@@ -62,13 +62,13 @@ async def test_a_conversation_goes_on_in_another_agent(store: Store) -> None:
     assert second.thread is not None and kept.to_json() == second.thread.to_json()
 
 
-async def test_a_run_without_a_thread_gets_one_that_is_kept(store: Store) -> None:
+async def test_a_run_without_a_thread_gets_a_stored_one(store: Store) -> None:
     result = await agent(store, "Hi.").run("Hello")
     assert result.thread is not None and result.thread.writer is None, "nobody holds it any more"
     assert len(await list_rows(store, result.thread.id)) == len(result.thread.entries)
 
 
-async def test_a_thread_that_has_a_past_is_written_with_it(store: Store) -> None:
+async def test_an_existing_thread_is_stored_with_its_history(store: Store) -> None:
     thread = Thread("th_1")
     thread.add(user("one"), assistant("1"))
     await agent(store, "2").run("two", thread=thread)
@@ -78,7 +78,7 @@ async def test_a_thread_that_has_a_past_is_written_with_it(store: Store) -> None
     ]
 
 
-async def test_a_thread_that_went_another_way_is_refused(store: Store) -> None:
+async def test_a_diverged_thread_is_refused(store: Store) -> None:
     await agent(store, "1").run("one", thread="th_1")
     other = Thread("th_1")
     other.add(user("something else"))
@@ -104,7 +104,7 @@ async def test_owners_do_not_meet(store: Store) -> None:
     assert caught.value.code == "not_found"
 
 
-async def test_what_is_announced_is_in_the_store(store: Store) -> None:
+async def test_announced_data_is_stored(store: Store) -> None:
     """Whoever sees a reply, a result or the end can read it in the store."""
     seen: list[tuple[str, int]] = []
     stream = agent(store, spend(), "Done.").stream("go", thread="th_1")
@@ -117,7 +117,7 @@ async def test_what_is_announced_is_in_the_store(store: Store) -> None:
     assert (await list_rows(store, "th_1"))[-1]["kind"] == "run_end"
 
 
-async def test_a_tool_runs_only_once_it_is_written_that_it_is_about_to(store: Store) -> None:
+async def test_a_tool_starts_after_its_start_is_stored(store: Store) -> None:
     there: list[list[str]] = []
 
     @tool
@@ -168,7 +168,7 @@ async def test_a_run_that_was_cut_off_is_taken_up_from_the_store(store: Store) -
 
 
 @pytest.mark.parametrize(("choice", "paid"), [("allow", ["paid 5"]), ("deny", [])])
-async def test_the_user_may_be_asked_about_what_is_unknown(store: Store, choice: Any, paid: list[str]) -> None:
+async def test_the_user_may_be_asked_about_unknown_calls(store: Store, choice: Any, paid: list[str]) -> None:
     sessions = Sessions(store, unknown="ask_user")
     await agent(store, spend(), "ok").run("go", thread="th_1")
     at = next(row["seq"] for row in await list_rows(store, "th_1") if row["kind"] == "intent")
@@ -195,7 +195,7 @@ async def run_to_question(store: Store, **options: Any) -> Any:
     return question
 
 
-async def test_a_question_waits_in_the_store_and_anybody_answers(store: Store) -> None:
+async def test_a_stored_question_can_be_answered_anywhere(store: Store) -> None:
     question = await run_to_question(store)
     assert (question["question"], question["tool"], question["args"]) == ("pay 5?", "pay", {"amount": 5})
     assert question["expires"] > 1_700_000_000
@@ -226,7 +226,7 @@ async def test_an_answer_may_change_the_arguments_and_guards_look_again(store: S
 
 
 @pytest.mark.parametrize(("choice", "scope"), [("allow_session", "session"), ("allow_always", "always")])
-async def test_an_answer_may_be_meant_for_more_than_once(store: Store, choice: Any, scope: str) -> None:
+async def test_an_answer_may_be_a_grant(store: Store, choice: Any, scope: str) -> None:
     question = await run_to_question(store)
     await Sessions(store).answer("th_1", question["id"], choice)
     await agent(store, "Paid.", hooks=[confirm]).run(thread="th_1")
@@ -263,7 +263,7 @@ async def test_answers_to_nothing_are_refused(store: Store) -> None:
     assert len(await sessions.questions("th_1")) == 1, "nothing is lost"
 
 
-async def test_a_question_that_nobody_answered_lapses(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unanswered_question_expires(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wick.approvals.ASK_SECONDS", -1.0)
     result = await agent(store, spend(), "Never mind.", hooks=[confirm]).run("go", thread="th_1")
     assert "lapsed" in result.messages.tool_messages()[0].text and ran == []
@@ -271,7 +271,7 @@ async def test_a_question_that_nobody_answered_lapses(store: Store, monkeypatch:
     assert answered["lapsed"] is True and answered["allowed"] is False
 
 
-async def test_what_has_lapsed_is_found(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_expired_questions_are_found(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     sessions = Sessions(store)
     await run_to_question(store)
     assert await sessions.lapsed() == []
@@ -348,7 +348,7 @@ async def test_two_messages_at_once_are_answered_in_order(store: Store) -> None:
     ]
 
 
-async def test_a_second_message_is_refused_when_that_is_wanted(store: Store) -> None:
+async def test_a_second_message_may_be_refused(store: Store) -> None:
     began: list[str] = []
     gate = asyncio.Event()
     talker = Agent(slow_agent(began, gate), hooks=[Sessions(store, busy="refuse")])
@@ -363,7 +363,7 @@ async def test_a_second_message_is_refused_when_that_is_wanted(store: Store) -> 
     assert (await talker.run("three", thread="th_1")).text == "re: three"
 
 
-async def test_who_gives_up_waiting_leaves_the_line(store: Store) -> None:
+async def test_an_abandoned_wait_leaves_the_queue(store: Store) -> None:
     began: list[str] = []
     gate = asyncio.Event()
     talker = Agent(slow_agent(began, gate), hooks=[Sessions(store)])
@@ -388,7 +388,7 @@ async def test_the_thread_of_another_program_is_waited_for(store: Store) -> None
     assert (await waiting).text == "hi"
 
 
-async def test_who_lost_the_thread_cannot_write_it(store: Store) -> None:
+async def test_a_lost_lease_cannot_write(store: Store) -> None:
     """As if this program had been stopped until its lease was over and another one had it."""
 
     @tool
@@ -406,7 +406,7 @@ async def test_who_lost_the_thread_cannot_write_it(store: Store) -> None:
     assert [row["kind"] for row in await list_rows(store, "th_1")][-1] == "intent", "what came later is not written"
 
 
-async def test_a_lease_is_renewed_while_a_run_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_lease_is_renewed_during_a_run(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     began: list[str] = []
     renewed: list[Any] = []
     gate, renew = asyncio.Event(), store.renew
@@ -446,7 +446,7 @@ async def test_a_child_cannot_have_the_thread_of_the_run_above(store: Store) -> 
 # -- messages to a thread ---------------------------------------------------------------------------------------------
 
 
-async def test_what_is_sent_while_a_run_goes_on_steers_it(store: Store) -> None:
+async def test_a_message_during_a_run_steers_it(store: Store) -> None:
     sessions = Sessions(store)
 
     @tool
@@ -461,7 +461,7 @@ async def test_what_is_sent_while_a_run_goes_on_steers_it(store: Store) -> None:
     assert await store.inbox("local", "th_1") == []
 
 
-async def test_what_is_sent_at_the_last_moment_is_answered_before_the_end(store: Store) -> None:
+async def test_a_message_at_the_last_moment_is_answered(store: Store) -> None:
     sessions = Sessions(store)
 
     async def reply(request: Any) -> Any:
@@ -473,7 +473,7 @@ async def test_what_is_sent_at_the_last_moment_is_answered_before_the_end(store:
     assert [message.text for message in result.messages] == ["go", "re: go", "wait!", "re: wait!"]
 
 
-async def test_what_is_sent_to_a_quiet_thread_waits_for_the_next_run(store: Store) -> None:
+async def test_a_message_to_an_idle_thread_waits_for_the_next_run(store: Store) -> None:
     sessions = Sessions(store)
     await agent(store, "1").run("one", thread="th_1")
     await sessions.send("th_1", "two")
@@ -485,7 +485,7 @@ async def test_what_is_sent_to_a_quiet_thread_waits_for_the_next_run(store: Stor
     assert [message.text for message in result.messages] == ["and", "three", "3"]
 
 
-async def test_only_users_are_heard(store: Store) -> None:
+async def test_only_user_messages_are_delivered(store: Store) -> None:
     await store.create("local", "th_1")
     with pytest.raises(ConfigError, match="only a message of the user"):
         await Sessions(store).send("th_1", assistant("I am the model"))

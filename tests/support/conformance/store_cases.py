@@ -80,7 +80,7 @@ async def test_meta_is_json(store: Store) -> None:
         await store.create("ada", "t", meta={"x": object()})
 
 
-async def test_the_title_is_the_first_thing_the_user_said(store: Store) -> None:
+async def test_the_title_is_the_first_user_message(store: Store) -> None:
     mine = await hold_thread(store)
     await mine.append(text_entry(1, "system", "Be brief."), text_entry(2, "user", "  Plan\0 my\n trip. " + "x" * 100))
     await mine.say("user", "Another thing.")
@@ -91,7 +91,7 @@ async def test_the_title_is_the_first_thing_the_user_said(store: Store) -> None:
     assert (await store.head("ada", "named")).title == "Mine"
 
 
-async def test_a_deleted_thread_is_gone(store: Store, own_rows: HeldLease) -> None:
+async def test_a_deleted_thread_is_not_found(store: Store, own_rows: HeldLease) -> None:
     await own_rows.append(*make_entries(1, 3))
     await store.put_blob("ada", "t", b"data")
     await store.delete("ada", "t")
@@ -104,9 +104,7 @@ async def test_a_deleted_thread_is_gone(store: Store, own_rows: HeldLease) -> No
     assert (await store.list("ada")).threads == ()
 
 
-async def test_who_held_a_deleted_thread_cannot_write_to_the_next_of_that_name(
-    store: Store, own_rows: HeldLease
-) -> None:
+async def test_the_lease_of_a_deleted_thread_cannot_write_to_its_successor(store: Store, own_rows: HeldLease) -> None:
     await store.delete("ada", "t")
     again = await hold_thread(store)
     assert again.lease.fence > own_rows.lease.fence
@@ -129,7 +127,7 @@ DATA = [
 ]
 
 
-async def test_what_is_read_is_what_was_written(store: Store, own_rows: HeldLease) -> None:
+async def test_read_returns_written_entries(store: Store, own_rows: HeldLease) -> None:
     wanted = [make_entry(number, "event", [data]) for number, data in enumerate(DATA, 1)]
     assert await own_rows.append(*wanted) == len(DATA)
     found = await read_entries(store)
@@ -137,7 +135,7 @@ async def test_what_is_read_is_what_was_written(store: Store, own_rows: HeldLeas
     assert [repr(row) for row in found] == [repr(row) for row in wanted]  # 1.0 is not 1, -0.0 is not 0.0
 
 
-async def test_a_real_thread_comes_back(store: Store, own_rows: HeldLease) -> None:
+async def test_a_real_thread_round_trips(store: Store, own_rows: HeldLease) -> None:
     thread = Thread("t")
     agent = Agent(Scripted(assistant("", ToolCall("1", "len", {"obj": "x"})), "Done.", "Bye."), tools=[])
     await agent.run("Go on.", thread=thread)
@@ -177,7 +175,7 @@ async def test_all_or_none(store: Store, own_rows: HeldLease, bad: Any) -> None:
     assert await own_rows.append(make_entry(1)) == 1
 
 
-async def test_a_writer_who_missed_something(store: Store, own_rows: HeldLease) -> None:
+async def test_a_writer_with_a_gap_is_refused(store: Store, own_rows: HeldLease) -> None:
     await own_rows.append(*make_entries(1, 3))
     for expect in (0, 2, 4, 1000):
         with assert_refused("conflict", f"thread t is at entry 3, not at {expect}"):
@@ -235,7 +233,7 @@ async def test_large_entries_are_read_a_few_at_a_time(store: Store, own_rows: He
     assert sum(sizes) == 7 and max(sizes) <= 2
 
 
-async def test_what_is_written_while_somebody_reads(store: Store, own_rows: HeldLease) -> None:
+async def test_writes_during_a_read(store: Store, own_rows: HeldLease) -> None:
     await own_rows.append(*make_entries(1, rows.BATCH_ROWS))
     async with aclosing(store.read("ada", "t")) as batches:  # type: ignore[type-var]
         assert len(await anext(batches)) == rows.BATCH_ROWS
@@ -263,7 +261,7 @@ async def test_one_holder_at_a_time(store: Store, own_rows: HeldLease) -> None:
     assert other.holder == "other" and other.fence > own_rows.lease.fence
 
 
-async def test_who_let_go_cannot_write(store: Store, own_rows: HeldLease) -> None:
+async def test_a_released_lease_cannot_write(store: Store, own_rows: HeldLease) -> None:
     await store.release("ada", "t", own_rows.lease.fence)
     with assert_refused("fenced", "cannot be written: its lease has expired"):
         await own_rows.append(make_entry(1))
@@ -273,7 +271,7 @@ async def test_who_let_go_cannot_write(store: Store, own_rows: HeldLease) -> Non
     assert await read_entries(store) == []
 
 
-async def test_nobody_writes_without_a_lease(store: Store) -> None:
+async def test_writing_needs_a_lease(store: Store) -> None:
     await store.create("ada", "t")
     for fence in (0, 1, 2**40):
         with assert_refused("fenced"):
@@ -313,7 +311,7 @@ async def test_a_lease_lasts_for_some_seconds(store: Store, seconds: Any) -> Non
         await store.lease("ada", "t", "me", seconds)
 
 
-async def test_of_many_who_want_a_thread_one_gets_it(store: Store) -> None:
+async def test_one_of_many_contenders_gets_the_lease(store: Store) -> None:
     await store.create("ada", "t")
     wants = [lambda name=f"h{n}": store.lease("ada", "t", name, 60) for n in range(20)]
     outcomes = await asyncio.gather(*map(append_outcome, wants))
@@ -373,7 +371,7 @@ async def test_several_messages_are_queued_together_or_not_at_all(store: Store, 
     assert (await store.head("ada", "t")).queued == 3
 
 
-async def test_what_is_said_again_under_its_key_is_queued_once(store: Store, own_rows: HeldLease) -> None:
+async def test_an_idempotency_key_queues_once(store: Store, own_rows: HeldLease) -> None:
     assert await store.enqueue("ada", "t", {"n": 1}, {"n": 2}, key="k") == 2
     assert await store.enqueue("ada", "t", {"n": 1}, {"n": 2}, key="k") == 2
     assert await store.enqueue("ada", "t", {"n": 3}, key="other") == 3
@@ -388,12 +386,12 @@ async def test_what_is_said_again_under_its_key_is_queued_once(store: Store, own
             await store.enqueue("ada", "t", {"n": 1}, key=key)
 
 
-async def test_who_says_it_at_once_under_one_key_says_it_once(store: Store, own_rows: HeldLease) -> None:
+async def test_a_concurrent_idempotency_key_queues_once(store: Store, own_rows: HeldLease) -> None:
     places = await asyncio.gather(*(store.enqueue("ada", "t", {"n": 1}, key="k") for _ in range(20)))
     assert set(places) == {1} and (await store.head("ada", "t")).queued == 1
 
 
-async def test_a_key_goes_with_its_thread(store: Store, own_rows: HeldLease) -> None:
+async def test_an_idempotency_key_is_deleted_with_its_thread(store: Store, own_rows: HeldLease) -> None:
     await store.enqueue("ada", "t", {"n": 1}, key="k")
     await store.delete("ada", "t")
     await store.create("ada", "t")
@@ -401,7 +399,7 @@ async def test_a_key_goes_with_its_thread(store: Store, own_rows: HeldLease) -> 
     assert [item.data for item in await store.inbox("ada", "t")] == [{"n": 2}]
 
 
-async def test_a_thread_is_described_anew(store: Store) -> None:
+async def test_a_thread_is_renamed(store: Store) -> None:
     made = await store.create("ada", "t", title="First", meta={"agent": "a"})
     assert (await store.describe("ada", "t", title="  Second  title ")).title == "Second title"
     changed = await store.describe("ada", "t", meta={"agent": "b", "n": [1]})
@@ -411,7 +409,7 @@ async def test_a_thread_is_described_anew(store: Store) -> None:
         await store.describe("ada", "t", meta={"x": object()})
 
 
-async def test_what_was_taken_cannot_be_taken_again(store: Store, own_rows: HeldLease) -> None:
+async def test_a_dequeued_message_cannot_be_dequeued_again(store: Store, own_rows: HeldLease) -> None:
     await store.enqueue("ada", "t", {"role": "user", "content": "Hi."})
     await own_rows.append(make_entry(1), took=[1, 1])
     for position in (1, 2):
@@ -422,7 +420,7 @@ async def test_what_was_taken_cannot_be_taken_again(store: Store, own_rows: Held
     assert entry_numbers(await read_entries(store)) == [1]
 
 
-async def test_what_is_taken_stays_if_the_append_is_refused(store: Store, own_rows: HeldLease) -> None:
+async def test_a_message_stays_queued_if_the_append_is_refused(store: Store, own_rows: HeldLease) -> None:
     await store.enqueue("ada", "t", {"n": 1})
     with assert_refused("conflict"):
         await own_rows.append(make_entry(6), took=[1], expect=5)
@@ -432,7 +430,7 @@ async def test_what_is_taken_stays_if_the_append_is_refused(store: Store, own_ro
 
 
 @pytest.mark.parametrize("said", [5, "text", {"x": object()}, {"x": float("nan")}, {1: 2}])
-async def test_what_is_queued_is_json(store: Store, own_rows: HeldLease, said: Any) -> None:
+async def test_queued_messages_are_json(store: Store, own_rows: HeldLease, said: Any) -> None:
     with assert_refused("invalid", "JSON data"):
         await store.enqueue("ada", "t", said)
     await own_rows.log("asked", id="q")
@@ -470,7 +468,7 @@ async def test_an_answer_needs_a_question(store: Store, own_rows: HeldLease) -> 
     assert await store.inbox("ada", "t") == []
 
 
-async def test_the_holders_own_answer_counts_if_it_is_first(store: Store, own_rows: HeldLease) -> None:
+async def test_the_holders_answer_counts_if_first(store: Store, own_rows: HeldLease) -> None:
     await own_rows.log("asked", id="q")
     await own_rows.log("answered", id="q", allowed=False)
     with assert_refused("conflict"):
@@ -478,7 +476,7 @@ async def test_the_holders_own_answer_counts_if_it_is_first(store: Store, own_ro
     assert (await store.head("ada", "t")).asking == 0
 
 
-async def test_the_holders_own_answer_does_not_count_if_it_is_second(store: Store, own_rows: HeldLease) -> None:
+async def test_the_holders_answer_is_refused_if_second(store: Store, own_rows: HeldLease) -> None:
     await own_rows.log("asked", id="q")
     await store.answer("ada", "t", "q", {"allowed": True})
     with assert_refused("conflict", "has been answered"):
@@ -596,7 +594,7 @@ async def test_a_cursor_belongs_to_its_order(store: Store) -> None:
             await store.list("ada", **odd)  # type: ignore[arg-type]
 
 
-async def test_threads_are_filtered_by_what_they_wait_for(store: Store) -> None:
+async def test_threads_are_filtered_by_pending_state(store: Store) -> None:
     for name in ("idle", "running", "asking", "queued"):
         mine = await hold_thread(store, name)
         if name in ("running", "asking"):
@@ -618,7 +616,7 @@ async def test_threads_are_filtered_by_what_they_wait_for(store: Store) -> None:
     assert [thread.id for thread in (*page.threads, *rest.threads)] == ["running", "asking", "queued"]
 
 
-async def test_what_is_unfinished_is_found_for_every_owner(store: Store) -> None:
+async def test_unfinished_runs_of_every_owner_are_found(store: Store) -> None:
     for owner in ("ada", "bob"):
         await (await hold_thread(store, "t", owner)).log("run_start", run="r")
     assert {thread.owner for thread in (await store.unfinished()).threads} == {"ada", "bob"}
@@ -656,7 +654,7 @@ async def test_searching(store: Store) -> None:
         await store.search("ada", " \n")
 
 
-async def test_what_was_said_since_the_last_search_is_found(store: Store, own_rows: HeldLease) -> None:
+async def test_messages_since_the_last_search_are_found(store: Store, own_rows: HeldLease) -> None:
     for number in range(3):
         await own_rows.say("user", f"needle {number}")
         assert len(await store.search("ada", "needle")) == number + 1
@@ -666,7 +664,7 @@ async def test_what_was_said_since_the_last_search_is_found(store: Store, own_ro
     assert {hit.thread for hit in await store.search("ada", "needle")} == {"fork"}
 
 
-async def test_a_long_message_is_found_with_what_stands_around_the_word(store: Store, own_rows: HeldLease) -> None:
+async def test_a_long_message_is_found_with_a_snippet(store: Store, own_rows: HeldLease) -> None:
     await own_rows.say("user", "x " * 5000 + "needle" + " y" * 5000)
     (hit,) = await store.search("ada", "needle")
     assert "x needle y" in hit.text and len(hit.text) < 200 and hit.text[0] == hit.text[-1] == "…"
@@ -675,7 +673,7 @@ async def test_a_long_message_is_found_with_what_stands_around_the_word(store: S
 # -- forks ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_fork_begins_as_the_thread_was(store: Store) -> None:
+async def test_a_fork_has_the_history_of_its_thread(store: Store) -> None:
     mine = await hold_thread(store, meta={"agent": "a"})
     await mine.append(*make_entries(1, 5))
     made = await store.fork("ada", "t", 3, "f")
@@ -704,7 +702,7 @@ async def test_a_fork_has_a_name_and_an_end(store: Store, own_rows: HeldLease) -
     assert (made.last, made.title, made.meta) == (0, "Anew", {"x": 1})
 
 
-async def test_a_fork_waits_for_what_the_thread_waited_for(store: Store, own_rows: HeldLease) -> None:
+async def test_a_fork_has_the_open_questions_of_its_thread(store: Store, own_rows: HeldLease) -> None:
     await own_rows.log("run_start", run="r")
     await own_rows.log("asked", id="q")
     await own_rows.log("answered", id="q", allowed=True)
@@ -739,7 +737,7 @@ async def test_watching(store: Store, own_rows: HeldLease) -> None:
             await anext(news)
 
 
-async def test_who_watches_another_thread_hears_nothing(store: Store, own_rows: HeldLease) -> None:
+async def test_a_watcher_gets_only_changes_of_its_thread(store: Store, own_rows: HeldLease) -> None:
     other = await hold_thread(store, "other")
     async with aclosing(store.watch("ada", "t")) as news:  # type: ignore[type-var]
         await anext(news)
@@ -751,7 +749,7 @@ async def test_who_watches_another_thread_hears_nothing(store: Store, own_rows: 
         assert await waiting == News(1, 0)
 
 
-async def test_closing_ends_who_watches(store: Store, own_rows: HeldLease) -> None:
+async def test_closing_ends_watchers(store: Store, own_rows: HeldLease) -> None:
     async with aclosing(store.watch("ada", "t")) as news:  # type: ignore[type-var]
         await anext(news)
         await store.close()
@@ -772,7 +770,7 @@ async def test_many_watch_one_thread(store: Store, own_rows: HeldLease) -> None:
     assert await asyncio.gather(*watching) == [20] * 20
 
 
-async def test_stores_that_share_a_place_hear_of_each_other(shared: StoreLocation) -> None:
+async def test_stores_on_one_database_notify_each_other(shared: StoreLocation) -> None:
     one, other = shared.open(), shared.open()
     mine = await hold_thread(one)
     async with aclosing(other.watch("ada", "t")) as news:  # type: ignore[type-var]
@@ -852,7 +850,7 @@ def test_every_method_with_an_owner_is_tried() -> None:
     assert owned == set(TRIES) and methods - owned == {"unfinished", "close"}
 
 
-async def test_somebody_elses_thread_is_not_found(store: Store, own_rows: HeldLease) -> None:
+async def test_threads_of_other_owners_are_not_found(store: Store, own_rows: HeldLease) -> None:
     await own_rows.append(make_entry(1, "asked", id="q"))
     before = await store.head("ada", "t")
     for attempt in TRIES.values():
@@ -904,7 +902,7 @@ async def test_a_closed_store_opens_again(somewhere: StoreLocation) -> None:
     await store.close()
 
 
-async def test_what_was_written_is_there_when_it_is_opened_again(shared: StoreLocation) -> None:
+async def test_written_entries_survive_reopening(shared: StoreLocation) -> None:
     store = shared.open()
     mine = await hold_thread(store)
     await mine.log("asked", id="q")
@@ -947,7 +945,7 @@ async def test_only_idle_threads_expire_the_longest_idle_first(store: Store) -> 
         await store.head("bob", "old")
 
 
-async def test_what_is_said_to_a_thread_that_expires_is_heard_or_refused(store: Store) -> None:
+async def test_a_message_to_an_expiring_thread_is_stored_or_refused(store: Store) -> None:
     """A race of many: each message is in a thread that is still there, or its sender was told."""
     for number in range(20):
         await store.create("ada", f"t{number}")

@@ -21,7 +21,7 @@ Field = tuple[str, str, str]  # protocol, event, field
 
 
 @dataclass(frozen=True, slots=True)
-class ProtocolEvent:
+class HookEvent:
     """One event of a protocol: what a program is told, what it may answer, and what else there is to it."""
 
     event: str
@@ -49,91 +49,94 @@ _KODELET_CALL = "tool_name tool_input tool_user_id"
 _CLAUDE_CALL = "tool_name tool_input"
 _REASON = "decision reason"
 
-CONTRACT: dict[str, tuple[ProtocolEvent, ...]] = {
+CONTRACT: dict[str, tuple[HookEvent, ...]] = {
     "kodelet": (
-        ProtocolEvent(EVERY, "event conv_id cwd invoked_by recipe_name", "", "hook run empty-stdout exit-code timeout chain"),
-        ProtocolEvent("discovery", rules="precedence prefix disable execute-bit shadowing order query-timeout last-known-type"),
-        ProtocolEvent("before_tool_call", _KODELET_CALL, "blocked reason input"),
-        ProtocolEvent(
+        HookEvent(
+            EVERY, "event conv_id cwd invoked_by recipe_name", "", "hook run empty-stdout exit-code timeout chain"),
+        HookEvent("discovery",
+            rules="precedence prefix disable execute-bit shadowing order query-timeout last-known-type",
+        ),
+        HookEvent("before_tool_call", _KODELET_CALL, "blocked reason input"),
+        HookEvent(
             "after_tool_call",
             f"{_KODELET_CALL} tool_output tool_output.toolName tool_output.success tool_output.error "
             "tool_output.metadata tool_output.timestamp",
             "output",
             "after-a-block",
         ),
-        ProtocolEvent("user_message_send", "message", "blocked reason"),
-        ProtocolEvent("agent_stop", "messages messages.role messages.content", "follow_up_messages", "accumulate cap"),
-        ProtocolEvent("turn_end", "response turn_number", "", "not-for-an-empty-response"),
-        ProtocolEvent("recipe", rules="handler once swap_context allowed_tools"),
+        HookEvent("user_message_send", "message", "blocked reason"),
+        HookEvent("agent_stop", "messages messages.role messages.content", "follow_up_messages", "accumulate cap"),
+        HookEvent("turn_end", "response turn_number", "", "not-for-an-empty-response"),
+        HookEvent("recipe", rules="handler once swap_context allowed_tools"),
     ),
     "claude": (
-        ProtocolEvent(
+        HookEvent(
             EVERY,
             "session_id transcript_path cwd permission_mode hook_event_name agent_id agent_type",
             "continue stopReason suppressOutput systemMessage hookEventName",
             "exit-0-text exit-2 exit-other invalid-json parallel long-strings CLAUDE_PROJECT_DIR",
         ),
-        ProtocolEvent(
+        HookEvent(
             "settings",
             rules="hooks disableAllHooks matcher type-command type-http type-prompt command args url headers prompt "
             "timeout if once merge identical-handler",
         ),
-        ProtocolEvent("SessionStart", "source", "additionalContext initialUserMessage", "plain-text exit-2"),
-        ProtocolEvent("UserPromptSubmit", "prompt", "additionalContext decision reason", "plain-text exit-2"),
-        ProtocolEvent(
+        HookEvent("SessionStart", "source", "additionalContext initialUserMessage", "plain-text exit-2"),
+        HookEvent("UserPromptSubmit", "prompt", "additionalContext decision reason", "plain-text exit-2"),
+        HookEvent(
             "PreToolUse",
             f"{_CLAUDE_CALL} tool_use_id",
             "permissionDecision permissionDecisionReason updatedInput additionalContext decision reason",
             "exit-2 precedence",
         ),
-        ProtocolEvent(
+        HookEvent(
             "PermissionRequest",
             f"{_CLAUDE_CALL} permission_suggestions",
             "decision.behavior decision.updatedInput decision.message decision.interrupt",
         ),
-        ProtocolEvent(
+        HookEvent(
             "PostToolUse",
             f"{_CLAUDE_CALL} tool_response tool_use_id duration_ms",
             "additionalContext updatedToolOutput decision reason",
             "exit-2",
         ),
-        ProtocolEvent(
+        HookEvent(
             "PostToolUseFailure",
             f"{_CLAUDE_CALL} error is_interrupt tool_use_id duration_ms",
             "additionalContext decision reason",
             "exit-2",
         ),
-        ProtocolEvent("SubagentStart", "agent_id agent_type", "additionalContext", "exit-2"),
-        ProtocolEvent("SubagentStop", "agent_id agent_type stop_hook_active last_assistant_message", _REASON, "exit-2"),
-        ProtocolEvent("PreCompact", "trigger custom_instructions", "decision reason", "exit-2"),
-        ProtocolEvent("PostCompact", "trigger compact_summary"),
-        ProtocolEvent("Notification", "message title notification_type"),
-        ProtocolEvent("Stop", "stop_hook_active last_assistant_message", "decision reason additionalContext", "exit-2 cap"),
-        ProtocolEvent("SessionEnd", "reason"),
+        HookEvent("SubagentStart", "agent_id agent_type", "additionalContext", "exit-2"),
+        HookEvent("SubagentStop", "agent_id agent_type stop_hook_active last_assistant_message", _REASON, "exit-2"),
+        HookEvent("PreCompact", "trigger custom_instructions", "decision reason", "exit-2"),
+        HookEvent("PostCompact", "trigger compact_summary"),
+        HookEvent("Notification", "message title notification_type"),
+        HookEvent("Stop", "stop_hook_active last_assistant_message", "decision reason additionalContext", "exit-2 cap"),
+        HookEvent("SessionEnd", "reason"),
     ),
     "lines": (
-        ProtocolEvent("hook", rules="points protocol match tools"),
-        ProtocolEvent(
+        HookEvent("hook", rules="points protocol match tools"),
+        HookEvent(
             EVERY,
             "id event run thread agent user cwd",
             "id decision reason",
             "many-in-flight timeout crash broken-line idle back-off",
         ),
-        ProtocolEvent("before_run", "input system", "input system"),
-        ProtocolEvent("guard_run", "input system"),
-        ProtocolEvent("after_run", "result error"),
-        ProtocolEvent("wrap_run", "phase result", "result"),
-        ProtocolEvent("before_step", "number"),
-        ProtocolEvent("guard_step", "number"),
-        ProtocolEvent("after_step", "number result", "message"),
-        ProtocolEvent("before_model_call", "system messages", "system"),
-        ProtocolEvent("guard_model_call", "system messages"),
-        ProtocolEvent("after_model_call", "result error", "result"),
-        ProtocolEvent("wrap_model_call", "phase result", "result"),
-        ProtocolEvent("before_tool_use", "tool args", "args question"),
-        ProtocolEvent("guard_tool_use", "tool args", "question"),
-        ProtocolEvent("after_tool_use", "tool args result error", "result"),
-        ProtocolEvent("wrap_tool_use", "phase result", "result"),
+        HookEvent("before_run", "input system", "input system"),
+        HookEvent("guard_run", "input system"),
+        HookEvent("after_run", "result error"),
+        HookEvent("wrap_run", "phase result", "result"),
+        HookEvent("before_step", "number"),
+        HookEvent("guard_step", "number"),
+        HookEvent("after_step", "number result", "message"),
+        HookEvent("before_model_call", "system messages", "system"),
+        HookEvent("guard_model_call", "system messages"),
+        HookEvent("after_model_call", "result error", "result"),
+        HookEvent("wrap_model_call", "phase result", "result"),
+        HookEvent("before_tool_use", "tool args", "args question"),
+        HookEvent("guard_tool_use", "tool args", "question"),
+        HookEvent("after_tool_use", "tool args result error", "result"),
+        HookEvent("wrap_tool_use", "phase result", "result"),
     ),
 }  # fmt: skip
 

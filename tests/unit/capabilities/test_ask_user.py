@@ -148,7 +148,7 @@ async def test_an_interactor_may_put_the_run_aside() -> None:
         (ask("shout"), "kind"),
     ],
 )
-async def test_what_no_user_should_have_to_read_is_refused(call: ToolCall, words: str) -> None:
+async def test_unreadable_questions_are_refused(call: ToolCall, words: str) -> None:
     user = Answers()
     assert words in tool_result(await asking(call, user).run("go"))
     assert user.inquiries == []
@@ -187,11 +187,11 @@ def test_bad_options_are_refused(make: Callable[[], object], words: str) -> None
         (ask("input"), "", "the user could not be asked: the terminal is closed"),
     ],
 )
-async def test_what_is_typed(call: ToolCall, typed: str, said: str) -> None:
+async def test_typed_answers_are_parsed(call: ToolCall, typed: str, said: str) -> None:
     assert tool_result(await asking(call, Terminal(StringIO(typed), StringIO())).run("go")) == said
 
 
-async def test_what_the_terminal_shows() -> None:
+async def test_the_terminal_shows_questions() -> None:
     output = StringIO()
     call = ask("select", "Which\x1b[2J colour?", options=COLOURS, default="red")
     await asking(call, Terminal(StringIO("purple\n3\n"), output)).run("go")
@@ -205,7 +205,7 @@ async def test_the_terminal_is_that_of_the_program(monkeypatch: pytest.MonkeyPat
     assert capsys.readouterr().out == "Go on? [yes or no] "
 
 
-async def test_questions_are_put_one_at_a_time_and_nobody_waits_in_vain() -> None:
+async def test_questions_are_asked_one_at_a_time() -> None:
     """Two agents ask at the same terminal; one is cancelled before it is its turn, and is not heard of any more."""
     read, write = os.pipe()
     output = StringIO()
@@ -252,7 +252,7 @@ async def test_the_agents_user_is_asked(call: ToolCall, answer: Any, said: str) 
     assert user.question.about["kind"] == call.args["kind"]
 
 
-async def test_without_anybody_the_model_is_told() -> None:
+async def test_without_a_user_the_model_is_informed() -> None:
     assert tool_result(await asking(ask()).run("go")) == (
         "there is no user to ask; decide by yourself, and say so in your answer"
     )
@@ -277,7 +277,7 @@ def kept(store: Store, *replies: Any, **options: Any) -> Agent:
     return Agent(Scripted(*replies), hooks=[Sessions(store), AskUser(**options)])
 
 
-async def test_a_run_pauses_until_somebody_answers(store: Store) -> None:
+async def test_a_run_pauses_until_an_answer(store: Store) -> None:
     waits = await kept(store, tool_calls_reply(ask("select", options=COLOURS))).run("go", thread="th_1")
     assert (waits.outcome, waits.reason) == ("interrupted", "paused: waiting for an answer to: Which?")
     sessions = Sessions(store)

@@ -64,7 +64,7 @@ def test_there_are_three_and_a_search_if_there_is_one_to_search_with() -> None:
     assert names(Builtins([])) == []
 
 
-def test_what_they_say_of_themselves() -> None:
+def test_tool_descriptions() -> None:
     tools = {tool.name: tool for tool in Builtins(search=lambda query: "").tools()}
     assert {name for name, tool in tools.items() if tool.read_only} == {"calculate", "datetime", "web_search"}
     assert {name: tool.kind for name, tool in tools.items() if tool.kind} == {
@@ -145,7 +145,7 @@ async def test_the_usual_timezone_is_the_operators() -> None:
 
 
 @pytest.mark.parametrize("zone", HOSTILE)
-async def test_what_is_no_timezone_is_a_sentence(zone: str) -> None:
+async def test_an_invalid_timezone_is_an_error(zone: str) -> None:
     answer = await said(datetime, timezone=zone)
     assert answer.startswith("there is no timezone ") and "such as Europe/Berlin" in answer and len(answer) < 300
 
@@ -270,7 +270,7 @@ async def test_private_addresses_are_not_reached(server: Server, host: str) -> N
     assert not server.seen
 
 
-async def test_hosts_that_the_operator_allows_are_reached_and_no_others(server: Server) -> None:
+async def test_only_allowed_hosts_are_reached(server: Server) -> None:
     port = server.port
     for private in (["127.0.0.1"], [f"127.0.0.1:{port}"], ["LOCALHOST", "127.0.0.1"]):
         assert (await told(HttpRequest(private=private), url=server.url))["status"] == 200
@@ -328,7 +328,7 @@ async def test_a_method_that_the_operator_left_out(server: Server) -> None:
 
 
 @given(st.text(max_size=40) | st.text("htps:/@[]%\\.?#0127.1aé", max_size=30).map(lambda rest: f"http://{rest}"))
-def test_a_url_that_is_let_through_means_the_same_to_whoever_connects(url: str) -> None:
+def test_an_allowed_url_is_unambiguous(url: str) -> None:
     """What decides whether a host is allowed, and what then connects to it, read it in two ways: they must agree."""
     try:
         builtins._check_url(url)

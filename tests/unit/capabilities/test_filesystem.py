@@ -115,7 +115,7 @@ def test_there_are_seven_tools(folder: Path) -> None:
     assert names(Filesystem(State())) == SEVEN[:-1]  # which has no commands
 
 
-def test_what_the_tools_say_of_themselves(folder: Path) -> None:
+def test_tool_descriptions(folder: Path) -> None:
     tools = {tool.name: tool for tool in Filesystem(Local(folder)).tools()}
     assert {name: tool.kind for name, tool in tools.items()} == {
         **dict.fromkeys(("ls", "read_file", "glob", "grep"), "read"),
@@ -154,7 +154,7 @@ async def test_results_are_written_without_spaces(backend: Backend) -> None:
     assert await use(backend, "write_file", path="ä.txt", content="ü") == '{"path":"ä.txt","bytes_written":2}'
 
 
-async def test_arguments_have_the_names_that_others_give_them(backend: Backend) -> None:
+async def test_arguments_accept_common_aliases(backend: Backend) -> None:
     thread = Thread()
     await use(backend, "write_file", thread=thread, file_path="a.txt", content="one two")
     await use(backend, "edit_file", thread=thread, file_path="a.txt", old_string="two", new_string="three")
@@ -181,7 +181,7 @@ async def test_some_lines_of_a_file(backend: Backend, range_: dict[str, int], te
     assert await use(backend, "read_file", thread=thread, path="a.txt", **range_) == text
 
 
-async def test_a_file_that_is_too_long_to_be_read_at_once_says_where_it_goes_on(local: Local, folder: Path) -> None:
+async def test_a_long_file_is_cut_with_the_next_offset(local: Local, folder: Path) -> None:
     (folder / "long.txt").write_text("".join(f"{number:09}\n" for number in range(150_000)))
     first = await use(local, "read_file", path="long.txt")
     start, _, note = first.rpartition("\n... (the file continues; read it from offset ")
@@ -220,9 +220,7 @@ async def test_a_file_that_is_too_long_to_be_read_at_once_says_where_it_goes_on(
         ("grep", {"pattern": "x", "path": "nowhere"}, "there is no nowhere"),
     ],
 )
-async def test_what_cannot_be_done_is_a_sentence(
-    backend: Backend, name: str, args: dict[str, Any], sentence: str
-) -> None:
+async def test_failures_are_error_messages(backend: Backend, name: str, args: dict[str, Any], sentence: str) -> None:
     thread = Thread()
     await use(backend, "write_file", thread=thread, path="a.txt", content="one one\n")
     await use(backend, "write_file", thread=thread, path="folder/b.txt", content="")
@@ -230,7 +228,7 @@ async def test_what_cannot_be_done_is_a_sentence(
     assert sentence in said and "Error" not in said and "\n" not in said
 
 
-async def test_the_first_or_every_occurrence_is_replaced_if_that_is_said(backend: Backend) -> None:
+async def test_the_first_or_every_occurrence_is_replaced_on_request(backend: Backend) -> None:
     thread = Thread()
     await use(backend, "write_file", thread=thread, path="a.txt", content="one one one")
     await use(backend, "edit_file", thread=thread, path="a.txt", old_text="one", new_text="1", occurrence="first")
@@ -262,7 +260,7 @@ async def test_names_that_are_no_text_are_listed(local: Local, folder: Path) -> 
     assert (await told(local, "grep", pattern="here"))["matches"][0]["file"] == "a\ufffd.txt"
 
 
-async def test_a_folder_with_too_many_entries_says_so() -> None:
+async def test_a_folder_with_too_many_entries_is_cut() -> None:
     class Crowded(State):
         async def ls(self, path: str = ".") -> Listing:
             return {"path": path, "entries": [{"name": "a", "type": "file", "size": 1}], "truncated": True}
@@ -283,7 +281,7 @@ ARGS = st.dictionaries(
 
 @given(name=st.sampled_from(sorted(FILE_TOOLS)), args=ARGS)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
-async def test_whatever_a_model_asks_for_it_gets_a_result(name: str, args: dict[str, Any]) -> None:
+async def test_any_model_request_gets_a_result(name: str, args: dict[str, Any]) -> None:
     backend = State({"a.txt": "one\n"})
     result = await agent(backend, call(name, **(args or {"path": "."}))).run("go")
     assert result.outcome == "completed" and "Error:" not in tool_result(result)
@@ -332,7 +330,7 @@ async def test_output_is_shown_while_a_command_runs(local: Local) -> None:
     assert text_deltas(shown, "on_tool_stream") == "ä outerr\ufffd"
 
 
-async def test_of_very_much_output_some_is_shown_while_it_runs(local: Local) -> None:
+async def test_large_output_is_sampled_while_running(local: Local) -> None:
     shown = text_deltas(
         await collect_events(agent(local, call("execute", command="yes | head -c 3000000"))), "on_tool_stream"
     )
@@ -382,7 +380,7 @@ async def test_where_nothing_confines_commands_the_user_is_asked_about_each(aski
     assert os.listdir(folder) == ["a"]
 
 
-async def test_nobody_to_ask_is_no_yes(asking: Asking, folder: Path) -> None:
+async def test_without_a_user_an_ask_is_denied(asking: Asking, folder: Path) -> None:
     await agent(asking, call("execute", command="touch a")).run("go")
     assert os.listdir(folder) == []
 
@@ -428,7 +426,7 @@ async def test_a_child_asks_the_same_user_once(asking: Asking, folder: Path) -> 
     assert len(user.questions) == 2 and os.listdir(folder) == ["a"]
 
 
-async def test_commands_of_others_are_not_its_business(asking: Asking, folder: Path) -> None:
+async def test_commands_of_other_tools_are_ignored(asking: Asking, folder: Path) -> None:
     hooks = [Filesystem(asking, execute=False)]
     assert (
         tool_result(
@@ -453,7 +451,7 @@ async def test_a_guard_may_name_a_tool_that_is_left_out(folder: Path) -> None:
 # -- what is kept with the thread -------------------------------------------------------------------------------------
 
 
-async def test_files_that_were_written_are_kept_with_the_thread(local: Local, folder: Path) -> None:
+async def test_written_files_are_stored_with_the_thread(local: Local, folder: Path) -> None:
     thread = Thread()
     await use(local, "write_file", thread=thread, path="./a//b.txt", content="one")
     await use(local, "edit_file", thread=thread, path=f"{local.workdir}/a/b.txt", old_text="one", new_text="two")
@@ -468,14 +466,14 @@ async def test_files_that_were_written_are_kept_with_the_thread(local: Local, fo
     ]
 
 
-async def test_what_did_not_change_is_not_kept_again(local: Local) -> None:
+async def test_unchanged_files_are_not_stored_again(local: Local) -> None:
     thread = Thread()
     for _ in range(3):
         await use(local, "write_file", thread=thread, path="a.txt", content="one")
     assert len(thread_entries(thread, "value")) == 1
 
 
-async def test_what_could_not_be_written_is_not_kept(local: Local) -> None:
+async def test_a_failed_write_is_not_stored(local: Local) -> None:
     thread = Thread()
     await use(local, "write_file", thread=thread, path="../a.txt", content="one")
     await use(local, "write_file", thread=thread, path=".env", content="KEY=1")
@@ -483,7 +481,7 @@ async def test_what_could_not_be_written_is_not_kept(local: Local) -> None:
     assert "files" not in thread.values
 
 
-async def test_a_protected_file_is_never_kept_even_if_it_may_be_written(folder: Path) -> None:
+async def test_a_protected_file_is_never_stored_even_if_writable(folder: Path) -> None:
     backend, thread = Local(folder, protect=()), Thread()
     await use(backend, "write_file", thread=thread, path="a/.env", content="KEY=secret")
     await use(backend, "write_file", thread=thread, path="b.txt", content="one")
@@ -491,7 +489,7 @@ async def test_a_protected_file_is_never_kept_even_if_it_may_be_written(folder: 
     await backend.stop()
 
 
-async def test_of_a_large_file_its_size_is_kept(local: Local) -> None:
+async def test_of_a_large_file_only_the_size_is_stored(local: Local) -> None:
     thread = Thread()
     await use(local, "write_file", thread=thread, path="a.txt", content="ü" * (STATE_FILE_BYTES // 2))
     await use(local, "write_file", thread=thread, path="b.txt", content="x" * (STATE_FILE_BYTES + 1))
@@ -501,7 +499,7 @@ async def test_of_a_large_file_its_size_is_kept(local: Local) -> None:
     assert thread.values["files"] == {"a.txt": {"size": STATE_FILE_BYTES + 2}, "b.txt": {"size": STATE_FILE_BYTES + 1}}
 
 
-async def test_a_thread_keeps_so_much_of_its_files_and_no_more(local: Local) -> None:
+async def test_stored_files_of_a_thread_are_bounded(local: Local) -> None:
     thread, count = Thread(), STATE_BYTES // STATE_FILE_BYTES
     for number in range(count + 1):
         await use(
@@ -513,14 +511,14 @@ async def test_a_thread_keeps_so_much_of_its_files_and_no_more(local: Local) -> 
     assert again.values["files"]["b.txt"] == {"size": 5}
 
 
-async def test_a_file_that_is_no_utf8_is_kept_as_it_is(local: Local, folder: Path) -> None:
+async def test_a_non_utf8_file_is_stored_verbatim(local: Local, folder: Path) -> None:
     (folder / "latin.txt").write_bytes("größe = 1\n".encode("latin-1"))
     thread = Thread()
     await use(local, "edit_file", thread=thread, path="latin.txt", old_text="1", new_text="2")
     assert thread.values["files"]["latin.txt"] == {"content": "Z3L232UgPSAyCg==", "encoding": "base64"}
 
 
-async def test_nothing_is_kept_if_nobody_wants_it(local: Local) -> None:
+async def test_file_tracking_can_be_disabled(local: Local) -> None:
     thread = Thread()
     wanted = (
         call("write_file", "c1", path="a.txt", content="x"),
@@ -546,7 +544,7 @@ async def test_each_thread_has_its_own_files_in_a_state() -> None:
     assert len(thread_entries(one, "value")) == 1
 
 
-async def test_a_state_with_files_of_its_own_keeps_them() -> None:
+async def test_a_state_backend_keeps_its_own_files() -> None:
     files: dict[str, Any] = {"a.txt": "one"}
     thread = Thread()
     assert await use(State(files), "read_file", thread=thread, path="a.txt") == "one"
@@ -566,7 +564,7 @@ def cut(text: str) -> str:
     return f"{text[:2000]}\n\n... (truncated {len(text) - 4000} characters) ...\n\n{text[-2000:]}"
 
 
-async def test_a_large_result_of_any_tool_is_kept_in_the_workspace(local: Local, folder: Path) -> None:
+async def test_a_large_result_of_any_tool_is_written_to_the_workspace(local: Local, folder: Path) -> None:
     result = await agent(
         local, call("talk", "call_1", size=RESULT_CHARS), call("talk", "call_2", size=RESULT_CHARS + 1)
     ).run("go")
@@ -593,7 +591,7 @@ async def test_the_whole_can_be_read_and_searched_and_is_in_nobodys_way(local: L
     assert json.loads(nothing)["matches"] == [] and json.loads(files)["files"] == []
 
 
-async def test_the_large_output_of_a_command_is_kept_as_it_was_printed(local: Local, folder: Path) -> None:
+async def test_large_command_output_is_written_verbatim(local: Local, folder: Path) -> None:
     said = await use(local, "execute", command="seq 1 30000; echo oops >&2")
     assert (
         said.startswith('{"stdout":"1\\n2\\n')
@@ -603,7 +601,7 @@ async def test_the_large_output_of_a_command_is_kept_as_it_was_printed(local: Lo
     assert (folder / ".results/c1.txt").read_text() == f"{lines}\n--- stderr ---\noops\n"
 
 
-async def test_file_tools_show_large_results_as_they_are(backend: Backend) -> None:
+async def test_file_tools_return_large_results_unchanged(backend: Backend) -> None:
     thread, text = Thread(), "x" * 99 + "\n"
     await use(backend, "write_file", thread=thread, path="a.txt", content=text * 1_000)
     assert await use(backend, "read_file", thread=thread, path="a.txt") == text * 1_000
@@ -611,13 +609,13 @@ async def test_file_tools_show_large_results_as_they_are(backend: Backend) -> No
     assert len(found["matches"]) == 1_000
 
 
-async def test_also_those_of_others_by_whatever_name_they_are_known(local: Local) -> None:
+async def test_renamed_and_foreign_file_tools_return_large_results_unchanged(local: Local) -> None:
     read = tool(talk.fn, name="Read").renamed("fetch")
     result = await agent(local, call("fetch", size=100_000), tools=[read]).run("go")
     assert len(tool_result(result)) == 100_000
 
 
-async def test_how_large_is_too_large_can_be_said(local: Local) -> None:
+async def test_the_large_result_limit_is_configurable(local: Local) -> None:
     result = await agent(local, call("talk", size=5_000), result_chars=4_500).run("go")
     assert "... (truncated 1000 characters) ..." in tool_result(result)
     result = await agent(local, call("talk", size=200_000), result_chars=None).run("go")
@@ -631,7 +629,7 @@ async def test_a_tool_that_is_not_there_may_have_a_large_result(local: Local) ->
     assert "the whole result is in .results/c1.txt" in tool_result(result)
 
 
-async def test_who_builds_on_it_may_add_tools_and_hooks(local: Local) -> None:
+async def test_a_subclass_may_add_tools_and_hooks(local: Local) -> None:
     class Counting(Filesystem):
         @tool(kind="read", read_only=True)
         async def count(self) -> str:
@@ -647,7 +645,7 @@ async def test_who_builds_on_it_may_add_tools_and_hooks(local: Local) -> None:
     assert tool_result(result) == "one!" and names(hooks[0]) == ["ls", "read_file", "glob", "grep", "count"]
 
 
-async def test_a_large_error_is_kept_too(local: Local, folder: Path) -> None:
+async def test_a_large_error_is_written_too(local: Local, folder: Path) -> None:
     @tool
     async def fail() -> ToolResult:
         """Fail at length."""
@@ -688,7 +686,7 @@ async def test_the_same_id_again_takes_nothing_from_the_first(local: Local, fold
     assert len(os.listdir(folder / ".results")) == 2
 
 
-async def test_without_a_workspace_it_is_kept_with_the_thread() -> None:
+async def test_without_a_workspace_a_large_result_is_stored_in_the_thread() -> None:
     thread = Thread()
     await agent(State(), call("talk", "c1", size=100_000)).run("go", thread=thread)
     note = thread.messages[-2].text.rpartition("\n\n(")[2]
@@ -705,7 +703,7 @@ async def test_a_workspace_that_is_only_read_is_not_written(local: Local, folder
     assert "is kept as .results/c1-" in tool_result(result) and not folder.joinpath(".results").exists()
 
 
-async def test_in_a_thread_that_is_stored_it_is_a_blob() -> None:
+async def test_in_a_stored_thread_a_large_result_is_a_blob() -> None:
     store = InMemory()
     sessions, backend = Sessions(store), State()
     large = Agent(
@@ -736,7 +734,7 @@ class Broken(InMemory):
         raise StoreError("the disk is full")
 
 
-async def test_where_it_cannot_be_kept_its_ends_are_shown_all_the_same() -> None:
+async def test_a_large_result_that_cannot_be_stored_is_truncated() -> None:
     result = await agent(Full({}), call("talk", size=100_000)).run("go")
     assert "is kept as .results/c1-" in tool_result(result)
     huge = tool(talk.fn, name="huge", max_output=10_000_000)
@@ -748,7 +746,7 @@ async def test_where_it_cannot_be_kept_its_ends_are_shown_all_the_same() -> None
     await store.close()
 
 
-async def test_what_a_hook_further_in_took_out_is_not_kept(local: Local, folder: Path) -> None:
+async def test_output_removed_by_an_inner_hook_is_not_stored(local: Local, folder: Path) -> None:
     @after(ToolUse)
     async def redact(use: ToolUse) -> None:
         use.result.output = use.result.output.replace("secret", "******")

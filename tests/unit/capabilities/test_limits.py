@@ -104,13 +104,13 @@ async def test_the_next_run_has_its_own_steps() -> None:
     assert len(model.requests) == 6
 
 
-async def test_a_conversation_given_as_input_does_not_count_as_steps() -> None:
+async def test_input_messages_do_not_count_as_steps() -> None:
     talk = [message for _ in range(30) for message in (Message("user", "hi"), Message("assistant", "hello"))]
     agent = Agent(FunctionModel(lambda request: "done"))
     assert (await agent.run([*talk, Message("user", "well?")])).outcome == "completed"
 
 
-async def test_a_run_that_is_taken_up_goes_on_counting() -> None:
+async def test_a_resumed_run_continues_its_count() -> None:
     @guard(ToolUse, match="echo")
     def careful(use: ToolUse) -> Ask | None:
         return Ask("sure?") if use.call.id == "c3" else None
@@ -132,7 +132,7 @@ async def test_cost() -> None:
     assert len(model.requests) == 3  # about 0.0016 each
 
 
-async def test_what_children_cost_counts() -> None:
+async def test_child_costs_count() -> None:
     child = Agent(FunctionModel(lambda request: "x" * 4_000, SONNET), name="child")
 
     @tool
@@ -145,7 +145,7 @@ async def test_what_children_cost_counts() -> None:
     assert result.outcome == "stopped" and result.reason.startswith("budget: ")
 
 
-async def test_a_price_that_nobody_knows_is_said_once_and_does_not_count(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unknown_price_is_logged_once_and_not_counted(caplog: pytest.LogCaptureFixture) -> None:
     agent, _ = endless(Limits(steps=4, cost=0.0001))
     with caplog.at_level(logging.WARNING, "wick.capabilities.limits"):
         result = await agent.run("go")
@@ -154,7 +154,7 @@ async def test_a_price_that_nobody_knows_is_said_once_and_does_not_count(caplog:
     assert ["the price of function is not known" in line for line in caplog.messages] == [True]
 
 
-async def test_the_cost_of_a_fallback_counts_although_that_of_the_first_model_is_not_known() -> None:
+async def test_the_cost_of_a_fallback_counts_if_the_first_price_is_unknown() -> None:
     away = FunctionModel(lambda request: ModelError("gone", status=404), "at-home")
     spare, _ = endless(name=SONNET)
     agent = Agent(away, tools=[echo], hooks=[Fallback(spare.model), Limits(cost=0.001)])
@@ -184,7 +184,7 @@ async def test_as_many_tool_calls_as_there_may_be() -> None:
     assert (await Agent(model, tools=[echo], hooks=[Limits(tool_calls=1)]).run("go")).outcome == "completed"
 
 
-async def test_a_run_that_is_taken_up_goes_on_counting_its_tool_calls() -> None:
+async def test_a_resumed_run_continues_its_tool_call_count() -> None:
     @guard(ToolUse, match="echo")
     def careful(use: ToolUse) -> Ask | None:
         return Ask("sure?") if use.call.id == "c3" else None
@@ -197,7 +197,7 @@ async def test_a_run_that_is_taken_up_goes_on_counting_its_tool_calls() -> None:
     assert tool_results(result) == ["hi", "hi", "hi", "step limit: 3 tool calls"]
 
 
-def test_nobody_looks_at_tools_who_does_not_limit_them() -> None:
+def test_without_tool_limits_there_is_no_tool_hook() -> None:
     assert [hook.name for hook in Limits().hooks()] == ["limits.start", "limits.check"]
     assert "limits.count" in [hook.name for hook in Limits(tool_calls=1).hooks()]
 

@@ -25,7 +25,7 @@ def write(key: str, value: Any) -> tuple[str, dict[str, Any]]:
     return "metadata_write", {"key": key, "value": value}
 
 
-async def test_what_is_written_can_be_read_and_is_kept_with_the_thread() -> None:
+async def test_written_values_are_readable_and_stored_with_the_thread() -> None:
     thread = Thread()
     value = {"city": "Zürich", "tries": [1, 2]}
     result = await use(write("trip", value), ("metadata_read", {"key": "trip"}), thread=thread)
@@ -35,7 +35,7 @@ async def test_what_is_written_can_be_read_and_is_kept_with_the_thread() -> None
     assert json.loads(tool_results(later)[0])["value"] == value
 
 
-async def test_the_list_has_the_keys_and_how_their_values_begin() -> None:
+async def test_the_list_has_keys_and_value_prefixes() -> None:
     result = await use(write("a", 1), write("b", "x" * 500), ("metadata_list", {}))
     listed = json.loads(tool_results(result)[2])
     assert listed["a"] == "1"
@@ -50,7 +50,7 @@ async def test_null_removes_a_key() -> None:
     assert thread.values["metadata"] == {}
 
 
-async def test_what_is_not_there_is_a_sentence() -> None:
+async def test_a_missing_key_is_an_error() -> None:
     result = await use(write("a", 1), ("metadata_read", {"key": "b"}))
     assert tool_results(result)[1] == "there is no key 'b'; the keys are a"
 
@@ -74,7 +74,7 @@ async def test_caps() -> None:
     assert thread.values["metadata"] == {"a": 2, "b": 1}
 
 
-async def test_all_of_them_together_have_a_cap() -> None:
+async def test_the_total_size_is_bounded() -> None:
     thread = Thread()
     result = await use(write("a", "x" * 50), write("b", "x" * 50), write("a", 1), thread=thread, total_bytes=100)
     assert tool_results(result)[1] == "all values together may have 100 bytes; remove one by writing null"
@@ -106,6 +106,6 @@ async def test_together_with_permissions_and_a_guard() -> None:
 
 
 @pytest.mark.parametrize("options", [{"keys": 0}, {"keys": True}, {"value_bytes": "many"}])
-def test_what_it_refuses(options: dict[str, Any]) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="give a whole number of at least 1"):
         Metadata(**options)

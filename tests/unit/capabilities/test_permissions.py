@@ -66,7 +66,7 @@ async def said(permissions: Permissions, wanted: Any, **options: Any) -> str:
 # -- the order ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_deny_is_told_to_the_model() -> None:
+async def test_a_deny_is_sent_to_the_model() -> None:
     plain = Permissions(deny=["Bash(rm *)"], mode="bypassPermissions")
     assert await said(plain, runs("ls; rm x")) == "the permission rule Bash(rm *) denies this"
     worded = Permissions(deny=[{"rule": "Bash(rm *)", "message": "use the bin"}], allow=["Bash"])
@@ -82,7 +82,7 @@ async def test_an_allow_silences_the_question() -> None:
     assert nobody.questions == []
 
 
-async def test_what_no_rule_knows_is_asked() -> None:
+async def test_calls_without_a_rule_are_asked() -> None:
     user = ScriptedUser(True)
     assert await said(Permissions(allow=["Bash(ls)"]), runs("ls $HOME"), ask=user) == "ran ls $HOME"
     assert user.question.question == ("May execute be used: ls $HOME (it uses a variable, so no rule can allow it)")
@@ -91,7 +91,7 @@ async def test_what_no_rule_knows_is_asked() -> None:
     assert user.question.question == 'May pay be used: {"amount":5}'
 
 
-async def test_without_anybody_to_ask_the_answer_is_no() -> None:
+async def test_without_a_user_an_ask_is_denied() -> None:
     assert "no user is there to approve" in await said(Permissions(), runs("ls"))
 
 
@@ -102,7 +102,7 @@ async def test_an_ask_rule_is_never_silenced() -> None:
     assert user.question.question == "Push?"
 
 
-async def test_what_a_hook_grants_is_one_call_exactly_and_silences_the_mode_alone() -> None:
+async def test_a_hook_grant_covers_one_exact_call_and_overrides_only_the_mode() -> None:
     @before(ToolUse)
     def grant(use: ToolUse) -> None:
         use.grant()
@@ -121,20 +121,20 @@ async def test_what_a_hook_grants_is_one_call_exactly_and_silences_the_mode_alon
     ]
 
 
-async def test_what_may_be_denied_is_asked_in_every_mode() -> None:
+async def test_possible_denials_are_asked_in_every_mode() -> None:
     user = ScriptedUser(Block("no"))
     permissions = Permissions(deny=["Bash(rm *)"], allow=["Bash"], mode="bypassPermissions")
     assert await said(permissions, runs("$CMD x"), ask=user) == "no"
     assert user.question.question == "May execute be used: $CMD x (it may be what the rule Bash(rm *) denies)"
 
 
-async def test_a_question_shows_what_it_is_about_and_nothing_that_deceives() -> None:
+async def test_a_question_shows_its_subject_without_deceptive_text() -> None:
     user = ScriptedUser(True)
     await said(Permissions(), runs("a\n\u202eb\x1b[2J" + "x" * 1000), ask=user)
     assert user.question.question == "May execute be used: a⏎\n<U+202E>b<U+001B>[2J" + "x" * 1000
 
 
-async def test_a_question_about_other_arguments_counts_what_it_does_not_show() -> None:
+async def test_a_question_counts_hidden_arguments() -> None:
     asked = Permissions().explain("mine", {"text": "x" * 5_000}).reason
     assert asked.endswith("… (3,011 of 5,011 characters are not shown)")
     assert Permissions().explain("Write", {"path": "a\nb\u200bc"}).reason == "May write_file be used: a⏎\nb<U+200B>c"
@@ -174,7 +174,7 @@ async def test_commands_are_read_once_and_one_after_the_other(monkeypatch: pytes
     assert sorted(seen) == sorted(commands) and most == 1
 
 
-async def test_changed_arguments_are_looked_at_again() -> None:
+async def test_changed_arguments_are_checked_again() -> None:
     permissions = Permissions(deny=["Bash(rm *)"])
     assert await said(permissions, runs("ls"), ask=ScriptedUser(Allow({"command": "rm x"}))) == (
         "the permission rule Bash(rm *) denies this"
@@ -182,7 +182,7 @@ async def test_changed_arguments_are_looked_at_again() -> None:
     assert await said(permissions, runs("ls"), ask=ScriptedUser(Allow({"command": "ls -l"}))) == "ran ls -l"
 
 
-async def test_it_sees_what_hooks_made_of_the_call() -> None:
+async def test_rules_see_changes_by_hooks() -> None:
     @before(ToolUse)
     def expand(use: ToolUse) -> None:
         use.args["command"] = "rm x"
@@ -214,14 +214,14 @@ FETCH, PAY = tool_call("http_request", url="http://a.b"), tool_call("pay", amoun
         ("bypassPermissions", []),
     ],
 )
-async def test_what_a_mode_asks_about(mode: Any, asked: list[Any]) -> None:
+async def test_the_mode_decides_which_calls_are_asked(mode: Any, asked: list[Any]) -> None:
     for wanted in (READ, WRITE, RUN, FETCH, PAY):
         user = ScriptedUser(True)
         await said(Permissions(mode=mode), wanted, ask=user)
         assert bool(user.questions) is (wanted in asked), wanted
 
 
-async def test_plan_allows_what_only_reads() -> None:
+async def test_plan_allows_reads() -> None:
     user = ScriptedUser(AssertionError("nobody is asked"))
     for wanted in (READ, FETCH):
         assert "Plan" not in await said(Permissions(mode="plan"), wanted, ask=user)
@@ -235,7 +235,7 @@ async def test_plan_allows_what_only_reads() -> None:
     assert len(user.questions) == 1
 
 
-async def test_dont_ask_denies_what_would_be_asked() -> None:
+async def test_dont_ask_denies_instead_of_asking() -> None:
     user = ScriptedUser(True)
     permissions = Permissions(mode="dontAsk", allow=["Bash(ls)", "Read"], ask=["Read"], deny=["Bash(rm *)"])
     assert await said(permissions, runs("ls"), ask=user) == "ran ls"
@@ -289,7 +289,7 @@ async def test_an_answer_for_once_is_no_grant(choice: Any) -> None:
     assert await again(store, permissions, tool_call("pay", "c2", amount=1)) == "interrupted"
 
 
-async def test_a_grant_is_for_what_the_user_agreed_to() -> None:
+async def test_a_grant_covers_the_approved_call() -> None:
     store, permissions = InMemory(), Permissions()
     await answered(store, permissions, "allow_session", tool_call("pay", amount=500), args={"amount": 5})
     assert await again(store, permissions, tool_call("pay", "c2", amount=5)) == "completed"
@@ -297,7 +297,7 @@ async def test_a_grant_is_for_what_the_user_agreed_to() -> None:
 
 
 @pytest.mark.parametrize(("given", "lasts"), [({}, True), ({"ask": ["Bash(ls)"]}, False)])
-async def test_a_question_says_whether_a_grant_would_silence_it(given: Any, lasts: bool) -> None:
+async def test_a_question_states_if_a_grant_is_possible(given: Any, lasts: bool) -> None:
     """Only then is it worth offering one."""
     sessions = Sessions(InMemory())
     await agent(RUN, hooks=[sessions, Permissions(**given)]).run("go", thread="t")
@@ -313,7 +313,7 @@ async def test_a_grant_silences_no_rule() -> None:
     assert tool_result(await denied.run("go", thread="u")) == "the permission rule Bash(ls) denies this"
 
 
-async def test_a_grant_that_somebody_went_back_behind_counts_no_more() -> None:
+async def test_a_rewound_grant_is_void() -> None:
     store, permissions = InMemory(), Permissions()
     sessions = await answered(store, permissions, "allow_session", PAY)
     await sessions.rewind("t", 0)
@@ -323,14 +323,14 @@ async def test_a_grant_that_somebody_went_back_behind_counts_no_more() -> None:
 GRANT = {"operation": "tool_use", "tool": "execute", "args": {"command": "ls"}}
 
 
-async def test_grants_that_an_operator_keeps() -> None:
+async def test_grants_persisted_by_an_operator() -> None:
     permissions = Permissions(grants=[GRANT])
     assert await said(permissions, RUN) == "ran ls"
     assert "no user is there" in await said(permissions, runs("ls "))
     assert permissions.explain(execute, {"command": "ls"}) == PermissionVerdict("allow", "grant")
 
 
-async def test_a_grant_for_good_that_is_kept_elsewhere_can_be_taken_back_there() -> None:
+async def test_an_external_permanent_grant_can_be_revoked() -> None:
     store, kept = InMemory(), {"operation": "tool_use", "tool": "pay", "args": {"amount": 1}}
     sessions = await answered(store, Permissions(grants=[]), "allow_always", PAY, tool_call("pay", "c2", amount=1))
     assert [said["allowed"] for said in thread_entries(await sessions.load("t"), "answered")] == [True], (
@@ -491,7 +491,7 @@ def test_explain(tool_: Tool | str, args: dict[str, Any], verdict: PermissionVer
     assert permissions.explain(tool_, args) == verdict
 
 
-async def test_explain_knows_the_grants_of_a_thread() -> None:
+async def test_explain_includes_grants_of_a_thread() -> None:
     permissions = Permissions()
     sessions = await answered(InMemory(), permissions, "allow_session", RUN)
     thread = await sessions.load("t")
@@ -532,7 +532,7 @@ def test_options_that_are_wrong(options: Any, says: str) -> None:
 
 
 @pytest.mark.parametrize("type_", ["deny", "ask", "allow"])
-def test_a_rule_about_a_tool_that_nobody_has(type_: str) -> None:
+def test_a_rule_for_an_unknown_tool(type_: str) -> None:
     options: Any = {type_: ["Bsh(rm *)"]}
     with pytest.raises(ConfigError, match=r"'permissions.Bsh\(rm \*\)' is for 'Bsh', but there is no such tool"):
         agent(hooks=[Permissions(**options)])

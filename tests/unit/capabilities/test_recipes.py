@@ -86,14 +86,14 @@ async def test_pictures_stay_with_the_words(write: Write) -> None:
     assert model.requests[0].messages[0].content == (TextPart("Look at this."), picture)
 
 
-async def test_what_was_said_before_stays(write: Write) -> None:
+async def test_earlier_messages_are_kept(write: Write) -> None:
     model = Scripted("done")
     agent = Agent(model, hooks=[write("tidy", "Tidy up.").recipes()])
     await agent.run([user("Hi."), Message("assistant", "Hello.")], recipe="tidy")
     assert said(model) == ["Hi.", "Hello.", "Tidy up."]
 
 
-async def test_hooks_see_what_the_recipe_made_of_the_input(write: Write) -> None:
+async def test_hooks_see_the_rendered_recipe(write: Write) -> None:
     seen: list[str] = []
 
     @before(Run)
@@ -157,7 +157,7 @@ async def test_a_run_that_is_taken_up_is_under_its_recipe(write: Write) -> None:
     assert [message.text for message in thread.messages if message.role == "user"] == ["Tidy up."]
 
 
-async def test_a_run_that_was_put_aside_before_it_began_is_filled_when_it_begins(write: Write) -> None:
+async def test_a_run_paused_before_its_start_renders_at_start(write: Write) -> None:
     answers: list[Any] = [Paused("later"), True]
 
     async def ask(question: Any) -> Any:
@@ -209,7 +209,7 @@ async def test_before_tool_call_changes_the_input(write: Write) -> None:
     assert tool_result(result) == "ho"
 
 
-async def test_a_handler_is_asked_again_about_a_call_that_was_changed_after_it(write: Write) -> None:
+async def test_a_handler_is_called_again_after_a_later_change(write: Write) -> None:
     @before(ToolUse, priority=-1000)
     def later(use: ToolUse) -> None:
         use.args["text"] = "secret"
@@ -234,9 +234,7 @@ async def test_a_handler_that_decides_and_fails_has_not_agreed(write: Write) -> 
     assert "answers a dict or nothing, not 'nonsense'" in result.reason
 
 
-async def test_a_handler_that_only_looks_and_fails_changes_nothing(
-    write: Write, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_failing_observer_handler_changes_nothing(write: Write, caplog: pytest.LogCaptureFixture) -> None:
     def broken(payload: Any, run: Run) -> Any:
         raise RuntimeError("oh")
 
@@ -263,7 +261,7 @@ async def test_user_message_send_refuses_the_prompt(write: Write) -> None:
     assert (result.outcome, result.reason, model.requests) == ("stopped", "blocked: stay", [])
 
 
-async def test_user_message_send_looks_again_at_what_was_changed_since(write: Write) -> None:
+async def test_user_message_send_screens_changed_messages_again(write: Write) -> None:
     def mine(payload: Any, run: Run) -> Any:
         return {"blocked": True, "reason": "keep it"} if "1234" in payload["message"] else None
 
@@ -277,7 +275,7 @@ async def test_user_message_send_looks_again_at_what_was_changed_since(write: Wr
     assert (result.reason, model.requests) == ("blocked: keep it", [])
 
 
-async def test_user_message_send_looks_at_what_is_said_meanwhile(write: Write) -> None:
+async def test_user_message_send_screens_inbox_messages(write: Write) -> None:
     @tool
     def interrupt(run: Run) -> str:
         """Say something while the run goes on."""
@@ -306,7 +304,7 @@ async def test_agent_stop_sends_the_agent_back(write: Write) -> None:
     assert said(model, 1)[-1] == "And the tests?\n\nAnd the docs?"
 
 
-async def test_turn_end_hears_each_answer_and_once_only_the_first(write: Write) -> None:
+async def test_turn_end_gets_each_answer_and_once_only_the_first(write: Write) -> None:
     for once, heard in (("false", [("one", 1), ("two", 2)]), ("true", [("one", 1)])):
         turns: list[tuple[str, int]] = []
 
@@ -335,7 +333,7 @@ async def test_once_holds_for_tools_of_the_first_turn(write: Write) -> None:
     assert seen == ["a"]
 
 
-async def test_handlers_come_after_every_other_hook(write: Write) -> None:
+async def test_handlers_run_after_every_other_hook(write: Write) -> None:
     order: list[str] = []
     handlers = {"mine": lambda payload, run: order.append(payload["event"])}
     hooks = [
@@ -363,7 +361,7 @@ esac
 
 
 @pytest.mark.shows("kodelet", "before_tool_call", "recipe_name")
-async def test_handlers_come_after_programs_which_are_told_of_the_recipe(write: Write, tmp_path: Path) -> None:
+async def test_handlers_run_after_programs_which_get_the_recipe(write: Write, tmp_path: Path) -> None:
     events = ("user_message_send", "before_tool_call", "after_tool_call", "turn_end", "agent_stop")
     folder = tmp_path / "programs"
     folder.mkdir()
@@ -562,7 +560,7 @@ async def test_once_counts_the_answers_of_the_run_and_not_of_the_conversation(tm
     assert entry["replaces"] == 2 * before + 2
 
 
-async def test_once_in_a_run_that_is_resumed_counts_what_it_answered_before(write: Write) -> None:
+async def test_once_counts_answers_before_a_resume(write: Write) -> None:
     turns: list[str] = []
     answers: list[Any] = [Paused("later"), True]
 

@@ -79,7 +79,7 @@ async def test_the_tree_of_spans() -> None:
         assert span["start"] >= root["start"]
 
 
-async def test_it_is_what_opentelemetry_gets(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_recorder_matches_opentelemetry(monkeypatch: pytest.MonkeyPatch) -> None:
     exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
@@ -94,7 +94,7 @@ async def test_it_is_what_opentelemetry_gets(monkeypatch: pytest.MonkeyPatch) ->
         assert [span["attributes"] for span in named(root, name)] == theirs, name
 
 
-def test_it_needs_no_sdk() -> None:
+def test_the_recorder_needs_no_sdk() -> None:
     code = """
 import sys
 sys.modules["opentelemetry"] = None
@@ -114,7 +114,7 @@ print(Recorder.traces(Agent(Scripted("hello"), hooks=[Recorder()]).run_sync("hi"
     assert (done.stdout, done.stderr) == ("run\n", "")
 
 
-async def test_everything_that_hooks_said() -> None:
+async def test_every_hook_decision_is_recorded() -> None:
     @guard(ToolUse)
     def refuse(use: ToolUse) -> Block:
         return Block("not today")
@@ -148,7 +148,7 @@ async def test_a_question_and_its_answer_are_there() -> None:
     assert [(row["hook"], row["verdict"]) for row in use["why"]] == [("ask", "ask"), ("user", "approved")]
 
 
-async def test_what_was_recorded_is_an_event() -> None:
+async def test_a_recorded_value_is_an_event() -> None:
     @before(Run)
     def tell(run: Run) -> None:
         run.record("cache", hits=3)
@@ -158,7 +158,7 @@ async def test_what_was_recorded_is_an_event() -> None:
     assert root["events"] == [{"name": "cache", "attributes": {"hits": 3}}]
 
 
-async def test_what_an_after_takes_out_is_not_kept() -> None:
+async def test_output_removed_by_an_after_is_not_recorded() -> None:
     @after(ToolUse)
     def redact(use: ToolUse) -> None:
         use.result.output = use.result.output.replace("hunter2", "***")
@@ -210,7 +210,7 @@ async def test_a_run_that_is_cancelled() -> None:
     assert root["ms"] is not None
 
 
-async def test_children_stand_below_the_tool_that_ran_them() -> None:
+async def test_child_spans_are_below_their_tool() -> None:
     child = Agent(Scripted(tool_calls_reply(tool_call()), "child done"), tools=[echo], name="child")
 
     @tool
@@ -251,7 +251,7 @@ async def test_a_child_may_have_one_too(same: bool) -> None:
         assert len(named(trace_["spans"][0], "llm.call")) == 2
 
 
-async def test_parallel_tools_do_not_mix_their_children() -> None:
+async def test_children_of_parallel_tools_are_separate() -> None:
     def child(name: str) -> Agent:
         async def answer(request: Any) -> str:
             await asyncio.sleep(0.01)
@@ -274,7 +274,7 @@ async def test_parallel_tools_do_not_mix_their_children() -> None:
     assert below == {"a": ["a"], "b": ["b"], "c": ["c"]}
 
 
-async def test_the_last_runs_are_kept_the_latest_first() -> None:
+async def test_the_last_runs_are_recorded_latest_first() -> None:
     agent, thread = hello_agent(Recorder(runs=2)), Thread()
     ids = []
     for word in ("one", "two", "three"):
@@ -316,7 +316,7 @@ async def test_spans_that_are_too_deep_are_left_out() -> None:
     assert kept["left_out"] > 0
 
 
-async def test_it_is_kept_with_a_session_and_a_resumed_run_goes_on(tmp_path: Path) -> None:
+async def test_a_resumed_run_continues_its_stored_trace(tmp_path: Path) -> None:
     @guard(ToolUse)
     def ask(use: ToolUse) -> Ask:
         return Ask("May it?")
@@ -337,7 +337,7 @@ async def test_it_is_kept_with_a_session_and_a_resumed_run_goes_on(tmp_path: Pat
     await sessions.close()
 
 
-async def test_who_watches_is_not_sent_the_traces() -> None:
+async def test_watchers_do_not_get_traces() -> None:
     thread = Thread()
     agent = hello_agent(Recorder())
     seen = [*await collect_events(agent, thread=thread), *await collect_events(agent, thread=thread)]

@@ -30,7 +30,7 @@ def asking() -> Scripted:
     return Scripted(tool_calls_reply(ToolCall("1", "describe_self", {})), "done")
 
 
-async def test_the_prompt_ends_with_what_it_is() -> None:
+async def test_the_prompt_ends_with_the_description() -> None:
     model = asking()
     hook = SelfDescription("You look after the library.")
     await Agent(model, name="librarian", system="Be brief.", hooks=[hook]).run("go")
@@ -41,7 +41,7 @@ async def test_the_prompt_ends_with_what_it_is() -> None:
     assert model.requests[1].system == model.requests[0].system
 
 
-async def test_the_tool_tells_all() -> None:
+async def test_the_tool_returns_the_description() -> None:
     agent = Agent(
         asking(),
         name="librarian",
@@ -60,13 +60,13 @@ async def test_the_tool_tells_all() -> None:
     )
 
 
-async def test_every_hook_of_the_agent_is_told() -> None:
+async def test_every_hook_of_the_agent_is_described() -> None:
     agent = Agent(asking(), hooks=[SelfDescription(), Permissions(allow=["describe_self"]), pass_on])
     told = json.loads(tool_results(await agent.run("go"))[0])
     assert sorted(told["hooks"]) == sorted(f"{hook.name} at {hook.point}" for hook in agent.hooks)
 
 
-async def test_a_child_knows_the_guards_above_it() -> None:
+async def test_a_child_includes_the_guards_of_its_parents() -> None:
     child = Agent(asking(), name="child", tools=[echo], hooks=[SelfDescription()])
 
     @tool
@@ -99,6 +99,6 @@ async def test_one_of_both() -> None:
         ({"system": "yes"}, "true or false"),
     ],
 )
-def test_what_it_refuses(options: dict[str, Any], sentence: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         SelfDescription(**options)

@@ -108,7 +108,7 @@ async def test_the_answer_is_a_value_of_the_model() -> None:
     result.messages.validate()
 
 
-async def test_the_model_is_told_the_schema_by_the_tool() -> None:
+async def test_the_tool_has_the_schema() -> None:
     model = Scripted(answer(number=7))
     await Agent(model, system="Be brief.", hooks=[StructuredOutput(Invoice)]).run("go")
     (told,) = model.requests[0].tools
@@ -118,19 +118,19 @@ async def test_the_model_is_told_the_schema_by_the_tool() -> None:
     assert "response_format" not in model.requests[0].settings
 
 
-async def test_a_json_schema_gives_plain_data() -> None:
+async def test_a_json_schema_returns_plain_data() -> None:
     result = await Agent(Scripted(answer(city="Bern")), hooks=[StructuredOutput(CITY)]).run("go")
     assert result.output == {"city": "Bern"}
 
 
-async def test_other_tools_work_beside_it() -> None:
+async def test_other_tools_can_be_used() -> None:
     model = Scripted(tool_calls_reply(tool_call()), tool_calls_reply(tool_call(id="2"), answer("3", number=7)))
     result = await Agent(model, tools=[echo], hooks=[StructuredOutput(Invoice)]).run("go")
     assert tool_results(result) == ["hi", "hi", "Accepted."]
     assert result.output == Invoice(number=7)
 
 
-async def test_what_does_not_fit_goes_back_with_what_is_wrong() -> None:
+async def test_invalid_output_is_returned_with_its_errors() -> None:
     model = Scripted(
         answer("1", number="x", items=[{"name": "pen", "price": -1}]), answer("2", items=[]), answer("3", number=7)
     )
@@ -142,7 +142,7 @@ async def test_what_does_not_fit_goes_back_with_what_is_wrong() -> None:
     assert result.output == Invoice(number=7)
 
 
-async def test_a_text_is_no_answer_unless_it_fits() -> None:
+async def test_text_is_accepted_only_if_valid() -> None:
     model = Scripted("It is 7.", '{"number": "seven"}', "[7]", '```json\n{"number": 7}\n```')
     result = await Agent(model, hooks=[StructuredOutput(Invoice)]).run("go")
     told = [message.text for message in result.messages if message.name == "structured_output.check"]
@@ -175,7 +175,7 @@ async def test_a_run_without_an_answer_never_completes() -> None:
     assert result.reason.startswith("retry limit: ")
 
 
-async def test_a_command_is_answered_as_it_is() -> None:
+async def test_a_slash_command_is_answered_directly() -> None:
     thread = Thread()
     thread.add(user("x" * 400), assistant("y" * 400), user("z"), assistant("."))
     hooks = [StructuredOutput(Invoice), Summarization(summarizer=lambda messages: "in short")]
@@ -241,7 +241,7 @@ async def test_a_json_schema_may_use_any_name() -> None:
     assert result.output == given
 
 
-async def test_what_cannot_be_kept_as_json_does_not_fit() -> None:
+async def test_output_that_is_not_json_is_invalid() -> None:
     class Measured(BaseModel):
         value: float
 
@@ -306,7 +306,7 @@ async def test_several_as_text() -> None:
     assert result.output["where"] == {"city": "Bern"}
 
 
-async def test_a_part_that_is_given_again_and_again_is_no_progress() -> None:
+async def test_a_repeated_part_is_no_progress() -> None:
     model = Scripted(*['{"invoice": {"number": 7}}', "{}"] * 2, '{"invoice": {"number": 8}}', spare=True)
     thread = Thread()
     result = await Agent(model, hooks=[StructuredOutput(BOTH)]).run("go", thread=thread)
@@ -315,7 +315,7 @@ async def test_a_part_that_is_given_again_and_again_is_no_progress() -> None:
     assert thread.values["outputs"] == {"invoice": {"number": 7, "items": []}}  # what fitted is kept
 
 
-async def test_what_was_kept_by_an_earlier_run_does_not_count() -> None:
+async def test_output_of_an_earlier_run_is_ignored() -> None:
     thread, hook = Thread(), StructuredOutput(BOTH, need="any")
     await Agent(Scripted(answer("1", "answer_invoice", number=7)), hooks=[hook]).run("go", thread=thread)
     model = Scripted("hm", answer("1", "answer_where", city="Bern"))
@@ -327,7 +327,7 @@ async def test_what_was_kept_by_an_earlier_run_does_not_count() -> None:
 # -- by the provider --------------------------------------------------------------------------------------------------
 
 
-async def test_a_provider_that_can_is_told_the_schema() -> None:
+async def test_a_provider_with_schema_support_gets_the_schema() -> None:
     model = Native(tool_calls_reply(tool_call()), '{"number": "x"}', '{"number": 7}')
     result = await Agent(model, tools=[echo], hooks=[StructuredOutput(Invoice)]).run("go")
     assert result.output == Invoice(number=7)
@@ -349,7 +349,7 @@ async def test_a_provider_that_can_only_without_tools() -> None:
 
 
 @pytest.mark.parametrize(("kind", "native", "expected"), [(Native, False, False), (Scripted, True, True)])
-async def test_it_can_be_said(kind: type[Scripted], native: bool, expected: bool) -> None:
+async def test_native_output_is_configurable(kind: type[Scripted], native: bool, expected: bool) -> None:
     model = kind('{"number": 7}')
     result = await Agent(model, hooks=[StructuredOutput(Invoice, native=native)]).run("go")
     assert result.output == Invoice(number=7)
@@ -372,14 +372,14 @@ async def test_another_error_is_an_error(status: int, native: bool | None) -> No
         await Agent(model, hooks=[StructuredOutput(Invoice, native=native)]).run("go")
 
 
-async def test_a_format_of_the_agent_gives_way() -> None:
+async def test_an_output_format_of_the_agent_is_overridden() -> None:
     for model in (Scripted(answer(number=7)), Native('{"number": 7}')):
         agent = Agent(model, hooks=[StructuredOutput(Invoice)], settings={"response_format": CITY})
         assert (await agent.run("go")).output == Invoice(number=7)
         assert model.requests[0].settings.get("response_format", {}).get("title") in (None, "Invoice")
 
 
-async def test_together_with_fallback_it_is_told_what_the_model_understands() -> None:
+async def test_with_fallback_the_format_fits_the_model() -> None:
     first, second = Native(ModelError("gone", status=503), name="a"), Scripted(answer(number=7), name="b")
     for hooks in ([Fallback(second), StructuredOutput(Invoice)], [StructuredOutput(Invoice), Fallback(second)]):
         first.requests.clear()
@@ -390,7 +390,7 @@ async def test_together_with_fallback_it_is_told_what_the_model_understands() ->
         assert "response_format" not in second.requests[0].settings
 
 
-def test_who_says_that_it_can() -> None:
+def test_schema_support_is_declared_by_the_model() -> None:
     key = {"api_key": "k"}
     always: list[Model] = [
         Demo(),
@@ -435,7 +435,7 @@ async def test_by_a_tool_over_the_wire(wire: str, server: ScriptedServer) -> Non
     assert result.output == Invoice(number=7) and not script.refusals
 
 
-async def test_a_small_model_on_this_machine_cannot_get_it_wrong() -> None:
+async def test_a_small_local_model_is_constrained() -> None:
     class Weather(BaseModel):
         sunny: bool
         degrees: Literal[10, 20, 30]
@@ -452,7 +452,7 @@ async def test_a_small_model_on_this_machine_cannot_get_it_wrong() -> None:
     assert isinstance(result.output, Weather)
 
 
-async def test_who_says_nothing_has_not_answered_again() -> None:
+async def test_an_empty_reply_does_not_repeat_the_answer() -> None:
     @after(Step)
     def once(step: Step) -> Continue | None:
         return Continue("Sure?") if len(step.run.output) == 2 else None
@@ -465,7 +465,7 @@ async def test_who_says_nothing_has_not_answered_again() -> None:
 # -- a longer story ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_user_who_says_more_gets_another_answer() -> None:
+async def test_further_user_messages_give_another_answer() -> None:
     def reply(request: Request) -> Message:
         if len(request.messages) == 1:
             stream.run.send("No, 8.")
@@ -497,7 +497,7 @@ async def test_a_guard_that_blocks_the_answer_ends_in_the_retry_limit() -> None:
     assert result.thread is not None and "outputs" not in result.thread.values
 
 
-async def test_in_a_plan_an_answer_can_be_given() -> None:
+async def test_an_answer_is_allowed_in_plan_mode() -> None:
     result = await Agent(Scripted(answer(number=7)), hooks=[Permissions(mode="plan"), StructuredOutput(Invoice)]).run(
         "go"
     )
@@ -515,7 +515,7 @@ async def test_a_question_with_a_purpose_is_left_alone() -> None:
     assert not model.requests[1].settings and not model.requests[1].tools
 
 
-async def test_a_run_that_waited_has_kept_what_it_was_given(tmp_path: Path) -> None:
+async def test_a_paused_run_keeps_its_output(tmp_path: Path) -> None:
     @guard(ToolUse, match="echo")
     def ask(use: ToolUse) -> Ask:
         return Ask("may it?")
@@ -540,7 +540,7 @@ async def test_a_run_that_had_all_but_ended_has_its_answer() -> None:
     assert result.output == Invoice(number=7)
 
 
-async def test_runs_side_by_side_have_answers_of_their_own() -> None:
+async def test_concurrent_runs_have_separate_outputs() -> None:
     hook = StructuredOutput(Invoice)
     agents = [Agent(Scripted(answer(number=number)), hooks=[hook]) for number in range(3)]
     assert [(await agent.run("go")).output.number for agent in agents] == [0, 1, 2]
@@ -579,6 +579,6 @@ class Odd(BaseModel):
         (BOTH, {"native": True}, "holds an answer to one schema"),
     ],
 )
-def test_what_it_refuses(schema: Any, options: dict[str, Any], sentence: str) -> None:
+def test_invalid_options_are_refused(schema: Any, options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         StructuredOutput(schema, **options)

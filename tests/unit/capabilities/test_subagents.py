@@ -114,7 +114,7 @@ async def test_the_answer_of_the_other_agent_is_the_result() -> None:
     )
 
 
-async def test_the_model_is_told_which_agents_there_are() -> None:
+async def test_the_tool_lists_available_agents() -> None:
     agent = lead("hi", agents=[Subagent("helper", "The helper."), Subagent("critic", "Finds\nfaults.")])
     await agent.run("go")
     task = next(tool for tool in asked(agent)[0].tools if tool.name == "task")
@@ -143,7 +143,7 @@ async def test_several_work_side_by_side() -> None:
     assert tool_results(result) == ["A", "B"]
 
 
-async def test_what_a_child_uses_counts_for_its_parent() -> None:
+async def test_child_usage_counts_for_its_parent() -> None:
     child = helper("a long answer with several words")
     result = await lead(hand(), "done", agents=[child]).run("go")
     alone = await Agent(Scripted(hand(), "done"), tools=[tool(lambda agent, prompt: "x", name="task")]).run("go")
@@ -174,7 +174,7 @@ async def test_a_child_that_fails_is_an_error_result() -> None:
     assert (tool_result(result), result.text) == ("helper failed: out of order", "sorry")
 
 
-async def test_a_child_that_is_stopped_says_so() -> None:
+async def test_a_stopped_child_reports_it() -> None:
     child = helper(tool_calls_reply(tool_call()), hooks=[Limits(steps=1)])
     result = await lead(hand(), "done", agents=[child]).run("go")
     assert tool_result(result) == "(helper: stopped, step limit)"
@@ -194,7 +194,7 @@ async def test_a_child_that_is_stopped_says_so() -> None:
         ({"agent": "helper", "subagent": "helper", "prompt": "x"}, "give it once, as agent"),
     ],
 )
-async def test_what_task_is_given(args: dict[str, Any], words: str) -> None:
+async def test_task_input(args: dict[str, Any], words: str) -> None:
     child = helper("fine")
     child.model.spare = True
     result = await lead(ToolCall("1", "task", args), "done", agents=[child]).run("go")
@@ -208,7 +208,7 @@ def names(request: Request) -> list[str]:
     return [tool.name for tool in request.tools]
 
 
-async def test_without_a_list_it_gets_every_tool() -> None:
+async def test_without_a_list_a_child_gets_every_tool() -> None:
     child = helper("ok")
     await lead(hand(), "done", agents=[child], tools=[echo, execute]).run("go")
     assert names(asked(child)[0])[:3] == ["echo", "execute", "task"]
@@ -229,13 +229,13 @@ async def test_some_can_be_taken_away() -> None:
     assert "echo" in names(asked(child)[0])
 
 
-async def test_a_tool_that_was_renamed_is_known_by_its_origin() -> None:
+async def test_a_renamed_tool_is_matched_by_origin() -> None:
     child = helper("ok", tools=["Bash"])
     await lead(hand(), "done", agents=[child], tools=[execute.renamed("box_execute")]).run("go")
     assert names(asked(child)[0]) == ["box_execute"]
 
 
-async def test_it_may_have_tools_and_hooks_of_its_own() -> None:
+async def test_a_child_may_have_its_own_tools_and_hooks() -> None:
     child = helper(tool_calls_reply(tool_call("look", at="x")), "ok", tools=[look])
 
     @guard(ToolUse, match="look")
@@ -247,14 +247,14 @@ async def test_it_may_have_tools_and_hooks_of_its_own() -> None:
     assert asked(child)[1].messages[-1].text == "not there" and ran == []
 
 
-async def test_the_tools_of_the_parents_own_answer_stay_with_it() -> None:
+async def test_output_tools_of_the_parent_are_not_inherited() -> None:
     finish = tool(lambda text: text, name="finish", description="Give the answer.", kind="answer")
     child = helper("ok")
     await lead(hand(), "done", agents=[child], tools=[echo, finish]).run("go")
     assert "finish" not in names(asked(child)[0]) and "echo" in names(asked(child)[0])
 
 
-async def test_a_capability_that_it_brings_by_itself_takes_the_place_of_its_parents() -> None:
+async def test_a_childs_capability_replaces_its_parents() -> None:
     own = Todos()
     child = helper("ok", hooks=[own])
     await lead(hand(), "done", agents=[child], hooks=[Todos()]).run("go")
@@ -262,7 +262,7 @@ async def test_a_capability_that_it_brings_by_itself_takes_the_place_of_its_pare
     assert write.fn.__self__ is own
 
 
-async def test_the_hooks_of_a_tool_come_with_it() -> None:
+async def test_hooks_of_a_tool_are_inherited_with_it() -> None:
     """A child that writes todos sees its own, and not those of its parent."""
     plan = ToolCall("1", "write_todos", {"todos": [{"id": "1", "title": "mine", "status": "in_progress"}]})
     done = ToolCall("1", "write_todos", {"todos": [{"id": "1", "title": "mine", "status": "done"}]})
@@ -426,7 +426,7 @@ async def test_a_task_in_the_background_is_awaited() -> None:
     assert result.thread is not None and result.thread.values["tasks"]["task_1"]["answer"] == "late"
 
 
-async def test_the_request_says_at_its_end_how_tasks_stand() -> None:
+async def test_the_request_ends_with_the_status_of_tasks() -> None:
     gate = Gate()
     agent = lead(
         *(
@@ -463,7 +463,7 @@ async def test_a_run_waits_for_its_tasks() -> None:
     assert (told.name, told.text) == ("subagents.wait_for_tasks", "task_1 (helper) has ended:\nlate")
 
 
-async def test_or_cancels_them() -> None:
+async def test_unfinished_tasks_may_be_cancelled() -> None:
     gate = Gate()
     hooks = [Subagents([gate.agent()], at_end="cancel")]
     agent = Agent(
@@ -516,7 +516,7 @@ async def test_a_task_is_cancelled() -> None:
     assert told == "task_1 is cancelled; it gets no messages"
 
 
-async def test_a_task_is_told_something() -> None:
+async def test_a_task_receives_a_message() -> None:
     gate = Gate()
 
     async def answer(request: Request) -> Reply:
@@ -541,7 +541,7 @@ async def test_a_task_is_told_something() -> None:
     assert '"answer": "first / second"' in tool_results(await agent.run("go"))[-1]
 
 
-async def test_a_task_is_told_something_before_it_begins() -> None:
+async def test_a_task_receives_a_message_before_its_start() -> None:
     child = helper("ok")
     told = on("update_task", task="task_1", message="and hurry")
     await lead(tool_calls_reply(start("work"), told), tool_calls_reply(on("await_tasks")), "done", agents=[child]).run(
@@ -612,7 +612,7 @@ async def test_a_task_that_does_not_exist_is_a_sentence() -> None:
     assert tool_result(result) == "there is no task 'task_9'; the tasks are (none)"
 
 
-async def test_a_task_that_fails_says_so() -> None:
+async def test_a_failing_task_reports_it() -> None:
     child = helper(RuntimeError("out of order"))
     result = await lead(tool_calls_reply(start()), tool_calls_reply(on("await_tasks")), "done", agents=[child]).run(
         "go"
@@ -684,7 +684,7 @@ async def test_a_child_that_pauses_pauses_its_parent_and_is_taken_up(store: Stor
     assert result.outcome == "completed" and await sessions.questions("th_1") == []
 
 
-async def test_its_thread_is_kept_beside_that_of_its_parent(store: Store) -> None:
+async def test_the_thread_of_a_child_is_stored(store: Store) -> None:
     await shop(store, hand(), "done", child=buyer("ok")).run("go", thread="th_1")
     threads = (await Sessions(store).threads()).threads
     child = next(thread for thread in threads if thread.id != "th_1")
@@ -692,7 +692,7 @@ async def test_its_thread_is_kept_beside_that_of_its_parent(store: Store) -> Non
     assert not child.run
 
 
-async def test_where_threads_are_not_kept_the_parents_has_the_childs() -> None:
+async def test_without_a_store_the_parent_thread_contains_the_child() -> None:
     away = ScriptedUser(Paused("the user is away"))
     waits = await shop(None, hand(), child=buyer(*LOOK_THEN_PAY), ask=away).run("go")
     assert waits.outcome == "interrupted" and waits.thread is not None
@@ -717,7 +717,7 @@ async def test_a_grandchild_pauses_the_whole_line(store: Store) -> None:
     assert (tool_result(result), ran) == ("c", ["looked at prices", "paid 3"])
 
 
-async def test_a_task_that_waits_for_an_answer_pauses_the_run_that_waits_for_it(store: Store) -> None:
+async def test_a_waiting_task_pauses_the_waiting_run(store: Store) -> None:
     waits = await shop(
         store, tool_calls_reply(start()), tool_calls_reply(on("await_tasks")), child=buyer(*LOOK_THEN_PAY)
     ).run("go", thread="th_1")
@@ -730,7 +730,7 @@ async def test_a_task_that_waits_for_an_answer_pauses_the_run_that_waits_for_it(
     assert ran == ["looked at prices", "paid 5"]
 
 
-async def test_so_does_one_that_nobody_waits_for_at_the_end(store: Store) -> None:
+async def test_a_waiting_task_pauses_the_run_at_its_end(store: Store) -> None:
     waits = await shop(
         store,
         tool_calls_reply(start()),
@@ -747,7 +747,7 @@ async def test_so_does_one_that_nobody_waits_for_at_the_end(store: Store) -> Non
     assert result.messages[-2].text == "task_1 (helper) has ended:\nbought"
 
 
-async def test_where_threads_are_not_kept_a_task_is_taken_up_too() -> None:
+async def test_without_a_store_a_task_is_resumed_too() -> None:
     away, there = ScriptedUser(Paused("the user is away")), ScriptedUser(True)
     waits = await shop(
         None, tool_calls_reply(start()), tool_calls_reply(on("await_tasks")), child=buyer(*LOOK_THEN_PAY), ask=away
@@ -758,7 +758,7 @@ async def test_where_threads_are_not_kept_a_task_is_taken_up_too() -> None:
     assert '"answer": "bought"' in tool_results(result)[-1] and ran == ["looked at prices", "paid 5"]
 
 
-async def test_a_run_that_pauses_lets_its_tasks_finish(store: Store) -> None:
+async def test_a_pausing_run_lets_its_tasks_finish(store: Store) -> None:
     gate = Gate()
 
     @guard(ToolUse, match="begun")
@@ -797,7 +797,7 @@ async def test_a_task_that_waits_is_shown_and_can_be_cancelled(store: Store) -> 
     assert told == [("on_task_start", None), ("on_task_update", "waiting"), ("on_task_end", "cancelled")]
 
 
-async def test_a_question_that_the_run_at_the_top_went_past_is_asked_again(store: Store) -> None:
+async def test_a_question_passed_by_the_root_is_asked_again(store: Store) -> None:
     """A question belongs to the step it is put in; a run that pauses for it has it open."""
 
     @tool
@@ -837,7 +837,7 @@ async def test_a_task_of_a_child_pauses_the_whole_line(store: Store) -> None:
     assert result.messages[-2].text == "task_1 (child) has ended:\nc"
 
 
-async def test_one_that_waits_does_not_keep_any_from_being_enough(store: Store) -> None:
+async def test_a_waiting_task_does_not_block_wait_any(store: Store) -> None:
     quick = helper("quick", name="quick")
     model = Scripted(
         tool_calls_reply(start(id="1"), start(id="2", agent="quick")),
@@ -851,7 +851,7 @@ async def test_one_that_waits_does_not_keep_any_from_being_enough(store: Store) 
     assert waits.reason == "paused: waiting for an answer to: pay 5?", "and the end waits for the other"
 
 
-async def test_what_the_user_says_is_heard_while_a_run_waits() -> None:
+async def test_user_messages_interrupt_a_wait() -> None:
     gate = Gate()
     agent = lead(tool_calls_reply(start()), "early", "I hear you", "in the end", agents=[gate.agent()])
     stream = agent.stream("go")
@@ -864,7 +864,7 @@ async def test_what_the_user_says_is_heard_while_a_run_waits() -> None:
     assert [message.text for message in stream.result.messages if message.role == "user"][1] == "hello?"
 
 
-async def test_a_child_hears_what_is_said_to_its_thread(store: Store) -> None:
+async def test_a_child_receives_messages_to_its_thread(store: Store) -> None:
     gate, sessions = Gate(), Sessions(store)
     agent = Agent(Scripted(hand(), "done"), hooks=[sessions, Subagents([gate.agent()])])
     work = asyncio.create_task(agent.run("go", thread="th_1"))
@@ -909,7 +909,7 @@ async def test_a_store_that_breaks_fails_the_run_and_leaves_nothing_behind(last:
         await agent.run("go", thread="th_1")
 
 
-async def test_of_a_long_answer_much_is_kept() -> None:
+async def test_a_long_answer_is_truncated() -> None:
     child = helper("x" * 100_010)
     result = await lead(tool_calls_reply(start()), tool_calls_reply(on("await_tasks")), "done", agents=[child]).run(
         "go"
@@ -919,7 +919,7 @@ async def test_of_a_long_answer_much_is_kept() -> None:
     assert kept == "x" * 100_000 + "\n\n... (truncated 10 characters) ..."
 
 
-async def test_a_task_of_a_run_that_nobody_took_up_is_lost() -> None:
+async def test_a_task_of_an_abandoned_run_is_lost() -> None:
     thread = Thread()
     await lead(tool_calls_reply(start()), tool_calls_reply(on("await_tasks")), "done", agents=[helper("ok")]).run(
         "go", thread=thread
@@ -974,7 +974,7 @@ asyncio.run(Agent(lead, tools=[look, die], hooks=hooks).run("go", thread="th_1")
 
 
 @pytest.mark.parametrize("how", ["task", "start_task"])
-async def test_after_a_crash_the_children_go_on_where_they_were(how: str, tmp_path: Path) -> None:
+async def test_after_a_crash_children_are_resumed(how: str, tmp_path: Path) -> None:
     died = await asyncio.to_thread(
         subprocess.run, [sys.executable, "-c", DIES, str(tmp_path), how], timeout=60, capture_output=True
     )

@@ -82,14 +82,14 @@ def texts(request: Request) -> list[str]:
 # -- when and what --------------------------------------------------------------------------------------------------
 
 
-async def test_a_short_conversation_stays_as_it_is() -> None:
+async def test_a_short_conversation_is_unchanged() -> None:
     agent, model = talker(Summarization())
     result = await agent.run([*talk(20), user("well?")])
     assert len(model.requests) == 1 and len(model.requests[0].messages) == 41
     assert thread_entries(result.thread, "compaction") == []
 
 
-async def test_a_long_one_is_summed_up_and_the_thread_keeps_everything() -> None:
+async def test_a_long_conversation_is_summarized_and_the_thread_is_complete() -> None:
     agent, model = talker(Summarization(4_000, threshold=1_500))
     result = await agent.run([*talk(10), user("well?")])
     assert result.text == "hello" and result.thread is not None
@@ -124,13 +124,13 @@ async def test_the_system_prompt_and_the_tools_count() -> None:
 
 
 @pytest.mark.parametrize(("keep", "kept"), [(0, 2), (0.10, 3), (0.5, 11), (0.9, 19)])
-async def test_how_much_is_kept(keep: float, kept: int) -> None:
+async def test_the_kept_tail_is_configurable(keep: float, kept: int) -> None:
     agent, model = talker(Summarization(4_000, threshold=1_000, keep=keep, **QUIET))
     await agent.run([*talk(10), user("well?")])
     assert len(model.requests[0].messages) == 1 + kept
 
 
-async def test_it_is_summed_up_once_and_used_from_then_on() -> None:
+async def test_a_summary_is_made_once_and_reused() -> None:
     model = Scripted("in short", "one", "two", "three")
     agent, thread = Agent(model, hooks=[Summarization(4_000, threshold=1_500)]), thread_of(*talk(10))
     for question in ("1?", "2?", "3?"):
@@ -163,7 +163,7 @@ async def test_a_second_summary_builds_on_the_first() -> None:
     assert sum("first summary" in text for text in texts(model.requests[3])) == 0
 
 
-async def test_a_thread_that_was_kept_goes_on_with_its_summary(tmp_path: Path) -> None:
+async def test_a_stored_thread_continues_with_its_summary(tmp_path: Path) -> None:
     sessions = Sessions(tmp_path)
     summarization = Summarization(4_000, threshold=1_500)
     first = Agent(Scripted("in short", "hello"), hooks=[sessions, summarization])
@@ -177,7 +177,7 @@ async def test_a_thread_that_was_kept_goes_on_with_its_summary(tmp_path: Path) -
     await sessions.close()
 
 
-async def test_a_rewind_goes_back_behind_a_summary() -> None:
+async def test_a_rewind_may_precede_a_summary() -> None:
     agent, model = talker(Summarization(4_000, threshold=1_500, **QUIET))
     thread = thread_of(*talk(10))
     mark = len(thread.entries)
@@ -229,7 +229,7 @@ async def steps_until_compacted(total: Callable[[Request], int]) -> int | None:
     return next((number for number, (one, two) in enumerate(pairwise(lengths)) if two < one), None)
 
 
-async def test_what_the_provider_counted_is_believed_over_the_estimate() -> None:
+async def test_reported_usage_overrides_the_estimate() -> None:
     estimated = await steps_until_compacted(guess)
     more = await steps_until_compacted(lambda request: guess(request) + 200)
     fewer = await steps_until_compacted(lambda request: guess(request) * 6 // 10)
@@ -238,7 +238,7 @@ async def test_what_the_provider_counted_is_believed_over_the_estimate() -> None
     assert fewer is None
 
 
-async def test_a_count_of_what_was_not_cached_is_not_believed() -> None:
+async def test_an_uncached_count_is_ignored() -> None:
     unknown = await steps_until_compacted(lambda request: 1)
     assert unknown is not None and await steps_until_compacted(lambda request: 20) == unknown
 
@@ -274,7 +274,7 @@ async def test_a_call_is_not_parted_from_its_results() -> None:
     assert [message.role for message in sent] == ["user", "assistant", *["tool"] * 5, "user"]
 
 
-async def test_the_last_words_of_the_user_are_kept_word_for_word() -> None:
+async def test_the_last_user_message_is_kept_verbatim() -> None:
     wanted = [tool_calls_reply(tool_call(id=f"c{number}", text=LONG)) for number in range(20)]
     model = Scripted(*wanted, "done")
     hooks = [Summarization(4_000, threshold=1_500, **QUIET)]
@@ -285,7 +285,7 @@ async def test_the_last_words_of_the_user_are_kept_word_for_word() -> None:
     assert texts(model.requests[-1])[0].endswith("word for word:\n\nFind the letter.\nNot the box!")
 
 
-async def test_the_pictures_of_the_users_last_message_are_kept() -> None:
+async def test_images_of_the_last_user_message_are_kept() -> None:
     picture = ImagePart(data="aGk=", media_type="image/png")
     letter = FilePart(url="https://example.org/a.pdf", name="a.pdf")
     wanted = [tool_calls_reply(tool_call(id=f"c{number}", text=LONG)) for number in range(20)]
@@ -295,7 +295,7 @@ async def test_the_pictures_of_the_users_last_message_are_kept() -> None:
     assert model.requests[-1].messages[0].content[1:] == (picture, letter)
 
 
-async def test_what_a_hook_said_is_not_taken_for_the_users_words() -> None:
+async def test_hook_messages_are_not_user_messages() -> None:
     rounds = count()
 
     @after(Step)
@@ -317,7 +317,7 @@ async def test_system_messages_stay() -> None:
     assert model.requests[1].messages[0] == rules
 
 
-async def test_what_others_add_to_the_request_stays() -> None:
+async def test_additions_of_other_hooks_are_kept() -> None:
     @before(ModelCall, priority=200)
     def in_front(call: ModelCall) -> None:
         call.messages.insert(0, user("in front"))
@@ -333,7 +333,7 @@ async def test_what_others_add_to_the_request_stays() -> None:
     assert said[1].endswith("in short")
 
 
-async def test_a_history_that_somebody_changed_is_left_as_it_is() -> None:
+async def test_a_changed_history_is_not_summarized() -> None:
     @before(ModelCall, priority=200)
     def redact(call: ModelCall) -> None:
         call.messages = [Message(message.role, "***") for message in call.messages]
@@ -343,7 +343,7 @@ async def test_a_history_that_somebody_changed_is_left_as_it_is() -> None:
     assert texts(model.requests[0]) == ["***"] * 21
 
 
-async def test_a_history_that_somebody_shortened_is_left_as_it_is() -> None:
+async def test_a_shortened_history_is_not_summarized() -> None:
     @before(ModelCall, priority=200)
     def drop(call: ModelCall) -> None:
         del call.messages[5]
@@ -353,7 +353,7 @@ async def test_a_history_that_somebody_shortened_is_left_as_it_is() -> None:
     assert len(model.requests[0].messages) == 20
 
 
-async def test_a_redactor_sees_what_is_summed_up() -> None:
+async def test_a_redactor_sees_the_summary_request() -> None:
     @before(ModelCall)
     def redact(call: ModelCall) -> None:
         call.messages = [Message(m.role, m.text.replace("secret", "***"), name=m.name) for m in call.messages]
@@ -368,7 +368,7 @@ async def test_a_redactor_sees_what_is_summed_up() -> None:
 
 
 @pytest.mark.parametrize("name", ["write_file", "edit_file", "Write", "file_edit"])
-async def test_what_was_written_into_files_is_cut(name: str) -> None:
+async def test_written_file_contents_are_cut(name: str) -> None:
     args = {"path": "a.txt", "content": "z" * 5_000, "edits": [{"new_text": "w" * 2_001}]}
     wrote = [tool_calls_reply(ToolCall("c1", name, args)), tool_message("c1", name, "ok")]
     agent, model = talker(Summarization(9_000, threshold=2_000))
@@ -421,7 +421,7 @@ async def test_another_model_can_sum_up() -> None:
     assert {charge.model for charge in result.charges} == {"small", "function"}
 
 
-async def test_the_summary_goes_through_the_same_rings() -> None:
+async def test_the_summary_call_passes_the_rings() -> None:
     seen = OperationLog()
     model = Scripted(ModelError("busy", status=529, retryable=True), "in short", "hello")
     hooks = [Summarization(4_000, threshold=1_000), Retry(base=0), after(ModelCall)(seen)]
@@ -508,7 +508,7 @@ async def test_a_model_that_fails_to_sum_up_changes_nothing() -> None:
     assert failures(result.thread) == ["the summary failed: ModelError: too long"]
 
 
-async def test_it_is_not_tried_again_at_every_step_but_when_there_is_more() -> None:
+async def test_a_failed_summary_is_retried_only_after_growth() -> None:
     tries = []
 
     def fail(messages: Messages) -> str:
@@ -523,7 +523,7 @@ async def test_it_is_not_tried_again_at_every_step_but_when_there_is_more() -> N
     assert len(tries) == 4  # at once, 50 tokens later, 100 tokens later, 200 tokens later
 
 
-async def test_a_summary_that_may_not_be_made_ends_the_run_as_the_guard_says() -> None:
+async def test_a_denied_summary_ends_the_run_with_the_reason() -> None:
     @guard(ModelCall)
     def none(call: ModelCall) -> Block | None:
         return Block("nothing is summed up here") if call.purpose == "summary" else None
@@ -540,7 +540,7 @@ async def test_a_summary_that_the_budget_does_not_allow_ends_the_run() -> None:
     assert result.reason.startswith("budget: ") and not model.requests
 
 
-async def test_cancelling_works_while_it_is_summed_up() -> None:
+async def test_a_summary_can_be_cancelled() -> None:
     begun = asyncio.Event()
 
     async def forever(messages: Messages) -> str:
@@ -590,7 +590,7 @@ async def test_a_command_is_under_the_guards_of_a_run() -> None:
     assert (result.outcome, result.reason, model.requests) == ("stopped", "blocked: closed", [])
 
 
-async def test_a_command_says_what_went_wrong() -> None:
+async def test_a_command_reports_its_failure() -> None:
     agent, _ = talker(Summarization(summarizer=lambda messages: ""))
     result = await agent.run("/compact", thread=thread_of(*talk(10)))
     assert result.text == "Nothing was summed up: the summary is empty."
@@ -599,7 +599,7 @@ async def test_a_command_says_what_went_wrong() -> None:
 
 
 @pytest.mark.parametrize("said", ["/compacted", "please /compact", "/compact/now", "  .  "])
-async def test_what_is_no_command_is_answered(said: str) -> None:
+async def test_an_unknown_command_is_answered(said: str) -> None:
     agent, _ = talker(Summarization(**QUIET))
     assert (await agent.run(said, thread=thread_of(*talk(10)))).text == "hello"
 
@@ -648,7 +648,7 @@ async def test_two_at_the_same_time_make_one_summary() -> None:
 # -- with a buffer --------------------------------------------------------------------------------------------------
 
 
-async def test_a_buffer_is_summed_up_when_it_is_full() -> None:
+async def test_a_full_buffer_is_summarized() -> None:
     got: list[int] = []
 
     def sizes(messages: Messages) -> str:
@@ -667,7 +667,7 @@ async def test_a_buffer_is_summed_up_when_it_is_full() -> None:
     assert moved[0]["messages"] >= 1 and max(row["tokens"] for row in moved) < 700
 
 
-async def test_a_buffer_keeps_what_must_be_kept() -> None:
+async def test_a_buffer_keeps_required_messages() -> None:
     agent, model = talker(Summarization(4_000, threshold=500, buffer=100, keep=0.5, **QUIET))
     await agent.run([*talk(10), user("well?")])
     assert len(model.requests[0].messages) == 1 + 11
@@ -704,7 +704,7 @@ options = st.fixed_dictionaries(
 
 
 @given(conversations, conversations, options, st.integers(1, 3_000))
-async def test_whatever_is_said_the_request_is_whole(
+async def test_any_conversation_gives_a_valid_request(
     first: list[Message], second: list[Message], given: dict[str, Any], length: int
 ) -> None:
     thread = thread_of(*first)
@@ -784,7 +784,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("options", "sentence"), WRONG, ids=str)
-def test_what_makes_no_sense_is_refused(options: dict[str, Any], sentence: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         Summarization(**options)
 
@@ -816,14 +816,14 @@ class Looker:
 
 
 @pytest.mark.parametrize(("text", "trigger", "words"), [("go", "auto", ""), ("/compact names", "manual", "names")])
-async def test_who_looks_is_told_before_and_after(text: str, trigger: str, words: str) -> None:
+async def test_observers_are_called_before_and_after(text: str, trigger: str, words: str) -> None:
     looker = Looker()
     model, thread = Scripted("an answer", spare=True), thread_of(*talk(6))
     await Agent(model, hooks=[looker.hook, Summarization(2_000, threshold=500, **QUIET)]).run(text, thread=thread)
     assert looker.seen == [("before", trigger, words), ("after", trigger, "in short")] and thread.compacted is not None
 
 
-async def test_who_looks_can_keep_the_conversation_as_it_is() -> None:
+async def test_observers_can_prevent_a_summary() -> None:
     looker, thread = Looker("not yet"), thread_of(*talk(6))
     agent = Agent(Scripted("an answer"), hooks=[looker.hook, Summarization(2_000, threshold=500, **QUIET)])
     result = await agent.run("go", thread=thread)

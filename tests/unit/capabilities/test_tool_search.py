@@ -65,7 +65,7 @@ async def test_a_hundred_tools_are_one_in_the_prompt() -> None:
     assert "there are 100 more" in model.requests[0].system
 
 
-async def test_few_tools_are_all_shown_and_nothing_is_said_of_a_search() -> None:
+async def test_few_tools_are_all_shown_without_search() -> None:
     _, model = await ask(tools=MANY[:20])
     assert shown(model) == [tool.name for tool in MANY[:20]]
     assert model.requests[0].system == ""
@@ -73,7 +73,7 @@ async def test_few_tools_are_all_shown_and_nothing_is_said_of_a_search() -> None
     assert shown(model) == ["tools"]
 
 
-async def test_what_a_search_finds_is_shown_from_then_on() -> None:
+async def test_found_tools_are_shown_from_then_on() -> None:
     thread = Thread()
     result, model = await ask(
         tool_calls_reply(find("search", query="mail to somebody")),
@@ -91,7 +91,7 @@ async def test_what_a_search_finds_is_shown_from_then_on() -> None:
     assert shown(later) == ["tools", "send_email"]
 
 
-async def test_help_describes_one_and_shows_it() -> None:
+async def test_help_describes_a_tool_and_shows_it() -> None:
     result, model = await ask(tool_calls_reply(find("help", name="weather")))
     assert tool_results(result)[0].startswith(
         'weather: The forecast for a city.\narguments: {"additionalProperties": false'
@@ -99,12 +99,15 @@ async def test_help_describes_one_and_shows_it() -> None:
     assert shown(model) == ["tools", "weather"]
 
 
-async def test_help_knows_aliases_and_says_what_is_near() -> None:
+async def test_help_accepts_aliases_and_suggests_names() -> None:
     tools = [*MANY, made("http_request", "Ask a web server.")]
     result, model = await ask(
-        tool_calls_reply(find("help", name="WebFetch")), tool_calls_reply(find("help", name="email")), tool_calls_reply(find("help", name="zzz")),
-        tools=tools, always=[],
-    )  # fmt: skip
+        tool_calls_reply(find("help", name="WebFetch")),
+        tool_calls_reply(find("help", name="email")),
+        tool_calls_reply(find("help", name="zzz")),
+        tools=tools,
+        always=[],
+    )
     told = tool_results(result)
     assert told[0].startswith("http_request: ")
     assert told[1] == "there is no tool named 'email'; did you mean send_email?"
@@ -178,7 +181,7 @@ async def test_a_tool_that_must_be_used_is_shown() -> None:
     assert shown(model) == ["tools", "weather"]
 
 
-async def test_tools_added_when_a_run_begins_are_found_and_those_of_a_request_are_left_alone() -> None:
+async def test_tools_added_at_run_start_are_found_and_request_tools_are_unchanged() -> None:
     @before(Run, tools="late_*")
     def bring(run: Run) -> None:
         run.tools["late_bus"] = made("late_bus", "Where the bus is.")
@@ -228,7 +231,7 @@ async def test_together_with_structured_output() -> None:
     assert shown(model, 1) == ["tools", "weather", "final_answer"]
 
 
-async def test_what_was_shown_is_logged_once() -> None:
+async def test_shown_tools_are_logged_once() -> None:
     thread = Thread()
     await ask(*(tool_calls_reply(find("help", name="weather")) for _ in range(3)), thread=thread)
     assert [entry["value"] for entry in thread_entries(thread, "value")] == [["weather"]]
@@ -245,6 +248,6 @@ async def test_what_was_shown_is_logged_once() -> None:
         ({"always": [7]}, "takes a list of names"),
     ],
 )
-def test_what_it_refuses(options: dict[str, Any], sentence: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         ToolSearch(**options)

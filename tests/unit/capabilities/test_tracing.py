@@ -141,7 +141,7 @@ async def test_previews_have_500_characters(spans: Spans) -> None:
     assert len(used["tool_args"]) == 500
 
 
-async def test_what_an_after_takes_out_is_not_traced(spans: Spans) -> None:
+async def test_output_removed_by_an_after_is_not_traced(spans: Spans) -> None:
     @after(ToolUse)
     def redact(use: ToolUse) -> None:
         use.result.output = use.result.output.replace("hunter2", "***")
@@ -162,7 +162,7 @@ async def test_what_an_after_takes_out_is_not_traced(spans: Spans) -> None:
     assert not any("hunter2" in span.to_json() for span in spans)
 
 
-async def test_what_a_before_changes_is_traced_as_it_was_done(spans: Spans) -> None:
+async def test_a_change_by_a_before_is_traced(spans: Spans) -> None:
     @before(ToolUse)
     def shout(use: ToolUse) -> None:
         use.args["text"] = "HI"
@@ -235,7 +235,7 @@ async def test_a_run_that_is_cancelled_ends_its_spans(spans: Spans) -> None:
     assert [span.name for span in spans] == ["run", "step", "llm.call", "tool.call"]
 
 
-async def test_what_a_run_records_is_an_event_of_its_span(spans: Spans) -> None:
+async def test_a_recorded_value_is_a_span_event(spans: Spans) -> None:
     @before(Run)
     def note(run: Run) -> None:
         run.record("loaded", files=3, names=["a", "b"], name="notes")
@@ -244,7 +244,7 @@ async def test_what_a_run_records_is_an_event_of_its_span(spans: Spans) -> None:
     assert events(spans.one("run"), "loaded") == [{"files": 3, "names": "['a', 'b']", "name": "notes"}]
 
 
-async def test_what_a_failed_run_records_is_traced_too(spans: Spans) -> None:
+async def test_values_of_a_failed_run_are_traced(spans: Spans) -> None:
     @before(Run)
     def note(run: Run) -> None:
         run.record("loaded", files=3)
@@ -266,7 +266,7 @@ async def test_a_retry_is_one_span(spans: Spans) -> None:
     assert spans.one("llm.call").status.status_code is StatusCode.UNSET
 
 
-async def test_a_childs_spans_stand_below_the_tool_that_ran_it(spans: Spans) -> None:
+async def test_child_spans_are_below_their_tool(spans: Spans) -> None:
     child = Agent(Scripted("from below"), name="child")
 
     @tool
@@ -304,7 +304,7 @@ async def test_a_run_that_is_stopped_is_not_an_error(spans: Spans) -> None:
 # -- without an SDK ---------------------------------------------------------------------------------------------------
 
 
-async def test_without_an_sdk_the_hooks_stand_aside() -> None:
+async def test_without_an_sdk_the_hooks_are_disabled() -> None:
     result = await echo_agent().run("go")
     assert result.outcome == "completed"
     assert trace.get_current_span().get_span_context().is_valid is False

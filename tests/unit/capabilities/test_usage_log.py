@@ -41,7 +41,7 @@ async def test_a_run_is_one_line_with_all_its_tokens(caplog: pytest.LogCaptureFi
     assert f"input_tokens={result.usage.input_tokens} output_tokens={result.usage.output_tokens}" in text
 
 
-async def test_a_price_that_nobody_knows_is_none(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unknown_price_is_none(caplog: pytest.LogCaptureFixture) -> None:
     await Agent(Scripted("hello"), hooks=[UsageLog()]).run("go")
     (record,) = lines(caplog)
     assert record.price is None
@@ -91,7 +91,7 @@ async def test_a_run_that_is_cancelled_is_logged(caplog: pytest.LogCaptureFixtur
     assert [record.outcome for record in lines(caplog)] == ["cancelled"]
 
 
-async def test_a_run_that_waits_is_logged_and_again_when_it_was_taken_up(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_waiting_run_is_logged_and_again_after_resume(caplog: pytest.LogCaptureFixture) -> None:
     @guard(ToolUse)
     def ask(use: ToolUse) -> Ask:
         return Ask("may it?")
@@ -109,7 +109,7 @@ class Broken(logging.Logger):
         raise RuntimeError("the disk is full")
 
 
-async def test_an_error_in_it_does_not_touch_the_run() -> None:
+async def test_a_logging_error_does_not_fail_the_run() -> None:
     result = await Agent(Scripted("hello"), hooks=[UsageLog(Broken("broken"))]).run("go")
     assert (result.text, result.outcome) == ("hello", "completed")
 
@@ -136,6 +136,6 @@ async def test_another_logger_and_level(caplog: pytest.LogCaptureFixture) -> Non
         ({"level": None}, "there is no such level"),
     ],
 )
-def test_what_it_refuses(options: dict[str, Any], sentence: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         UsageLog(**options)

@@ -56,7 +56,7 @@ def test_no_option_is_made_up() -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_command_says_in_a_sentence_what_it_does(name: str) -> None:
+def test_a_command_has_a_one_sentence_help(name: str) -> None:
     sentence = (ALL[name].help or "").split("\n\n")[0]
     assert sentence.endswith(".") and len(sentence) < 120
     if len(name.split()) == 2 and isinstance(ALL[name], click.Group):

@@ -24,7 +24,7 @@ def codes(text: str) -> set[str]:
     return set(re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)))
 
 
-def test_the_page_has_every_operation_and_what_it_answers() -> None:
+def test_the_page_has_every_operation_and_result() -> None:
     rows = [line for line in PAGE.splitlines() if line.startswith("| `")]
     assert {name for row in rows for name in re.findall(r"`(\w+)\(", row)} >= OPERATIONS
     for shape in SHAPES:

@@ -86,7 +86,7 @@ async def test_without_a_length_the_end_of_the_connection_is_the_end() -> None:
         *[(CHUNKED + chunked_response(PART))[:at] for at in (40, -40, -20, -5, -1)],
     ],
 )
-async def test_what_is_not_http_or_ends_early_is_a_retryable_error(data: bytes) -> None:
+async def test_invalid_or_truncated_http_is_a_retryable_error(data: bytes) -> None:
     async with run_raw_server(fixed_response(data, closes=True)) as port:
         with pytest.raises(ModelError, match="broke off|cannot be read") as caught:
             await request_deltas(port)
@@ -159,7 +159,7 @@ async def test_a_large_request_arrives_whole() -> None:
 
 
 @pytest.mark.parametrize("value", ["a\r\nx: y", "a\nb", "a\rb", "a\0b"])
-def test_a_header_cannot_begin_another(value: str) -> None:
+def test_header_injection_is_refused(value: str) -> None:
     with pytest.raises(ConfigError, match="there is a line break in what here is sent as 'x'"):
         OpenAI("m", base_url="http://127.0.0.1:1/v1", name="here", headers={"x": value})
 

@@ -62,7 +62,7 @@ async def fail(where: int | str, **options: Any) -> ModelError:
 
 
 @pytest.mark.parametrize("spell", [str.upper, str.lower])
-async def test_https_goes_through_a_tunnel(ca: Authority, monkeypatch: pytest.MonkeyPatch, spell: Any) -> None:
+async def test_https_uses_a_tunnel(ca: Authority, monkeypatch: pytest.MonkeyPatch, spell: Any) -> None:
     heads: list[bytes] = []
     async with over_tls(ca, heads) as port, Proxy({"model.test": port}) as proxy:
         monkeypatch.setenv(spell("https_proxy"), proxy.url())

@@ -90,7 +90,7 @@ def test_the_key_shows_nowhere() -> None:
     assert "sk-secret" not in repr(client) + repr(client.server)
 
 
-async def test_it_asks_at_the_base_url_with_key_and_headers(server: FakeServer) -> None:
+async def test_a_request_has_base_url_key_and_headers(server: FakeServer) -> None:
     server.say(sse_body(chunk("stop", content="hi")))
     client = OpenAI("m", base_url=f"{server.url}/?api-version=2", api_key=" k\n", headers={"X-Org": "wick"})
     await stream_deltas(client)
@@ -140,7 +140,7 @@ def test_a_model_needs_a_name() -> None:
         OpenAI("", name="ollama", base_url="http://localhost:1/v1")
 
 
-async def test_a_server_that_is_not_there_says_how_to_start_it(unused_tcp_port: int) -> None:
+async def test_an_unreachable_server_names_its_start_command(unused_tcp_port: int) -> None:
     client = OpenAI("m", base_url=f"http://127.0.0.1:{unused_tcp_port}/v1", name="ollama")
     with pytest.raises(ModelError, match="start it with: ollama serve") as failed:
         await stream_deltas(client)
@@ -158,7 +158,7 @@ async def test_a_refusal_is_a_sentence(server: FakeServer, model: OpenAI, status
 # -- what is sent ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_question_as_it_goes_out(server: FakeServer, model: OpenAI) -> None:
+async def test_a_request_body(server: FakeServer, model: OpenAI) -> None:
     server.say(sse_body(chunk("stop", content="hi")))
     await stream_deltas(model, model_request(user("hello ☀"), system="be kind", tools=(look,)))
     assert server.bodies == [
@@ -271,7 +271,7 @@ def test_a_file_that_a_tool_returns_by_its_address_is_named() -> None:
     ]
 
 
-def test_reasoning_is_sent_back_only_where_it_is_wanted() -> None:
+def test_reasoning_is_replayed_only_on_request() -> None:
     plain = [{"role": "assistant", "content": "4"}]
     thought = assistant("4", reasoning=[Reasoning("2+2", provider="vllm"), Reasoning("hidden", provider="anthropic")])
     assert sent(thought) == plain
@@ -290,7 +290,7 @@ def test_settings() -> None:
     }
 
 
-def test_what_is_none_is_not_set() -> None:
+def test_none_settings_are_omitted() -> None:
     assert "temperature" not in body(model_request(settings={"temperature": None, "extra": None}))
 
 
@@ -304,12 +304,12 @@ def test_a_tool_that_is_not_there_cannot_be_demanded() -> None:
         body(model_request(tools=(look,), settings={"tool_choice": "lock"}))
 
 
-def test_without_tools_there_is_no_choice_among_them() -> None:
+def test_without_tools_there_is_no_tool_choice() -> None:
     found = body(model_request(settings={"tool_choice": "required", "parallel_tool_calls": True}))
     assert found.keys().isdisjoint(("tools", "tool_choice", "parallel_tool_calls"))
 
 
-def test_a_setting_that_nobody_knows_is_a_sentence() -> None:
+def test_an_unknown_setting_is_an_error() -> None:
     with pytest.raises(ModelError, match="there is no setting 'temprature'; local knows temperature, top_p"):
         body(model_request(settings={"temprature": 1}))
 
@@ -356,7 +356,7 @@ CLOSED = {"type": "object", "properties": {"a": {"type": "string"}}, "required":
         ({"type": "array"}, False),
     ],
 )
-def test_a_schema_is_strict_where_it_can_be(schema: dict[str, Any], strict: bool) -> None:
+def test_a_schema_is_strict_where_possible(schema: dict[str, Any], strict: bool) -> None:
     found = body(model_request(settings={"response_format": {**schema, "title": "My answer"}}))["response_format"]
     assert found["type"] == "json_schema"
     assert found["json_schema"] == {"name": "My_answer", "schema": {**schema, "title": "My answer"}, "strict": strict}
@@ -370,7 +370,7 @@ def test_a_schema_is_strict_where_it_can_be(schema: dict[str, Any], strict: bool
         {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}, "strict": True}},
     ],
 )
-def test_a_format_in_openais_own_words_stays_as_it_is(form: dict[str, Any]) -> None:
+def test_a_native_format_is_unchanged(form: dict[str, Any]) -> None:
     assert body(model_request(settings={"response_format": form}))["response_format"] == form
 
 
@@ -384,7 +384,7 @@ def _drain(value: Any) -> None:
             _drain(item)
 
 
-def test_the_vendors_types_accept_what_is_sent() -> None:
+def test_the_vendor_types_accept_requests() -> None:
     params = pytest.importorskip("openai.types.chat.completion_create_params")
     shot = Message("tool", (TextPart("done"), ImagePart(data=PNG)), tool_call_id="c1", name="look")
     request = model_request(
@@ -407,7 +407,7 @@ async def told(server: FakeServer, model: OpenAI, data: bytes, **options: Any) -
     return await stream_deltas(model)
 
 
-async def test_text_usage_and_why_it_finished(server: FakeServer, model: OpenAI) -> None:
+async def test_text_usage_and_finish_reason(server: FakeServer, model: OpenAI) -> None:
     usage = {
         "prompt_tokens": 10,
         "completion_tokens": 5,
@@ -552,7 +552,7 @@ BOTH = [("a", "look", {"x": 1}), ("b", "look", {"y": 2})]
         "no index, interleaved",
     ],
 )
-async def test_parallel_calls_are_kept_apart(server: FakeServer, model: OpenAI, pieces: list[Any]) -> None:
+async def test_parallel_calls_are_separated(server: FakeServer, model: OpenAI, pieces: list[Any]) -> None:
     reply = Reply()
     for delta in await told(server, model, sse_body(*pieces, chunk("tool_calls"))):
         reply.feed(delta)
@@ -585,13 +585,13 @@ async def test_calls_without_ids(server: FakeServer, model: OpenAI, pieces: list
 
 
 @pytest.mark.parametrize("reason", ["stop", "tool_calls", "function_call"])
-async def test_a_reply_with_calls_finished_for_them(server: FakeServer, model: OpenAI, reason: str) -> None:
+async def test_a_reply_with_calls_finishes_with_tool_calls(server: FakeServer, model: OpenAI, reason: str) -> None:
     found = await told(server, model, sse_body(calls(call("{}", "look", index=0, id="a")), chunk(reason)))
     assert found[-1] == Finish("tool_calls")
 
 
 @pytest.mark.parametrize("reason", ["length", "content_filter", "something else"])
-async def test_other_reasons_are_kept(server: FakeServer, model: OpenAI, reason: str) -> None:
+async def test_other_finish_reasons_are_kept(server: FakeServer, model: OpenAI, reason: str) -> None:
     found = await told(server, model, sse_body(calls(call('{"x', "look", index=0, id="a")), chunk(reason)))
     assert found[-1] == Finish(reason)
 
@@ -660,9 +660,7 @@ async def test_a_stream_that_breaks_off(server: FakeServer, model: OpenAI, cut: 
     "data", [sse_body(chunk("stop", content="hi"), end=""), sse_body(chunk("stop", content="hi"), end="data: {")]
 )
 @pytest.mark.parametrize("cut", [True, False])
-async def test_what_breaks_off_after_the_end_is_whole(
-    server: FakeServer, model: OpenAI, data: bytes, cut: bool
-) -> None:
+async def test_a_disconnect_after_the_end_is_ignored(server: FakeServer, model: OpenAI, data: bytes, cut: bool) -> None:
     assert await told(server, model, data, cut=cut) == HI
 
 
@@ -700,7 +698,7 @@ CHUNKS = st.fixed_dictionaries(
 
 
 @given(st.lists(JSON | CHUNKS, max_size=4))
-def test_whatever_a_server_sends_is_a_reply_or_a_model_error(events: list[Any]) -> None:
+def test_any_response_is_a_reply_or_a_model_error(events: list[Any]) -> None:
     reply, completion = Reply(), _Completion(ModelServer("local", "http://localhost/"))
     try:
         for delta in completion.deltas([json.dumps(event).encode() for event in events]):
@@ -730,7 +728,7 @@ def test_a_tool_is_forgotten_with_its_agent() -> None:
     ],
     ids=["a line", "an event", "a document"],
 )
-async def test_what_never_ends_is_not_kept(
+async def test_an_endless_stream_is_bounded(
     server: FakeServer, model: OpenAI, monkeypatch: pytest.MonkeyPatch, data: bytes, kind: str
 ) -> None:
     monkeypatch.setattr("wick.models._sse.SSE_LINE_BYTES", 2000)

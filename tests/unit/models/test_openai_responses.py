@@ -94,7 +94,7 @@ def test_a_missing_key_or_name_is_a_sentence(monkeypatch: pytest.MonkeyPatch) ->
         OpenAIResponses("", api_key="k")
 
 
-async def test_a_question_as_it_goes_out(server: FakeServer, model: OpenAIResponses) -> None:
+async def test_a_request_body(server: FakeServer, model: OpenAIResponses) -> None:
     server.say(sse_body(completed(), end=""))
     await stream_deltas(model, model_request(user("hello"), system="be kind", tools=(look,)))
     assert server.paths == ["/v1/responses"]
@@ -125,7 +125,7 @@ async def test_a_question_as_it_goes_out(server: FakeServer, model: OpenAIRespon
         ("something-new", True),
     ],
 )
-def test_models_that_do_not_reason_are_not_asked_for_their_thoughts(name: str, reasons: bool) -> None:
+def test_models_without_reasoning_get_no_reasoning_options(name: str, reasons: bool) -> None:
     assert ("include" in body(model_request(), name)) is reasons
 
 
@@ -174,7 +174,7 @@ def kinds(message: Message) -> list[str]:
     return [item.get("id") or item.get("call_id") or item["role"] for item in sent(message)]
 
 
-def test_thoughts_go_back_to_their_places() -> None:
+def test_reasoning_is_replayed_in_place() -> None:
     calls = ToolCall("c1", "look"), ToolCall("c2", "look")
     assert kinds(assistant("", *calls, reasoning=[thought(0), thought(2)])) == ["rs_0", "c1", "rs_2", "c2"]
     assert kinds(assistant("hm", *calls, reasoning=[thought(0), thought(3)])) == [
@@ -192,7 +192,7 @@ def test_thoughts_go_back_to_their_places() -> None:
     }
 
 
-def test_a_thought_never_comes_last() -> None:
+def test_reasoning_is_never_last() -> None:
     assert kinds(assistant("4", reasoning=[thought(0), thought(7)])) == ["rs_0", "rs_7", "assistant"]
     assert kinds(assistant("", reasoning=[thought(0)])) == ["rs_0", "assistant"]
 
@@ -201,7 +201,7 @@ def test_a_thought_never_comes_last() -> None:
     "foreign",
     [Reasoning("hm", "0 rs_0 abc", "anthropic"), Reasoning("hm", "", PROVIDER), Reasoning("hm", "x", PROVIDER)],
 )
-def test_thoughts_of_others_are_not_sent(foreign: Reasoning) -> None:
+def test_reasoning_of_other_models_is_not_sent(foreign: Reasoning) -> None:
     assert kinds(assistant("4", reasoning=[foreign])) == ["assistant"]
 
 
@@ -241,7 +241,7 @@ def test_a_format_in_the_words_of_chat_completions(form: dict[str, Any], expecte
         ({"extra": {"input": []}}, "extra cannot set 'input'"),
     ],
 )
-def test_what_cannot_be_set_is_a_sentence(settings: dict[str, Any], sentence: str) -> None:
+def test_unsupported_settings_are_refused(settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ModelError, match=sentence):
         body(model_request(settings=settings))
 
@@ -256,7 +256,7 @@ def _drain(value: Any) -> None:
             _drain(item)
 
 
-def test_the_vendors_types_accept_what_is_sent() -> None:
+def test_the_vendor_types_accept_requests() -> None:
     params = pytest.importorskip("openai.types.responses.response_create_params")
     request = model_request(
         user([TextPart("see"), ImagePart(data=PNG), FilePart(data=PDF, name="a.pdf")]),
@@ -324,7 +324,7 @@ async def test_a_thought_survives_the_round_trip(server: FakeServer, model: Open
     ]
 
 
-async def test_parallel_calls_are_kept_apart(server: FakeServer, model: OpenAIResponses) -> None:
+async def test_parallel_calls_are_separated(server: FakeServer, model: OpenAIResponses) -> None:
     found = await told(
         server,
         model,
@@ -351,7 +351,7 @@ async def test_parallel_calls_are_kept_apart(server: FakeServer, model: OpenAIRe
 
 
 @pytest.mark.parametrize("done", ["arguments", "item", "both"])
-async def test_arguments_that_come_as_a_whole(server: FakeServer, model: OpenAIResponses, done: str) -> None:
+async def test_arguments_in_one_piece(server: FakeServer, model: OpenAIResponses, done: str) -> None:
     call = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "look"}
     whole = event("function_call_arguments.done", output_index=0, arguments="{}")
     ends = {"arguments": [whole], "item": [item("done", 0, **call, arguments="{}")]}
@@ -360,7 +360,7 @@ async def test_arguments_that_come_as_a_whole(server: FakeServer, model: OpenAIR
     assert found == [CallStart(0, "c1", "look"), CallArgs(0, "{}"), Finish("tool_calls")]
 
 
-async def test_two_messages_and_a_refusal_stand_apart(server: FakeServer, model: OpenAIResponses) -> None:
+async def test_two_messages_and_a_refusal_are_separated(server: FakeServer, model: OpenAIResponses) -> None:
     refusal = event("refusal.delta", output_index=1, delta="No.")
     found = await told(
         server,
@@ -377,7 +377,7 @@ async def test_two_messages_and_a_refusal_stand_apart(server: FakeServer, model:
 @pytest.mark.parametrize(
     ("cut", "reason"), [("max_output_tokens", "length"), ("content_filter", "content_filter"), ("steered", "steered")]
 )
-async def test_why_it_was_cut_short(server: FakeServer, model: OpenAIResponses, cut: str, reason: str) -> None:
+async def test_the_reason_of_a_truncation(server: FakeServer, model: OpenAIResponses, cut: str, reason: str) -> None:
     found = await told(server, model, text("hi"), completed("incomplete", incomplete_details={"reason": cut}))
     assert found == [TextDelta("hi"), Finish(reason)]
 
@@ -496,7 +496,7 @@ EVENTS = st.fixed_dictionaries(
 
 
 @given(st.lists(JSON | EVENTS, max_size=5))
-def test_whatever_a_server_sends_is_a_reply_or_a_model_error(events: list[Any]) -> None:
+def test_any_response_is_a_reply_or_a_model_error(events: list[Any]) -> None:
     reply, response = Reply(), _Response(ModelServer("here", "http://localhost/"))
     try:
         for delta in response.deltas([json.dumps(event).encode() for event in events]):

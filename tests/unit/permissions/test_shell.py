@@ -52,7 +52,7 @@ def commands(text: str) -> list[str]:
         ("", []),
     ],
 )  # fmt: skip
-def test_what_is_plain(text: str, seen: list[str]) -> None:
+def test_plain_commands(text: str, seen: list[str]) -> None:
     assert commands(text) == seen
     assert parse_script(text).opaque == ()
 
@@ -98,7 +98,7 @@ def test_what_is_plain(text: str, seen: list[str]) -> None:
         ("ls; rm x 'y", "ls"),
     ],
 )
-def test_what_is_seen_in_what_is_opaque(text: str, seen: str) -> None:
+def test_commands_found_in_opaque_ones(text: str, seen: str) -> None:
     assert seen in commands(text)
     assert parse_script(text).opaque
 
@@ -117,7 +117,7 @@ def test_what_is_seen_in_what_is_opaque(text: str, seen: str) -> None:
         *("a=(" * 10_000, "<" * 40_000),
     ],
 )  # fmt: skip
-def test_what_may_run_anything(text: str) -> None:
+def test_commands_that_run_anything(text: str) -> None:
     """One of its commands has a name that nobody knows."""
     script = parse_script(text)
     assert script.opaque
@@ -135,7 +135,7 @@ def test_what_may_run_anything(text: str) -> None:
         *("nice -n * ls", "timeout ? ls", "xargs -0I x ls"),
     ],
 )  # fmt: skip
-def test_what_no_rule_can_allow(text: str) -> None:
+def test_commands_that_no_rule_can_allow(text: str) -> None:
     assert parse_script(text).opaque
 
 
@@ -148,7 +148,7 @@ def test_a_path_means_something_else_in_another_folder() -> None:
 
 
 @given(COMMANDS | st.text(max_size=40))
-def test_every_text_can_be_looked_at(text: str) -> None:
+def test_any_text_can_be_parsed(text: str) -> None:
     script = parse_script(text)
     assert all(command.words for command in script.commands)
     assert all(reason and reason == reason.strip() for reason in script.opaque)

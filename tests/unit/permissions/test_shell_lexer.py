@@ -62,7 +62,7 @@ def test_plain_commands(text: str, expected: list[list[str]]) -> None:
         *("a\r", "a\x00b", "a\x0cb", "a\x0bb", "a\u00a0b", "a\u2028b", "a\u3000b", "a\x1bb", "a\x7fb", "a\x85b"),
     ],
 )  # fmt: skip
-def test_what_is_not_plain(text: str) -> None:
+def test_non_plain_words(text: str) -> None:
     with pytest.raises(UnclearCommand, match="^it "):
         lex(text)
 
@@ -93,7 +93,7 @@ def test_redirections() -> None:
         (("--x=~/y",), Word("--x=~/y", fixed=False)),
     ],
 )
-def test_what_the_shell_makes_something_else_of(pieces: tuple[str | tuple[str]], word: Word) -> None:
+def test_shell_expansions(pieces: tuple[str | tuple[str]], word: Word) -> None:
     assert make_word(*pieces) == word
 
 

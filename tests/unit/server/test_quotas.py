@@ -31,7 +31,7 @@ async def test_so_many_runs_at_once_and_no_more(tmp_path: Path) -> None:
         await asyncio.gather(*going)
 
 
-async def test_those_who_come_at_the_same_moment_count_too(tmp_path: Path) -> None:
+async def test_simultaneous_requests_are_counted(tmp_path: Path) -> None:
     gate = Gate()
     quotas = {"runs": 2, "requests_per_second": 0}
     async with (
@@ -48,7 +48,7 @@ async def test_those_who_come_at_the_same_moment_count_too(tmp_path: Path) -> No
         assert len((await get_json(client, "/threads?running=true"))["threads"]) <= 2
 
 
-async def test_who_has_too_many_streams_begins_no_run(tmp_path: Path) -> None:
+async def test_a_user_with_too_many_streams_cannot_start_a_run(tmp_path: Path) -> None:
     """What is refused has not happened: who sends it again is not heard twice."""
     quotas = {"streams": 1, "requests_per_second": 0}
     async with (

@@ -37,7 +37,7 @@ async def ids(store: InMemory) -> set[str]:
     return {thread.id for thread in (await store.list("ada")).threads}
 
 
-async def test_what_nobody_uses_is_forgotten(store: InMemory, clock: Clock) -> None:
+async def test_unused_threads_are_evicted(store: InMemory, clock: Clock) -> None:
     await store.create("ada", "t")
     clock.now += TTL_SECONDS - 1
     assert await ids(store) == {"t"}  # listing is not using
@@ -47,7 +47,7 @@ async def test_what_nobody_uses_is_forgotten(store: InMemory, clock: Clock) -> N
     await store.create("ada", "t")
 
 
-async def test_using_it_keeps_it(store: InMemory, clock: Clock) -> None:
+async def test_use_prevents_eviction(store: InMemory, clock: Clock) -> None:
     for name in ("read", "written", "unused"):
         await hold_thread(store, name, seconds=1)
     fence = (await store.head("ada", "written")).last
@@ -59,7 +59,7 @@ async def test_using_it_keeps_it(store: InMemory, clock: Clock) -> None:
     assert await ids(store) == {"read", "written"}
 
 
-async def test_what_runs_or_waits_is_never_forgotten(store: InMemory, clock: Clock) -> None:
+async def test_active_or_waiting_threads_are_never_evicted(store: InMemory, clock: Clock) -> None:
     asking = await hold_thread(store, "asking", seconds=1)
     await asking.log("asked", id="q")
     await hold_thread(store, "running", seconds=10 * TTL_SECONDS)
@@ -75,7 +75,7 @@ async def test_what_runs_or_waits_is_never_forgotten(store: InMemory, clock: Clo
     assert await ids(store) == {"asking", "queued"}  # the lease has run out; what was queued is still to be read
 
 
-async def test_who_watches_a_forgotten_thread_is_told(store: InMemory, clock: Clock) -> None:
+async def test_a_watcher_of_an_evicted_thread_is_notified(store: InMemory, clock: Clock) -> None:
     await store.create("ada", "t")
     news = store.watch("ada", "t")
     await anext(news)
@@ -85,7 +85,7 @@ async def test_who_watches_a_forgotten_thread_is_told(store: InMemory, clock: Cl
         await anext(news)
 
 
-async def test_a_timer_sweeps_while_nobody_asks(clock: Clock) -> None:
+async def test_a_timer_evicts_while_idle(clock: Clock) -> None:
     store = InMemory(sweep=0.01, clock=clock)
     await store.create("ada", "t")
     clock.now += TTL_SECONDS
@@ -97,7 +97,7 @@ async def test_a_timer_sweeps_while_nobody_asks(clock: Clock) -> None:
     assert store._timer is None  # nothing is left to watch over
 
 
-async def test_the_timer_keeps_nothing_alive() -> None:
+async def test_the_timer_holds_no_references() -> None:
     store = InMemory()
     await store.create("ada", "t")
     gone = weakref.ref(store)
@@ -106,7 +106,7 @@ async def test_the_timer_keeps_nothing_alive() -> None:
     assert gone() is None
 
 
-def test_a_loop_can_end_and_another_begin() -> None:
+def test_an_event_loop_may_be_replaced() -> None:
     """The timer does not keep a loop from ending, and the next loop has its own."""
     store = InMemory()
     for number in range(3):
@@ -124,7 +124,7 @@ async def test_closing_stops_the_timer() -> None:
     assert await ids(store) == {"t"}
 
 
-async def test_what_is_given_and_taken_is_a_copy(store: InMemory) -> None:
+async def test_entries_are_copied(store: InMemory) -> None:
     mine = await hold_thread(store, meta={"list": [1]})
     data = {"list": [1]}
     await mine.append(make_entry(1, "event", data))

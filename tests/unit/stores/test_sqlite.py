@@ -68,7 +68,7 @@ def transactions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
-async def test_only_its_owner_reads_it(path: Path) -> None:
+async def test_the_file_is_private(path: Path) -> None:
     before = os.umask(0)
     try:
         store = Sqlite(path)
@@ -85,7 +85,7 @@ async def test_only_its_owner_reads_it(path: Path) -> None:
     assert [found.name for found in path.parent.iterdir()] == ["threads.db"]
 
 
-async def test_what_is_acknowledged_is_synced(path: Path) -> None:
+async def test_acknowledged_writes_are_synced(path: Path) -> None:
     store = Sqlite(path)
     await hold_thread(store)
     assert store._writer is not None and store._writer._connection is not None
@@ -127,7 +127,7 @@ async def test_more_than_fits_into_one_transaction(path: Path, transactions: lis
     await store.close()
 
 
-async def test_one_refusal_does_not_touch_the_others(path: Path, transactions: list[int]) -> None:
+async def test_a_refusal_affects_only_its_own_append(path: Path, transactions: list[int]) -> None:
     store = Sqlite(path)
     threads = [await hold_thread(store, f"t{n}") for n in range(10)]
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -144,7 +144,7 @@ async def test_one_refusal_does_not_touch_the_others(path: Path, transactions: l
     await store.close()
 
 
-def test_nothing_is_touched_before_it_is_used(path: Path) -> None:
+def test_the_file_is_opened_lazily(path: Path) -> None:
     there = {*threading.enumerate()}
     Sqlite(path)
     assert not path.exists() and {*threading.enumerate()} <= there
@@ -190,7 +190,7 @@ async def test_event_loops_at_once(path: Path) -> None:
     await store.close()
 
 
-async def test_reading_goes_on_while_somebody_writes(path: Path) -> None:
+async def test_reads_continue_during_a_write(path: Path) -> None:
     store = Sqlite(path)
     mine = await hold_thread(store)
     await mine.append(*make_entries(1, 3))
@@ -241,7 +241,7 @@ async def test_a_file_of_something_else_is_refused(path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", range(6))  # after that nobody else can
-def test_a_file_that_another_program_makes_meanwhile_is_taken_as_it_is(path: Path, number: int) -> None:
+def test_a_file_created_meanwhile_is_used(path: Path, number: int) -> None:
     file, db = sqlite_file.SqliteFile(path, 5.0), sqlite3.connect(path, isolation_level=None)
 
     class Slow:
@@ -352,7 +352,7 @@ async def test_an_entry_that_was_changed_is_found_out(path: Path, statement: str
     await store.close()
 
 
-async def test_what_was_queued_and_kept_is_checked_too(path: Path) -> None:
+async def test_queued_and_stored_rows_are_checked(path: Path) -> None:
     store = await broken(path, """UPDATE inbox SET data = replace(data, '1', '2')""")
     with assert_refused("corrupt", "the queued message at 1 is damaged"):
         await store.inbox("ada", "t")
@@ -396,7 +396,7 @@ async def test_any_byte_that_is_flipped_is_an_error_or_changes_nothing(path: Pat
 # -- retention ------------------------------------------------------------------------------------------------------
 
 
-async def test_old_threads_are_deleted_unless_somebody_needs_them(path: Path) -> None:
+async def test_old_threads_are_deleted_unless_in_use(path: Path) -> None:
     clock = Clock()
     store = Sqlite(path, retention=100, clock=clock)
     for name in ("old", "asking", "queued", "held", "fresh"):
@@ -441,7 +441,7 @@ async def test_without_retention_nothing_is_ever_deleted(path: Path) -> None:
 # -- searching ------------------------------------------------------------------------------------------------------
 
 
-async def test_without_an_index_it_looks_through_everything(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_an_index_search_scans(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As with an SQLite that has no trigrams."""
     monkeypatch.setattr(sqlite_search, "_has_index", lambda db, make: False)
     store = Sqlite(path)
@@ -469,7 +469,7 @@ async def test_the_index_is_made_in_pieces(
     await store.close()
 
 
-async def test_searching_what_cannot_be_written(path: Path) -> None:
+async def test_searching_a_read_only_file(path: Path) -> None:
     store = Sqlite(path, busy_seconds=0.05)
     await (await hold_thread(store)).say("user", "needle")
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -490,7 +490,7 @@ def _nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
             assert not thread.is_alive()
 
 
-async def test_many_who_read_at_once_share_a_few_connections(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_concurrent_readers_share_a_few_connections(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = []
     real = sqlite_file.SqliteFile.open
     monkeypatch.setattr(
@@ -507,7 +507,7 @@ async def test_many_who_read_at_once_share_a_few_connections(path: Path, monkeyp
     await store.close()
 
 
-async def test_what_was_refused_is_forgotten_at_once(tmp_path: Path) -> None:
+async def test_a_refused_append_is_released_at_once(tmp_path: Path) -> None:
     """An error knows every frame that it came through; what those know must not wait for a search for garbage."""
     store = Sqlite(tmp_path / "threads.db")
     await store.create("ada", "th_1")

@@ -37,13 +37,13 @@ def walked(tree: RootedFolder, start: str = "", glob: str = "**", **options: boo
     return [path for path, _ in DiskWalk(tree, WalkBudget(), **options).files(start, Glob(glob))]
 
 
-def test_a_walk_goes_in_the_order_of_the_paths(tree: RootedFolder, tmp_path: Path) -> None:
+def test_a_walk_is_ordered_by_path(tree: RootedFolder, tmp_path: Path) -> None:
     paths = ["a.txt", "a/b", "a-b", "a/b.c", "a/b-c/d", "b", "a b", "A"]
     fill(tmp_path, *[path for path in paths if path != "a/b"])
     assert walked(tree) == sorted(path for path in paths if path != "a/b")
 
 
-def test_a_walk_leaves_out_what_is_heavy_or_ignored(tree: RootedFolder, tmp_path: Path) -> None:
+def test_a_walk_omits_heavy_and_ignored_folders(tree: RootedFolder, tmp_path: Path) -> None:
     fill(tmp_path, "a.py", "node_modules/x.py", "src/node_modules/y.py", ".git/config.py", "build/b.py", "src/c.pyc")
     fill(tmp_path, "src/.gitignore", text="*.pyc\n/build/\n")
     fill(tmp_path, ".gitignore", text="build/\n")
@@ -71,7 +71,7 @@ def test_a_walk_follows_no_link(tree: RootedFolder, tmp_path: Path) -> None:
     ]
 
 
-def test_a_walk_skips_what_cannot_be_read_as_a_rule_file(tree: RootedFolder, tmp_path: Path) -> None:
+def test_a_walk_skips_unreadable_rule_files(tree: RootedFolder, tmp_path: Path) -> None:
     fill(tmp_path, "a/x", "b/x", "c/x", text="x")
     (tmp_path / "a" / ".gitignore").mkdir()
     os.mkfifo(tmp_path / "b" / ".gitignore")

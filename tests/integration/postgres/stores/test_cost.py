@@ -77,7 +77,7 @@ async def test_an_append_writes_as_much_after_ten_entries_as_after_ten_thousand(
 
 
 @pytest.mark.parametrize("kind", SHARED)
-async def test_reading_a_long_thread_holds_only_a_piece_of_it(kind: str, tmp_path: Path) -> None:
+async def test_reading_a_long_thread_uses_bounded_memory(kind: str, tmp_path: Path) -> None:
     store = place(kind, tmp_path).open()
     mine = await hold_thread(store)
     for _ in range(100):

@@ -65,7 +65,7 @@ async def test_a_server_that_restarts(own: PostgresServer) -> None:
     await store.close()
 
 
-async def test_a_server_that_is_gone_and_comes_back(own: PostgresServer) -> None:
+async def test_a_server_restart_is_survived(own: PostgresServer) -> None:
     store = Postgres(own.conninfo, wait_seconds=60)
     mine = await hold_thread(store)
     await mine.append(make_entry(1))
@@ -90,7 +90,7 @@ def waits(store: Postgres, seconds: float) -> None:
     pool.timeout = pool.reconnect_timeout = seconds
 
 
-async def test_nobody_listens_there() -> None:
+async def test_an_unreachable_server_is_reported() -> None:
     store = Postgres("host=127.0.0.1 port=1 user=nobody password=sesame", wait_seconds=0.5)
     for _ in range(2):
         with assert_refused("unavailable", "is it running"):
@@ -99,7 +99,7 @@ async def test_nobody_listens_there() -> None:
     await store.close()
 
 
-async def test_a_connection_that_breaks_while_it_writes(store: Postgres, schema: str) -> None:
+async def test_a_connection_lost_during_a_write(store: Postgres, schema: str) -> None:
     mine = await hold_thread(store)
     row = make_entry(1)
     async with await psycopg.AsyncConnection.connect(shared_server().conninfo) as other:
@@ -151,7 +151,7 @@ async def proxy() -> AsyncIterator[tuple[int, asyncio.Event]]:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_a_write_whose_acknowledgement_is_lost(store: Postgres, schema: str) -> None:
+async def test_a_lost_acknowledgement_of_a_write(store: Postgres, schema: str) -> None:
     """It was written, and nobody knows: to append the same again finds it, and writes nothing twice."""
     mine = await hold_thread(store)
     some = make_entries(1, 3)
@@ -169,7 +169,7 @@ async def test_a_write_whose_acknowledgement_is_lost(store: Postgres, schema: st
     assert await read_entries(store) == some
 
 
-async def test_who_watches_hears_of_what_happened_while_the_server_was_gone(own: PostgresServer) -> None:
+async def test_a_watcher_receives_changes_made_during_an_outage(own: PostgresServer) -> None:
     store, other = Postgres(own.conninfo, wait_seconds=60), Postgres(own.conninfo, schema="wick", wait_seconds=60)
     mine = await hold_thread(store)
     async with aclosing(other.watch("ada", "t")) as news:
@@ -208,7 +208,7 @@ async def test_damage_is_found_out(store: Postgres, schema: str) -> None:
 # -- schemas --------------------------------------------------------------------------------------------------------
 
 
-async def test_stores_that_begin_at_once(schema: str) -> None:
+async def test_stores_can_start_at_once(schema: str) -> None:
     stores = [Postgres(shared_server().conninfo, schema=schema) for _ in range(8)]
     await asyncio.gather(*(store.create("ada", f"t{number}") for number, store in enumerate(stores)))
     assert len((await stores[0].list("ada")).threads) == 8
@@ -266,7 +266,7 @@ async def test_threads_of_every_version_open(fixture: Path, store: Postgres, sch
     assert (await store.lease("ada", "t", "me", 60)).fence > 1
 
 
-def test_without_its_client_it_says_what_to_install() -> None:
+def test_without_the_client_library_the_error_names_the_package() -> None:
     code = "import sys; sys.modules['psycopg'] = None; import wick.stores.postgres"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert "pip install 'wick-agent[postgres]'" in done.stderr

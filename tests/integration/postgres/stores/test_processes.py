@@ -51,7 +51,7 @@ async def taken(store: Store) -> Lease:
     raise AssertionError("the lease never ran out")
 
 
-async def test_who_was_stopped_and_wakes_after_the_lease_was_taken_cannot_write(shared: StoreLocation) -> None:
+async def test_a_stopped_process_cannot_write_after_its_lease_expired(shared: StoreLocation) -> None:
     store = shared.open()
     await store.create("ada", "t")
     with run_writer(shared, "wake", "1.0") as sleeper:

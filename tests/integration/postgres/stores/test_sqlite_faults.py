@@ -80,7 +80,7 @@ async def test_a_database_that_is_full(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_what_is_too_large_is_only_its_own_problem(tmp_path: Path) -> None:
+async def test_an_oversized_append_fails_alone(tmp_path: Path) -> None:
     """Appends that are committed together fail apart."""
     store = Sqlite(tmp_path / "threads.db")
     threads = [await hold_thread(store, f"t{n}") for n in range(5)]
@@ -110,7 +110,7 @@ def test_a_file_that_is_read_only(tmp_path: Path) -> None:
     recovered(in_trouble("read_only", tmp_path), "read_only")
 
 
-async def test_an_error_that_is_kept_does_not_keep_the_file_open(tmp_path: Path) -> None:
+async def test_a_stored_error_does_not_hold_the_file_open(tmp_path: Path) -> None:
     """It knows where it was raised, and what was going on there."""
     store = Sqlite(tmp_path / "threads.db")
     mine = await hold_thread(store)
@@ -251,7 +251,7 @@ def _connection(store: Sqlite) -> Any:
     return store._writer._connection.db
 
 
-async def test_many_who_wait_while_it_is_locked_are_all_told(tmp_path: Path) -> None:
+async def test_all_waiters_on_a_locked_file_get_an_error(tmp_path: Path) -> None:
     store = Sqlite(tmp_path / "threads.db", busy_seconds=0.05)
     threads: list[HeldLease] = [await hold_thread(store, f"t{n}") for n in range(30)]
     with closing(sqlite3.connect(tmp_path / "threads.db", isolation_level=None)) as other:

@@ -59,7 +59,7 @@ def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- running --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_command_gives_what_it_printed() -> None:
+async def test_a_command_returns_its_output() -> None:
     daemon = await get_host_daemon()
     done = await daemon.run("cat; echo oops >&2; exit 3", stdin=b"in\n", workdir="/tmp")
     assert done.pop("seconds") >= 0  # type: ignore[misc]
@@ -97,7 +97,7 @@ async def test_many_at_once() -> None:
     assert [one["stdout"] for one in done] == [f"{number}\n" for number in range(60)]
 
 
-async def test_more_than_can_run_at_once_wait_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_excess_commands_are_queued(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "COMMANDS_AT_ONCE", 3)
     with wickd() as one:
         reader, writer = await _streams(one)
@@ -155,7 +155,7 @@ def _listens(port: int) -> bool:
 
 
 @pytest.mark.usefixtures("unhurried")
-async def test_the_time_limit_ends_everything_and_keeps_the_output() -> None:
+async def test_a_time_limit_kills_all_processes_and_returns_the_output() -> None:
     mark, daemon = uuid4().hex, await get_host_daemon()
     done = await daemon.run("echo begun; setsid sleep 100 & sleep 100", timeout=3.5, env=marked_environment(mark))
     assert (done["exit_code"], done["stdout"]) == (124, "begun\n")
@@ -163,7 +163,7 @@ async def test_the_time_limit_ends_everything_and_keeps_the_output() -> None:
     assert not marked_processes(mark)
 
 
-async def test_a_command_may_say_goodbye(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_command_can_handle_sigterm(monkeypatch: pytest.MonkeyPatch) -> None:
     _launched_with(monkeypatch, COMMAND_GRACE_SECONDS=30.0)
     daemon = await get_host_daemon()
     done = await daemon.run("trap 'echo bye; exit 0' TERM; sleep 100 & wait", timeout=3.0)
@@ -177,7 +177,7 @@ async def test_a_signal_is_named() -> None:
 
 
 @pytest.mark.usefixtures("unhurried")
-async def test_it_returns_when_the_command_ends_and_its_children_with_it() -> None:
+async def test_a_command_returns_at_its_end_and_its_children_are_killed() -> None:
     mark, daemon = uuid4().hex, await get_host_daemon()
     done = await daemon.run("sleep 100 & setsid sleep 100 & (sleep 100 &); echo $!", env=marked_environment(mark))
     assert done["exit_code"] == 0 and done["seconds"] < 50
@@ -186,7 +186,7 @@ async def test_it_returns_when_the_command_ends_and_its_children_with_it() -> No
 
 @pytest.mark.usefixtures("unhurried")
 @pytest.mark.parametrize("times", [1, 3])
-async def test_cancelling_waits_until_all_of_it_is_dead(times: int) -> None:
+async def test_cancelling_waits_until_all_processes_are_dead(times: int) -> None:
     mark, daemon = uuid4().hex, await get_host_daemon()
     script = "trap '' TERM; setsid sleep 100 & while :; do sleep 1; done"
     task = asyncio.create_task(daemon.run(script, env=marked_environment(mark)))
@@ -315,7 +315,7 @@ async def test_there_is_one_for_each_loop() -> None:
 
 
 @pytest.mark.parametrize("whom", ["wickd", "guard"])
-async def test_it_is_started_again_when_it_died(whom: str) -> None:
+async def test_a_dead_daemon_is_restarted(whom: str) -> None:
     mark, daemon = uuid4().hex, await get_host_daemon()
     running = asyncio.create_task(daemon.run("setsid sleep 100 & sleep 100; true", env=marked_environment(mark)))
     assert await soon(lambda: len(marked_processes(mark)) >= 3)
@@ -347,7 +347,7 @@ async def test_one_that_was_stopped_is_left_and_replaced(monkeypatch: pytest.Mon
     assert (await (await get_host_daemon()).run("echo new"))["stdout"] == "new\n"
 
 
-async def test_a_python_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_python_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     with pytest.raises(DaemonLost, match="/no/such/python") as caught:
         await get_host_daemon()
@@ -492,7 +492,7 @@ async def test_a_job_that_ends_by_itself_takes_its_children_along() -> None:
     assert job["exit_code"] == 7 and not marked_processes(mark)
 
 
-async def test_what_cannot_become_a_job_is_an_error() -> None:
+async def test_an_invalid_job_is_an_error() -> None:
     daemon = await get_host_daemon()
     before = await daemon.jobs()
     for start in ({"argv": ["no-such-program"]}, {"cmd": "true", "workdir": "/no/such"}):
@@ -505,7 +505,7 @@ async def test_what_cannot_become_a_job_is_an_error() -> None:
     assert await daemon.jobs() == before
 
 
-async def test_a_job_whose_start_is_cancelled_does_not_stay() -> None:
+async def test_a_job_cancelled_at_start_is_removed() -> None:
     mark, daemon = uuid4().hex, await get_host_daemon()
     for moment in (0, 0.0005, 0.001, 0.002, 0.003, 0.005, 0.01):
         task = asyncio.create_task(daemon.job("sleep 100; true", env=marked_environment(mark)))
@@ -572,13 +572,13 @@ async def test_control_c_reaches_the_program() -> None:
     await terminal.close()
 
 
-async def test_what_cannot_be_opened_is_an_error() -> None:
+async def test_a_terminal_that_cannot_open_is_an_error() -> None:
     daemon = await get_host_daemon()
     with pytest.raises(BackendError, match="there is no program"):
         await daemon.terminal(argv=["no-such-program"])
 
 
-async def test_a_terminal_that_is_not_read_waits_and_the_rest_goes_on() -> None:
+async def test_an_unread_terminal_blocks_only_itself() -> None:
     daemon = await get_host_daemon()
     terminal = await daemon.terminal("yes")
     await asyncio.sleep(0.5)
@@ -636,7 +636,7 @@ async def test_a_request_that_is_too_large_is_not_sent() -> None:
     assert (await daemon.run("echo on"))["stdout"] == "on\n"
 
 
-async def test_what_wickd_refuses_is_an_error() -> None:
+async def test_a_refusal_of_wickd_is_an_error() -> None:
     daemon = await get_host_daemon()
     for wrong in ({"cmd": ""}, {"cmd": "true", "limits": {"luck": 1}}, {"cmd": "true", "timeout": -1}, {"cmd": "a\0b"}):
         with pytest.raises(BackendError) as caught:
@@ -709,7 +709,7 @@ async def test_nonsense_ends_the_connection(said: bytes) -> None:
     assert caught.value.began
 
 
-async def test_replies_that_nobody_asked_for_are_passed_over() -> None:
+async def test_unsolicited_replies_are_ignored() -> None:
     def answer(request: dict[str, Any]) -> bytes:
         return b'{"id":"stranger","stdout":"x"}\n{"id":"other","chunk":1}\n' + _reply(stdout="mine")(request)
 
@@ -759,7 +759,7 @@ async def test_one_that_does_not_read_is_left(monkeypatch: pytest.MonkeyPatch) -
         await daemon.close()
 
 
-async def test_one_that_does_not_end_what_was_cancelled_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_daemon_that_does_not_end_cancelled_commands_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "DAEMON_GRACE_SECONDS", 0.2)
     server, daemon = await _liar(lambda request: b"")
     task = asyncio.create_task(daemon.run("true"))
@@ -787,7 +787,7 @@ async def test_one_that_sends_too_much_of_a_terminal_is_left() -> None:
     await server.wait_closed()
 
 
-async def test_a_daemon_without_a_connection_says_so() -> None:
+async def test_a_daemon_without_connection_reports_it() -> None:
     daemon = Daemon(name="nobody")
     assert not daemon.alive
     with pytest.raises(DaemonLost) as caught:

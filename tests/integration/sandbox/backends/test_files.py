@@ -45,7 +45,7 @@ async def test_one_that_is_not_there(tmp_path: Path) -> None:
     assert "cannot be opened" in await assert_refused("not_found", HostFolder(tmp_path / "no").read("x"))
 
 
-async def test_home_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_home_is_resolved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert HostFolder("~/x").workdir == str(tmp_path / "x")
 
@@ -57,7 +57,7 @@ async def test_data(tmp_path: Path, data: bytes) -> None:
     assert await read_bytes(HostFolder(tmp_path), "a", 3) == (data[:3], len(data))
 
 
-async def test_files_that_are_kept_in_a_conversation() -> None:
+async def test_files_are_stored_in_a_thread() -> None:
     backend, thread = State(), Thread()
     await backend.of(thread).write("a", "x")
     assert await read_bytes(files_for_thread(backend, thread), "a", 9) == (b"x", 1)

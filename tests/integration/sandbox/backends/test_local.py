@@ -48,7 +48,7 @@ async def test_a_backend_is_one(local: Make, folder: Path) -> None:
     assert backend.name == "local" and backend.workdir == str(folder / "not" / "there")
 
 
-async def test_it_is_idle_until_it_is_used(local: Make) -> None:
+async def test_the_backend_starts_lazily(local: Make) -> None:
     backend = local()
     assert backend.status.state == "idle"
     await backend.ls()
@@ -115,7 +115,7 @@ async def test_a_link_to_a_workspace_is_resolved_once(local: Make, folder: Path,
 # -- which sandbox --------------------------------------------------------------------------------------------------
 
 
-async def test_the_strongest_sandbox_is_chosen_and_says_what_it_does(local: Make) -> None:
+async def test_the_strongest_sandbox_is_chosen_and_described(local: Make) -> None:
     protection = local(sandbox="auto").protection
     assert (protection.level, protection.by, protection.asks) == ("strong", "bubblewrap", False)
     assert "no network" in protection.says and "no files but the workspace" in protection.says
@@ -170,7 +170,7 @@ async def test_landlock_confines_files_and_calls_itself_weak(local: Make, tmp_pa
     assert not is_running(scratch)
 
 
-async def test_landlock_holds_root_and_what_others_remember(
+async def test_landlock_confines_root_and_protected_paths(
     local: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend = local(sandbox="landlock")
@@ -189,7 +189,7 @@ async def test_landlock_holds_root_and_what_others_remember(
             local(sandbox="landlock")
 
 
-async def test_landlock_keeps_commands_off_the_network(local: Make) -> None:
+async def test_landlock_blocks_the_network(local: Make) -> None:
     if landlock.find_landlock().version < landlock.TCP:
         pytest.skip("this kernel's Landlock knows no network: use Linux 6.7 or newer")
     server = socket.create_server(("127.0.0.1", 0))
@@ -230,14 +230,14 @@ async def test_the_environment_never_reaches_bubblewrap_itself(local: Make, fold
 
 
 @pytest.mark.parametrize("env", [{"": "x"}, {"A=B": "x"}, {"A": "x\0y"}, {"A": "\ud800"}])
-async def test_what_cannot_be_in_an_environment_is_refused(local: Make, env: dict[str, str]) -> None:
+async def test_invalid_environment_values_are_refused(local: Make, env: dict[str, str]) -> None:
     await assert_refused("invalid", local().execute("true", env=env))
     with pytest.raises(ConfigError, match="none can have"):
         local(env=env)
 
 
 @pytest.mark.parametrize("command", ["", "  \n", "echo \0"])
-async def test_what_is_no_command_is_refused(local: Make, command: str) -> None:
+async def test_invalid_commands_are_refused(local: Make, command: str) -> None:
     await assert_refused("invalid", local().execute(command))
 
 
@@ -266,7 +266,7 @@ async def test_a_working_directory_is_in_the_workspace(local: Make, folder: Path
     )
 
 
-async def test_a_command_is_taken_as_it_is(local: Make) -> None:
+async def test_a_command_is_passed_verbatim(local: Make) -> None:
     odd = "$HOME \\ ' \" ` ; & | ü \udcff"
     assert (await run_successfully(local(), "cat <<'END'\n" + odd + "\nEND")).rstrip() == odd.replace(
         "\udcff", "\ufffd"
@@ -293,7 +293,7 @@ if os.uname().machine == "x86_64":  # the others have no such way
         assert result["exit_code"] == 159 and "SIGSYS" in result["error"], result
 
 
-async def test_the_network_is_there_when_it_is_given(local: Make) -> None:
+async def test_the_network_is_available_on_request(local: Make) -> None:
     server = socket.create_server(("127.0.0.1", 0))
     port = server.getsockname()[1]
     connect = f"{PYTHON} -c 'import socket; socket.create_connection((\"127.0.0.1\", {port}))'"
@@ -310,7 +310,7 @@ async def test_folders_outside_can_be_made_readable(local: Make, tmp_path: Path)
     assert (await backend.execute(f"touch {tmp_path}/tools/new"))["exit_code"] == 1
 
 
-async def test_cancelling_ends_a_command_and_all_of_it(local: Make, folder: Path) -> None:
+async def test_cancelling_kills_a_command_and_its_children(local: Make, folder: Path) -> None:
     backend = local()
     running = asyncio.create_task(backend.execute("(setsid sleep 31.7 &) ; touch began; trap '' TERM; sleep 31.7"))
     while not (folder / "began").exists():
@@ -322,7 +322,7 @@ async def test_cancelling_ends_a_command_and_all_of_it(local: Make, folder: Path
     assert not control_groups()
 
 
-async def test_stopping_ends_what_runs(local: Make, folder: Path) -> None:
+async def test_stopping_kills_running_commands(local: Make, folder: Path) -> None:
     backend = local()
     running = asyncio.create_task(backend.execute("touch began; sleep 32.7"))
     job = await backend.background("sleep 32.7")
@@ -385,7 +385,7 @@ async def test_nothing_is_left_when_wick_is_killed(folder: Path) -> None:
     await wait_until_ended("39.7")
 
 
-async def test_a_workspace_that_is_gone_is_no_place_for_commands(local: Make, folder: Path) -> None:
+async def test_commands_in_a_deleted_workspace_are_refused(local: Make, folder: Path) -> None:
     backend = local()
     assert await run_successfully(backend, "echo here") == "here\n"
     os.rename(folder, f"{folder}-elsewhere")
@@ -480,7 +480,7 @@ async def test_a_terminal_is_in_the_sandbox(local: Make, folder: Path) -> None:
     assert not control_groups()
 
 
-async def test_a_command_that_comes_as_the_workspace_is_let_go_of_is_told_so(local: Make) -> None:
+async def test_a_command_during_release_of_the_workspace_is_refused(local: Make) -> None:
     backend = local()
     await backend.start()
     (await backend._ensure_workspace()).tree.close()

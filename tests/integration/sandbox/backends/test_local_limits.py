@@ -119,7 +119,7 @@ def python_for_others() -> str:
     pytest.skip(f"no other user can start {sys.executable}: install a system-wide Python of this version")
 
 
-def test_it_works_as_another_user(tmp_path: Path) -> None:
+def test_limits_work_for_an_unprivileged_user(tmp_path: Path) -> None:
     if os.getuid() != 0:
         pytest.skip("only root can become another user: run the tests as root")
     program = python_for_others()

@@ -31,7 +31,7 @@ pytestmark = needs_bubblewrap
 __all__ = ["folder", "local"]  # fixtures
 
 
-async def test_a_command_leaves_the_workspace_as_it_is(local: Make, folder: Path) -> None:
+async def test_a_command_does_not_change_the_workspace_layout(local: Make, folder: Path) -> None:
     fill_folder(folder, PROJECT)
     (folder / "linked").mkdir()
     (folder / "linked" / ".env").symlink_to("../.env")
@@ -89,7 +89,7 @@ async def test_a_link_to_secrets_cannot_be_taken_away(local: Make, folder: Path)
         "rm -rf packages/one/.claude",
     ],
 )
-async def test_what_is_protected_stays_as_it_is(local: Make, folder: Path, command: str) -> None:
+async def test_protected_files_are_unchanged(local: Make, folder: Path, command: str) -> None:
     fill_folder(folder, PROJECT)
     before = read_tree(folder)
     result = await local().execute(command)
@@ -97,7 +97,7 @@ async def test_what_is_protected_stays_as_it_is(local: Make, folder: Path, comma
     assert {path: text for path, text in read_tree(folder).items() if ".git/" not in path or path in before} == before
 
 
-async def test_what_is_protected_can_be_read_unless_it_is_secret(local: Make, folder: Path) -> None:
+async def test_protected_files_are_readable_unless_secret(local: Make, folder: Path) -> None:
     fill_folder(folder, PROJECT)
     paths = ".git/config .git/hooks/pre-commit .wick/agents.yaml .claude/settings.json packages/one/.git/config"
     assert await run_successfully(local(), f"cat {paths}") == "".join(PROJECT[path] for path in paths.split())
@@ -137,7 +137,7 @@ async def test_what_is_protected_can_be_read_unless_it_is_secret(local: Make, fo
         ("mkdir .ENV.d && touch .Env", [".Env"]),
     ],
 )
-async def test_what_appeared_is_moved_aside_and_named(
+async def test_new_protected_files_are_moved_aside_and_named(
     local: Make, folder: Path, command: str, moved: list[str]
 ) -> None:
     fill_folder(folder, {"main.py": ""})
@@ -167,12 +167,12 @@ async def test_a_repository_can_be_worked_with(local: Make, folder: Path) -> Non
     assert (await backend.execute("git stash -q; git gc -q; git status"))["moved"] == []
 
 
-async def test_what_cannot_be_moved_by_itself_is_helped(local: Make, folder: Path) -> None:
+async def test_unmovable_protected_files_are_made_movable(local: Make, folder: Path) -> None:
     result = await local().execute("mkdir a; touch a/.env; chmod 555 a")
     assert result["moved"] == ["a/.env"] and (folder / "a").stat().st_mode & 0o777 == 0o555
 
 
-async def test_what_is_moved_aside_never_replaces_anything(local: Make, folder: Path) -> None:
+async def test_moving_aside_never_overwrites(local: Make, folder: Path) -> None:
     fill_folder(folder, {".wick.moved-1": "there"})
     backend = local()
     for number in (2, 3):
@@ -181,7 +181,7 @@ async def test_what_is_moved_aside_never_replaces_anything(local: Make, folder: 
     assert (folder / ".wick.moved-1").read_text() == "there"
 
 
-async def test_moving_the_repository_away_helps_nobody(local: Make, folder: Path) -> None:
+async def test_moving_the_repository_does_not_bypass_protection(local: Make, folder: Path) -> None:
     """Where it is not held in its place by a mount, what comes in its stead is new."""
     fill_folder(folder, PROJECT)
     command = "mv packages/one/.git x; mkdir -p packages/one/.git/hooks; echo evil > packages/one/.git/hooks/pre-commit"
@@ -189,14 +189,14 @@ async def test_moving_the_repository_away_helps_nobody(local: Make, folder: Path
     assert not (folder / "packages/one/.git/hooks").exists()
 
 
-async def test_what_comes_along_with_its_folder_is_not_new(local: Make, folder: Path) -> None:
+async def test_protected_files_moved_with_their_folder_are_not_new(local: Make, folder: Path) -> None:
     fill_folder(folder, PROJECT)
     result = await local().execute("mv packages/one packages/two && cat packages/two/.env")
     assert "denied" in result["stderr"] and result["moved"] == []
     assert (folder / "packages/two/.env").read_text() == PROJECT[".env"]
 
 
-async def test_while_another_command_runs_what_it_made_is_not_shown(local: Make, folder: Path) -> None:
+async def test_files_of_a_running_command_are_hidden(local: Make, folder: Path) -> None:
     """A mount is looked up by its path, and whoever runs meanwhile could make that lead elsewhere."""
     backend = local()
     fill_folder(folder, {".wick/old": "old"})
@@ -245,13 +245,13 @@ async def test_a_path_that_is_swapped_for_a_link_shows_nothing_of_the_host(
 
 
 @pytest.mark.parametrize("sandbox", ["landlock", "none"])
-async def test_what_appeared_is_moved_aside_without_mounts_too(local: Make, folder: Path, sandbox: str) -> None:
+async def test_new_protected_files_are_moved_aside_without_mounts(local: Make, folder: Path, sandbox: str) -> None:
     result = await local(sandbox=sandbox).execute("echo x > .env; mkdir .wick")
     assert sorted(result["moved"]) == [".env", ".wick"]
     assert sorted(read_tree(folder)) == [".wick.moved-1", "env.moved-1"]
 
 
-async def test_what_is_protected_can_be_chosen(local: Make, folder: Path) -> None:
+async def test_protected_patterns_are_configurable(local: Make, folder: Path) -> None:
     fill_folder(folder, {"deploy.key": "k", ".wick/a": "a"})
     backend = local(protect=["*.key", "deploy"])
     assert (await backend.execute("echo x > deploy.key"))["exit_code"] != 0
@@ -296,7 +296,7 @@ async def test_more_secrets_than_can_be_hidden_and_nothing_runs(local: Make, fol
         ("nothing like this", {}),
     ],
 )
-async def test_ripgrep_in_the_sandbox_finds_what_re2_finds(
+async def test_ripgrep_in_the_sandbox_matches_re2(
     local: Make, folder: Path, pattern: str, options: dict[str, Any]
 ) -> None:
     if not shutil.which("rg", path="/usr/bin:/usr/local/bin"):

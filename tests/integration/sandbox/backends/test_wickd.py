@@ -68,7 +68,7 @@ def test_the_same_sources_give_the_same_bytes() -> None:
     assert len(zipapp.compute_digest()) == 64
 
 
-def test_what_is_packed_imports_only_itself_and_the_standard_library() -> None:
+def test_the_bundle_imports_only_itself_and_the_standard_library() -> None:
     packed = {name.removesuffix(".py").replace("/", ".").removesuffix(".__init__") for name in zipapp.read_sources()}
     for name, source in zipapp.read_sources().items():
         for node in ast.walk(ast.parse(source, name, feature_version=(3, 8))):
@@ -86,7 +86,7 @@ def _imported(node: ast.AST) -> list[str]:
     return []
 
 
-def test_what_is_packed_needs_no_more_than_python_3_8(tmp_path: Path) -> None:
+def test_the_bundle_runs_on_python_3_8(tmp_path: Path) -> None:
     paths = []
     for name, source in zipapp.read_sources().items():
         paths.append(tmp_path / name)
@@ -98,7 +98,7 @@ def test_what_is_packed_needs_no_more_than_python_3_8(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("python", [path for path in PYTHONS if path.exists()] or [Path(sys.executable)], ids=str)
-def test_it_runs_on_every_python_that_is_here(python: Path) -> None:
+def test_wickd_runs_on_every_installed_python(python: Path) -> None:
     version = subprocess.run([python, "--version"], capture_output=True, text=True, check=True, timeout=60).stdout
     if tuple(map(int, version.split()[1].split("."))) < (3, 8):
         return  # older than what is promised
@@ -110,7 +110,7 @@ def test_it_runs_on_every_python_that_is_here(python: Path) -> None:
         assert found["result"]["files"] == ["hostname"]
 
 
-def test_it_does_its_best_where_linux_is_not() -> None:
+def test_wickd_degrades_without_linux_features() -> None:
     """Without subreapers, prctl and /proc: what stays in the command's process group, or below it, is ended."""
     mark = uuid4().hex
     with wickd(platform="darwin") as one:
@@ -163,7 +163,7 @@ def test_arguments_are_not_seen_by_a_shell(shared: WickdProcess) -> None:
     assert shared.ask({"id": "r", "argv": argv})["stdout"] == "a b|$HOME|`id`||*|"
 
 
-def test_the_environment_is_clean_unless_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_is_empty_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_SECRET", "planted")
     monkeypatch.setenv("LC_TIME", "C")
     with wickd() as one:
@@ -213,7 +213,7 @@ def test_data_is_read_from_descriptors(shared: WickdProcess) -> None:
         assert said == ["one", "300000\n%fd0% x%fd1%\n"], "a command that only looks like it is left as it is"
 
 
-def test_output_comes_in_chunks_when_asked(shared: WickdProcess, tmp_path: Path) -> None:
+def test_output_is_streamed_on_request(shared: WickdProcess, tmp_path: Path) -> None:
     """The command goes on when what it said has come."""
     said = "echo a; until test -e 1; do sleep 0.01; done; echo b >&2; until test -e 2; do sleep 0.01; done; printf c"
     shared.say({"id": "s", "cmd": said, "stream": True, "workdir": str(tmp_path)})
@@ -226,7 +226,7 @@ def test_output_comes_in_chunks_when_asked(shared: WickdProcess, tmp_path: Path)
     assert (final["stdout"], final["stderr"]) == ("a\nc", "b\n")
 
 
-def test_head_and_tail_are_kept_and_the_size_is_true(shared: WickdProcess) -> None:
+def test_head_and_tail_are_kept_with_the_true_size(shared: WickdProcess) -> None:
     reply = shared.ask({"id": "r", "cmd": "seq 1 200000", "head": 20, "tail": 14})
     assert reply["stdout"].startswith("1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n[… ")
     assert reply["stdout"].endswith(" bytes were left out here …]\n199999\n200000\n")
@@ -257,7 +257,7 @@ def test_limits(shared: WickdProcess, limits: dict[str, int], command: str, said
     assert said in reply["stdout"] + reply["error"], reply
 
 
-def test_what_cannot_be_started_is_said(shared: WickdProcess, tmp_path: Path) -> None:
+def test_a_start_failure_is_reported(shared: WickdProcess, tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("not a program")
     for extra in ({}, {"limits": {"files": 100}}):
         missing = shared.ask({"id": "r", "argv": ["no-such-program"], **extra})
@@ -270,7 +270,7 @@ def test_what_cannot_be_started_is_said(shared: WickdProcess, tmp_path: Path) ->
     assert "cannot be joined" in group["error"]
 
 
-def test_landlock_leaves_only_what_is_allowed(shared: WickdProcess, tmp_path: Path) -> None:
+def test_landlock_allows_only_listed_paths(shared: WickdProcess, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "secret").write_text("planted")
     system = ["/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache"]
@@ -349,7 +349,7 @@ def test_bad_input_is_answered_in_a_sentence(shared: WickdProcess, request_: Any
 
 
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(max_size=5), lambda s: st.lists(s, max_size=3)))
-def test_no_value_breaks_it(value: Any) -> None:
+def test_no_value_crashes_wickd(value: Any) -> None:
     for field in ("op", "cmd", "argv", "workdir", "timeout", "env", "limits", "cgroup", "data", "landlock", "protect"):
         Fuzzed.one().say({"id": "f", "cmd": "true", field: value} if field != "cmd" else {"id": "f", field: value})
         assert Fuzzed.one().hear()["id"] == "f"
@@ -392,7 +392,7 @@ def test_a_line_that_is_too_long_is_passed_over() -> None:
         assert one.ask({"id": "r", "cmd": "echo x"})["stdout"] == "x\n"
 
 
-def test_an_id_that_is_in_use_is_refused_and_the_first_goes_on(shared: WickdProcess, tmp_path: Path) -> None:
+def test_a_duplicate_id_is_refused_and_the_first_continues(shared: WickdProcess, tmp_path: Path) -> None:
     waits = "until test -e go; do sleep 0.01; done; echo first"
     shared.say({"id": "twice", "cmd": waits, "workdir": str(tmp_path)})
     refused = shared.ask({"id": "twice", "cmd": "echo second"})
@@ -461,7 +461,7 @@ def test_when_supervisors_and_wickd_are_killed_the_guard_ends_the_rest() -> None
     one.end()
 
 
-def test_it_ends_with_its_parent_though_the_pipe_stays_open(tmp_path: Path) -> None:
+def test_wickd_ends_with_its_parent_though_the_pipe_is_open(tmp_path: Path) -> None:
     """A parent that has forked leaves its end of the pipe open in its child."""
     (tmp_path / "wickd.pyz").write_bytes(zipapp.build_zipapp())
     program = f"""
@@ -533,7 +533,7 @@ def test_large_input_is_fed_while_output_is_read(shared: WickdProcess) -> None:
     assert reply["stdout_bytes"] == 20_000_000
 
 
-def test_input_that_nobody_reads_is_dropped(shared: WickdProcess) -> None:
+def test_unread_input_is_dropped(shared: WickdProcess) -> None:
     reply = shared.ask({"id": "r", "cmd": "exec 0<&-; echo done", "stdin64": b64encode(b"y" * 5_000_000).decode()})
     assert (reply["stdout"], reply["exit_code"]) == ("done\n", 0)
     late = shared.ask({"id": "r", "cmd": "sleep 0.2; echo done", "stdin64": b64encode(b"y" * 5_000_000).decode()})
@@ -548,7 +548,7 @@ def test_many_at_once(shared: WickdProcess) -> None:
     }
 
 
-def test_supervisors_that_are_not_needed_go() -> None:
+def test_idle_supervisors_end() -> None:
     with wickd() as one:
         for number in range(20):
             one.say({"id": f"m{number}", "cmd": "sleep 0.3"})
@@ -560,7 +560,7 @@ def test_supervisors_that_are_not_needed_go() -> None:
 # -- jobs and terminals ---------------------------------------------------------------------------------------------
 
 
-def test_a_job_keeps_the_last_of_its_output_with_true_offsets(shared: WickdProcess) -> None:
+def test_a_job_keeps_the_tail_of_its_output_with_true_offsets(shared: WickdProcess) -> None:
     job = shared.ask({"id": "j", "op": "job", "cmd": "seq 1 400000"})["result"]["id"]
     ask = {"id": "o", "op": "job_output", "job": job}
     assert becomes_true(lambda: not shared.ask(ask)["result"]["running"])
@@ -573,7 +573,7 @@ def test_a_job_keeps_the_last_of_its_output_with_true_offsets(shared: WickdProce
     assert shared.ask({**ask, "offset": 10**9})["result"]["output"] == ""
 
 
-def test_jobs_that_end_at_once_have_begun(shared: WickdProcess) -> None:
+def test_short_jobs_are_reported_as_started(shared: WickdProcess) -> None:
     begun = set()
     for _ in range(4):
         for number in range(10):
@@ -611,7 +611,7 @@ def test_a_terminal_waits_for_its_reader() -> None:
         assert "data" in one.hear()
 
 
-def test_a_terminal_that_does_not_take_input_says_so(shared: WickdProcess) -> None:
+def test_a_terminal_with_full_input_reports_it(shared: WickdProcess) -> None:
     shared.say({"id": "t", "op": "pty", "cmd": "stty raw -echo; echo ready; sleep 100"})
     assert shared.hear()["result"] == {}
     said = b""
@@ -659,7 +659,7 @@ def test_file_operations(shared: WickdProcess, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("engine", ["rg", "grep", ""])
-def test_grep_uses_what_is_there(tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_grep_uses_available_programs(tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / "a.txt").write_text("one\ntwo 2\n")
     (tmp_path / "bin").mkdir()
@@ -708,7 +708,7 @@ def listening(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
             assert not Path(path).exists()
 
 
-def test_the_token_opens_it(listening: Any) -> None:
+def test_a_valid_token_is_accepted(listening: Any) -> None:
     with connect_when_ready(listening) as one:
         one.say({"token": TOKEN})
         assert one.ask({"id": "r", "cmd": "echo in"})["stdout"] == "in\n"
@@ -720,7 +720,7 @@ def test_the_token_opens_it(listening: Any) -> None:
     "first",
     [{"token": "wrong"}, {"token": ""}, {"token": None}, {}, [], b"nonsense", {"id": "r", "cmd": "true"}, b"x" * 9_000],
 )
-def test_without_the_token_not_a_word_is_said(listening: Any, first: Any) -> None:
+def test_without_the_token_no_reply_is_sent(listening: Any, first: Any) -> None:
     with connect_when_ready(listening) as one:
         assert one.ask(first) == {}
 
@@ -743,7 +743,7 @@ def test_each_connection_sees_only_its_own(listening: Any) -> None:
         assert one.ask({"id": "r", "cmd": "echo still"})["stdout"] == "still\n"
 
 
-def test_it_does_not_listen_without_a_token(tmp_path: Path) -> None:
+def test_wickd_does_not_listen_without_a_token(tmp_path: Path) -> None:
     file = tmp_path / "wickd.pyz"
     file.write_bytes(zipapp.build_zipapp())
     (tmp_path / "short").write_text("short")
@@ -775,7 +775,7 @@ def test_the_token_may_be_in_a_file_or_the_environment(tmp_path: Path, monkeypat
 # -- the loop -------------------------------------------------------------------------------------------------------
 
 
-def test_timers_come_in_order_unless_cancelled() -> None:
+def test_timers_fire_in_order_unless_cancelled() -> None:
     loop, seen = EventLoop(), []
     for number, seconds in enumerate((0.02, 0.0, 0.01, 0.005)):
         timer = loop.call_later(seconds, lambda number=number: seen.append(number))
@@ -786,14 +786,14 @@ def test_timers_come_in_order_unless_cancelled() -> None:
     assert seen == [1, 2, 0]
 
 
-def test_cancelled_timers_are_not_kept() -> None:
+def test_cancelled_timers_are_released() -> None:
     loop = EventLoop()
     for _ in range(10_000):
         loop.call_later(1_000, list).cancel()
     assert len(loop._timers) < 600
 
 
-def test_who_reads_and_writes_the_same_descriptor_is_told_apart() -> None:
+def test_reader_and_writer_of_one_descriptor_are_distinguished() -> None:
     loop, seen = EventLoop(), []
     ours, theirs = socket.socketpair()
     with ours, theirs:

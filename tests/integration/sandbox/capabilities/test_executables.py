@@ -41,7 +41,7 @@ def programs(tmp_path: Path) -> Iterator[Programs]:
     assert made.left() == []
 
 
-async def test_programs_of_every_kind_stand_in_one_agent(programs: Programs) -> None:
+async def test_programs_of_every_protocol_work_in_one_agent(programs: Programs) -> None:
     programs.recording("watch", "after_tool_call")
     programs.write("warm", WARM)
     programs.write("deny.sh", "#!/bin/sh\ncat >/dev/null; echo no deletes >&2; exit 2\n", programs.folder)
@@ -73,7 +73,7 @@ def test_programs_are_found_by_point_and_by_name(programs: Programs) -> None:
     assert made.program("c") is None and made.program("broken") is not None
 
 
-def test_events_that_share_a_point_have_programs_of_their_own(programs: Programs) -> None:
+def test_events_at_one_point_have_separate_programs(programs: Programs) -> None:
     programs.sh("turn", "turn_end")
     programs.sh("stop", "agent_stop")
     programs.sh("both", '{"points": ["after_step"]}')
@@ -98,7 +98,7 @@ def test_every_program_is_listed_with_all_that_matters(programs: Programs) -> No
     ]
 
 
-async def test_a_program_has_the_time_and_the_variables_that_it_is_given(programs: Programs) -> None:
+async def test_a_program_gets_its_timeout_and_environment(programs: Programs) -> None:
     programs.sh("slow", "before_tool_call", "cat >/dev/null; sleep 600")
     agent = tool_agent(execute, programs.executables(timeout=3), args={"command": "ls"})
     assert "did not answer within 3 s" in tool_result(await agent.run("go"))
@@ -107,7 +107,7 @@ async def test_a_program_has_the_time_and_the_variables_that_it_is_given(program
     assert tool_result(await tool_agent(execute, executables, args={"command": "ls"}).run("go")) == "ada"
 
 
-async def test_a_program_runs_where_it_is_told_to(programs: Programs) -> None:
+async def test_a_program_runs_in_its_configured_folder(programs: Programs) -> None:
     place = programs.folder / "place"
     place.mkdir()
     programs.recording("check", "before_tool_call", 'echo "{\\"blocked\\": true, \\"reason\\": \\"$(pwd)\\"}"')
@@ -152,14 +152,14 @@ def test_a_choice_for_a_program_that_is_not_there_is_refused(programs: Programs)
         programs.executables(fail={"chekc": "closed"})
 
 
-async def test_a_program_for_a_tool_stands_also_where_that_tool_is_not(programs: Programs) -> None:
+async def test_a_program_for_a_missing_tool_is_registered(programs: Programs) -> None:
     programs.write("warm", WARM)
     executables = programs.executables()
     assert tool_result(await tool_agent(echo, executables).run("go")) == "hi"
     await executables.close()
 
 
-async def test_closing_it_ends_what_is_kept(programs: Programs) -> None:
+async def test_closing_ends_workers(programs: Programs) -> None:
     programs.write("warm", WARM)
     executables = programs.executables()
     assert tool_result(await tool_agent(execute, executables, args={"command": "ls"}).run("go")) == "warm no"
@@ -180,7 +180,7 @@ def named(agent: Agent) -> list[str]:
     return [hook.name for hook in agent.hooks if "@" in hook.name]
 
 
-def test_a_config_names_directories_beside_it(programs: Programs) -> None:
+def test_config_directories_are_relative_to_the_config(programs: Programs) -> None:
     programs.sh("check", "before_tool_call")
     trust = str(programs.folder / "trust.json")
     keys = {"dirs": [{"dir": "hooks", "prefix": "team/"}], "timeout": 5, "trust": trust, "fail": {"team/check": "open"}}
@@ -189,7 +189,7 @@ def test_a_config_names_directories_beside_it(programs: Programs) -> None:
     assert named(configured(programs.folder, executables={"dirs": ["./hooks"], "trust": trust}))[0].startswith("check@")
 
 
-def test_a_folder_in_a_config_is_looked_through_as_far_as_it_is_trusted(programs: Programs) -> None:
+def test_a_configured_folder_is_searched_as_far_as_trusted(programs: Programs) -> None:
     programs.sh("check", "turn_end", path=programs.folder / ".wick" / "hooks")
     home = programs.folder / "home"
     keys = {"folder": ".", "home": str(home), "trust": "trust.json"}

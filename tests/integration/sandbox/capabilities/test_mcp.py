@@ -147,7 +147,7 @@ async def test_tools_resources_and_prompts() -> None:
     assert told[8] == "mcp__t__add: b should be of type integer (got 'two')"
 
 
-async def test_what_a_tool_is_like(web: dict[str, Any]) -> None:
+async def test_a_tool_has_the_definition_of_the_server(web: dict[str, Any]) -> None:
     async with servers({"t": web}) as mcp:
         model = Scripted("done")
         seen: dict[str, Any] = {}
@@ -166,7 +166,7 @@ async def test_what_a_tool_is_like(web: dict[str, Any]) -> None:
     assert len(odd.name) == 64
 
 
-async def test_who_is_trusted_is_believed(web: dict[str, Any]) -> None:
+async def test_annotations_of_a_trusted_server_are_believed(web: dict[str, Any]) -> None:
     seen: dict[str, Any] = {}
 
     @guard(ToolUse)
@@ -199,7 +199,7 @@ async def test_long_answers_pictures_and_progress(web: dict[str, Any]) -> None:
     assert "still waiting\n" in shown
 
 
-async def test_a_guard_that_knows_the_servers_own_name(web: dict[str, Any]) -> None:
+async def test_a_guard_can_use_the_servers_tool_name(web: dict[str, Any]) -> None:
     @guard(ToolUse, match="add")
     def refuse(use: ToolUse) -> Block:
         return Block("no sums")
@@ -218,7 +218,7 @@ def test_a_guard_for_a_tool_that_is_not_among_those_listed() -> None:
         Agent(Scripted(spare=True), hooks=[MCP({"t": program(tools=["add"])}), refuse])
 
 
-async def test_a_child_has_what_its_own_servers_have_under_the_guards_above(web: dict[str, Any]) -> None:
+async def test_a_childs_servers_are_under_the_guards_of_its_parents(web: dict[str, Any]) -> None:
     @guard(ToolUse, match="mcp__t__greet")
     def refuse(use: ToolUse) -> Block:
         return Block("no greetings")
@@ -249,7 +249,7 @@ async def test_together_with_permissions(web: dict[str, Any]) -> None:
     assert not told[2].startswith("/")
 
 
-async def test_a_program_gets_the_environment_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_program_gets_its_configured_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_SECRET", "hunter2")
     async with servers({"t": program(env={"COLOUR": "blue"})}) as mcp:
         wanted = [use("environment", name="COLOUR"), use("environment", name="MY_SECRET")]
@@ -257,7 +257,7 @@ async def test_a_program_gets_the_environment_it_is_given(monkeypatch: pytest.Mo
     assert tool_results(result) == ["blue", "(not set)"]
 
 
-async def test_a_program_that_stands_in_its_folder(tmp_path: Path) -> None:
+async def test_a_program_runs_in_its_folder(tmp_path: Path) -> None:
     script = tmp_path / "server"
     script.write_text(f"#!/bin/sh\nexec {sys.executable} {Path(PROGRAM).with_name('mcp_raw.py')}\n")
     script.chmod(0o755)
@@ -291,7 +291,7 @@ async def test_a_server_that_dies_during_a_call_is_connected_to_again() -> None:
     assert [row["ended"] for row in thread_entries(result.thread, "done")] == ["unknown", "done"]
 
 
-async def test_a_server_that_dies_under_several_calls_is_gone_for_all_of_them() -> None:
+async def test_a_server_that_dies_fails_all_its_calls() -> None:
     async with servers() as mcp:
         both = tool_calls_reply(use("wait", "1", seconds=60), use("die", "2"))
         result = await Agent(Scripted(both, use("add", "3", a=1, b=2), "done"), hooks=[mcp]).run("go")
@@ -300,7 +300,7 @@ async def test_a_server_that_dies_under_several_calls_is_gone_for_all_of_them() 
     assert told[2] == "3"
 
 
-async def test_a_server_that_died_between_two_calls_is_not_noticed() -> None:
+async def test_a_server_that_died_between_calls_is_restarted_silently() -> None:
     async with servers() as mcp:
         first = await agent(mcp, use("pid")).run("go")
         pid = int(tool_result(first))
@@ -310,7 +310,7 @@ async def test_a_server_that_died_between_two_calls_is_not_noticed() -> None:
     assert int(tool_result(second)) != pid
 
 
-async def test_a_connection_is_kept_from_run_to_run() -> None:
+async def test_a_connection_is_reused_between_runs() -> None:
     async with servers() as mcp:
         one, other = await agent(mcp, use("pid")).run("go"), await agent(mcp, use("pid")).run("go")
         both = await asyncio.gather(*(agent(mcp, use("pid")).run("go") for _ in range(2)))
@@ -338,7 +338,7 @@ async def test_a_server_that_cannot_be_reached_does_not_stop_the_run(
     assert why in row["data"]["error"]
 
 
-async def test_a_server_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_server_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wick.constants.MCP_CONNECT_SECONDS", 0.3)
     async with servers({"t": {"command": "sleep", "args": ["600"]}}) as mcp:
         result = await agent(mcp).run("go")
@@ -360,7 +360,7 @@ async def test_a_call_that_takes_too_long(web: dict[str, Any]) -> None:
     assert tool_results(result)[1] == "3"
 
 
-async def test_a_run_that_is_cancelled_leaves_the_server_to_others(web: dict[str, Any]) -> None:
+async def test_a_cancelled_run_does_not_disturb_the_server(web: dict[str, Any]) -> None:
     async with servers({"t": web}) as mcp:
         first = await agent(mcp, use("pid")).run("go")
         seen = asyncio.Event()
@@ -453,7 +453,7 @@ async def test_a_changed_definition_needs_a_yes(web: dict[str, Any], place: str,
         assert (await greeted(mcp, another())).startswith(nobody)
 
 
-async def test_the_model_does_not_see_what_nobody_has_agreed_to(web: dict[str, Any]) -> None:
+async def test_the_model_does_not_see_unapproved_tools(web: dict[str, Any]) -> None:
     thread, seen = Thread(), list[str]()
 
     def answer(request: Any) -> str:
@@ -471,7 +471,7 @@ async def test_the_model_does_not_see_what_nobody_has_agreed_to(web: dict[str, A
     assert "name" in schema
 
 
-async def test_a_new_tool_of_a_known_server_needs_a_yes(web: dict[str, Any]) -> None:
+async def test_a_new_tool_of_a_known_server_needs_approval(web: dict[str, Any]) -> None:
     thread, yes = Thread(), ScriptedUser(True)
     async with servers({"t": web}) as mcp:
         await greeted(mcp, thread)
@@ -481,7 +481,7 @@ async def test_a_new_tool_of_a_known_server_needs_a_yes(web: dict[str, Any]) -> 
     assert yes.question.question.startswith("The MCP server t has a new tool, greet.")
 
 
-async def test_pins_that_are_given(web: dict[str, Any]) -> None:
+async def test_configured_pins_are_enforced(web: dict[str, Any]) -> None:
     async with servers({"t": web}) as mcp:
         await change(mcp, "Greet somebody.")
         known = await mcp.definitions()
@@ -496,7 +496,7 @@ async def test_pins_that_are_given(web: dict[str, Any]) -> None:
         assert (await greeted(mcp, Thread())).startswith(nobody)
 
 
-async def test_a_server_that_is_not_among_the_pins_given(web: dict[str, Any]) -> None:
+async def test_a_server_without_configured_pin_is_refused(web: dict[str, Any]) -> None:
     async with servers({"t": web}, pins={}) as mcp:
         assert (await greeted(mcp, Thread())).startswith("no user is there to approve")
 
@@ -520,7 +520,7 @@ async def test_a_yes_to_one_definition_is_not_one_to_the_next(web: dict[str, Any
     await sessions.close()
 
 
-async def test_a_server_that_comes_back_with_another_definition() -> None:
+async def test_a_changed_definition_after_reconnect_is_refused() -> None:
     given = {"t": program(env={"GREETING": "Greet."})}
     async with servers(given) as mcp:
 
@@ -600,12 +600,12 @@ async def test_a_schema_of_results_does_not_block_the_event_loop(monkeypatch: py
     assert json.loads(tool_results(result)[0]) == {"x": "a" * 60 + "!"}
 
 
-async def test_a_schema_of_results_that_is_checked_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_checked_result_schema_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transports, "_without_output_schemas", lambda client: client)
     assert await checked_by_the_package(monkeypatch)
 
 
-async def test_a_server_that_never_says_what_it_has() -> None:
+async def test_a_server_that_never_lists_its_tools_times_out() -> None:
     given = {"command": sys.executable, "args": [*RAW["t"]["args"], "silent"], "seconds": 0.5}
     async with servers({"t": given}) as mcp:
         result = await agent(mcp).run("go")
@@ -613,13 +613,13 @@ async def test_a_server_that_never_says_what_it_has() -> None:
     assert row["data"]["error"] == "the MCP server t did not list its tools within 0.5 s"
 
 
-async def test_a_server_that_never_ends_to_say_what_it_has() -> None:
+async def test_an_endless_tool_list_is_cut() -> None:
     given = {"command": sys.executable, "args": [*RAW["t"]["args"], "endless"]}
     async with servers({"t": given}) as mcp:
         assert await mcp.definitions() == {"t": {}}
 
 
-async def test_a_server_that_says_that_it_has_changed_is_asked_again() -> None:
+async def test_a_list_changed_notification_refreshes_the_tools() -> None:
     async with servers(RAW) as mcp:
         result = await agent(mcp, use("count", "1"), use("count", "2"), use("names", "3", name="Ada")).run("go")
     assert tool_results(result)[0] == "{}"
@@ -630,7 +630,7 @@ async def test_a_server_that_says_that_it_has_changed_is_asked_again() -> None:
 # -- over HTTP ------------------------------------------------------------------------------------------------------
 
 
-async def test_over_http_with_headers_and_a_server_that_goes_away() -> None:
+async def test_http_with_headers_and_a_disconnecting_server() -> None:
     with own_port() as port:
         await _check_over_http(port)
 

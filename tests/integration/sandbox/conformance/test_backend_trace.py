@@ -93,7 +93,7 @@ WAYS = {  # how to open a.txt, and whether that is found
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_is_opened_otherwise_is_found(way: str, tmp_path: Path) -> None:
+def test_unexpected_open_calls_are_detected(way: str, tmp_path: Path) -> None:
     code, found = WAYS[way]
     root, trace = (tmp_path / "root").resolve(), tmp_path / "trace"
     root.mkdir()

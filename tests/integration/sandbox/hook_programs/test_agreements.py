@@ -19,13 +19,13 @@ def use(**args: str) -> ToolUse:
     return made
 
 
-def test_what_was_agreed_to_is_agreed_to_in_every_copy() -> None:
+def test_an_agreement_covers_every_copy() -> None:
     op = use(command="ls")
     record_agreement(op, "check")
     assert has_agreed(op, "check") and has_agreed(op.fork(), "check") and has_agreed(op.seal(), "check")
 
 
-def test_what_is_otherwise_is_not() -> None:
+def test_an_agreement_does_not_cover_changes() -> None:
     op = use(command="ls")
     record_agreement(op, "check")
     assert not has_agreed(op, "other") and not has_agreed(op.fork(args={"command": "rm"}), "check")
@@ -40,14 +40,14 @@ def test_both_of_two_agreements_hold() -> None:
     assert has_agreed(op, "check") and has_agreed(changed, "check")
 
 
-def test_a_run_is_what_it_is_to_answer() -> None:
+def test_a_run_is_identified_by_its_input() -> None:
     run = Run(input=[user("hello")])
     record_agreement(run, "filter")
     assert has_agreed(run.seal(), "filter") and not has_agreed(run.fork(input=[user("other")]), "filter")
     assert fingerprint(run) == fingerprint(run.fork(system="Be kind."))
 
 
-def test_other_operations_are_what_they_say_of_themselves() -> None:
+def test_other_operations_are_identified_by_their_json() -> None:
     run = Run()
     step = Step(run, 1)
     assert fingerprint(step) == step.hash != fingerprint(Step(run, 2))
@@ -102,7 +102,7 @@ async def test_settings_of_a_child_do_not_agree_for_the_same_settings_above(prog
     assert below.requests[-1].messages[-1].text == "no rm"
 
 
-async def test_both_of_two_filters_of_one_name_look_at_what_is_said_meanwhile(programs: Programs) -> None:
+async def test_two_filters_of_one_name_both_screen_inbox_messages(programs: Programs) -> None:
     programs.recording("filter", "user_message_send", NO_SECRETS, path=programs.folder / "strict")
     programs.recording("filter", "user_message_send", path=programs.folder / "lax")
     strict, lax = (programs.executables(dirs=[programs.folder / name]) for name in ("strict", "lax"))

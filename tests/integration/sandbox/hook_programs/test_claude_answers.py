@@ -89,7 +89,7 @@ async def test_a_system_message_is_for_the_user_and_not_for_the_model(tmp_path: 
 
 @pytest.mark.shows("claude", "*", "suppressOutput")
 @pytest.mark.parametrize("hidden", [False, True])
-async def test_what_a_program_prints_is_in_the_log_unless_it_is_suppressed(tmp_path: Path, hidden: bool) -> None:
+async def test_output_of_a_program_is_logged_unless_suppressed(tmp_path: Path, hidden: bool) -> None:
     answer = {"suppressOutput": hidden, "systemMessage": "x"}
     result = await used(tmp_path, event_hooks("PostToolUse", recording_handler(answer)))
     shown = [json.loads(event["output"]) for event in events(result, "hook_output")]
@@ -118,12 +118,12 @@ async def test_an_answer_for_another_event_is_a_failure(tmp_path: Path) -> None:
         {"hookSpecificOutput": {"hookEventName": "PreToolUse", "decision": {"behavior": "perhaps"}}},
     ],
 )
-def test_what_does_not_fit_the_schema_is_no_answer(answer: Json) -> None:
+def test_an_answer_that_violates_the_schema_is_invalid(answer: Json) -> None:
     with pytest.raises(InvalidAnswer, match="answered with JSON that does not fit"):
         validate_answer(answer, "PreToolUse")
 
 
-def test_null_and_fields_of_other_versions_say_nothing() -> None:
+def test_null_and_unknown_fields_are_ignored() -> None:
     answer = validate_answer(
         {"reason": None, "decision": None, "somethingNew": [1], "hookSpecificOutput": None}, "Stop"
     )
@@ -142,7 +142,7 @@ async def test_plain_text_is_no_context_after_a_tool(tmp_path: Path) -> None:
 
 
 @pytest.mark.shows("claude", "*", "exit-other")
-async def test_another_code_denies_where_a_program_decides_unless_it_fails_open(tmp_path: Path) -> None:
+async def test_other_exit_codes_deny_in_a_deciding_program_unless_fail_open(tmp_path: Path) -> None:
     closed = await used(
         tmp_path, event_hooks("PreToolUse", recording_handler(decision_output("allow"), code=1, stderr="oops"))
     )
@@ -155,7 +155,7 @@ async def test_another_code_denies_where_a_program_decides_unless_it_fails_open(
 
 
 @pytest.mark.shows("claude", "*", "exit-other")
-async def test_json_is_honoured_on_any_code_where_a_program_only_looks(tmp_path: Path) -> None:
+async def test_json_is_honoured_with_any_exit_code_of_an_observer(tmp_path: Path) -> None:
     model = Scripted(tool_calls_reply(tool_call("execute", command="ls")), "done")
     await used(
         tmp_path,
@@ -242,7 +242,7 @@ async def test_a_handler_that_could_not_look_has_not_had_its_turn(tmp_path: Path
 
 
 @pytest.mark.shows("claude", "*", "long-strings")
-async def test_a_long_text_goes_into_a_file_with_a_preview(tmp_path: Path) -> None:
+async def test_a_long_text_is_written_to_a_file_with_a_preview(tmp_path: Path) -> None:
     lines = "".join(f"line {n}\n" for n in range(3_000))
     (tmp_path / "long.txt").write_text(lines)
     model = Scripted("done")
@@ -275,7 +275,7 @@ async def test_of_very_many_conversations_the_oldest_has_ended(tmp_path: Path, m
 
 
 @pytest.mark.shows("claude", "*", "CLAUDE_PROJECT_DIR")
-async def test_a_program_knows_the_folder_and_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_program_gets_the_folder_and_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     await used(
         tmp_path,

@@ -32,7 +32,7 @@ FORMATTER = Path(__file__).parents[3] / "support" / "executables" / "programs" /
 
 
 @pytest.mark.shows("claude", "PostToolUse", "tool_response", "tool_input", "additionalContext")
-async def test_a_formatter_mends_what_a_real_tool_wrote(tmp_path: Path) -> None:
+async def test_a_formatter_fixes_the_output_of_a_real_tool(tmp_path: Path) -> None:
     hooks = event_hooks("PostToolUse", {"type": "command", "command": f"python3 '{FORMATTER}'"}, matcher="Edit|Write")
     model = Scripted(
         tool_calls_reply(tool_call("write_file", path="notes/a.txt", content="one  \ntwo\n\n\n")),
@@ -46,7 +46,7 @@ async def test_a_formatter_mends_what_a_real_tool_wrote(tmp_path: Path) -> None:
 
 
 @pytest.mark.shows("claude", "PostToolUse", "tool_response")
-async def test_a_real_command_is_told_with_its_output(tmp_path: Path) -> None:
+async def test_a_real_command_is_reported_with_its_output(tmp_path: Path) -> None:
     hooks = event_hooks("PostToolUse", recording_handler(), matcher="Bash")
     model = Scripted(tool_calls_reply(tool_call("execute", command="echo out; echo err >&2")), "done")
     await agent(tmp_path, hooks, model, Filesystem(Local(tmp_path)), tools=(), ask=ScriptedUser(True)).run("go")
@@ -55,7 +55,7 @@ async def test_a_real_command_is_told_with_its_output(tmp_path: Path) -> None:
     assert read_input(tmp_path)["tool_input"] == {"command": "echo out; echo err >&2"}
 
 
-async def test_a_question_of_a_program_waits_in_a_kept_thread(tmp_path: Path) -> None:
+async def test_a_question_of_a_program_waits_in_a_stored_thread(tmp_path: Path) -> None:
     """Another program answers later; the one that asked is asked again, and the answer counts."""
     sessions = Sessions(InMemory())
     hooks = event_hooks("PreToolUse", recording_handler(decision_output("ask", "Really?")))
@@ -69,7 +69,7 @@ async def test_a_question_of_a_program_waits_in_a_kept_thread(tmp_path: Path) ->
     assert again.outcome == "completed" and tool_results(again)[-1:] == ["ran ls"]
 
 
-async def test_a_refused_message_is_not_heard_later_either(tmp_path: Path) -> None:
+async def test_a_refused_message_is_never_delivered(tmp_path: Path) -> None:
     sessions = Sessions(InMemory())
     refuses = "read -r p; case \"$p\" in *'a secret thing'*) exit 2;; esac"
     hooks = event_hooks("UserPromptSubmit", {"type": "command", "command": refuses})

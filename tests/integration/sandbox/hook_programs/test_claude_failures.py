@@ -63,7 +63,7 @@ async def test_a_failure_before_a_tool_denies(tmp_path: Path, given: Json, probl
 
 @pytest.mark.shows("claude", "*", "exit-other", "invalid-json")
 @pytest.mark.parametrize(("given", "problem"), EVERY)
-async def test_a_failure_about_a_prompt_refuses_it(tmp_path: Path, given: Json, problem: str) -> None:
+async def test_a_failing_prompt_program_refuses_the_prompt(tmp_path: Path, given: Json, problem: str) -> None:
     prepare(tmp_path)
     thread = Thread()
     model = Scripted("never", spare=True)
@@ -74,9 +74,7 @@ async def test_a_failure_about_a_prompt_refuses_it(tmp_path: Path, given: Json, 
 
 
 @pytest.mark.parametrize("event", ["SessionStart", "PostToolUse", "Stop", "Notification"])
-async def test_a_failure_of_who_only_looks_is_logged(
-    tmp_path: Path, event: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_failing_observer_is_logged(tmp_path: Path, event: str, caplog: pytest.LogCaptureFixture) -> None:
     result = await agent(tmp_path, event_hooks(event, handler({"command": "kill -9 $$"})), user_of_a_tool()).run("go")
     assert result.outcome == "completed" and tool_result(result) == "ran ls"
     assert "the run goes on" in caplog.text
@@ -85,7 +83,7 @@ async def test_a_failure_of_who_only_looks_is_logged(
 
 
 @pytest.mark.parametrize("given", [pytest.param(row, id=name) for name, row in FINE.items()])
-async def test_what_looks_odd_and_is_fine_lets_pass(tmp_path: Path, given: Json) -> None:
+async def test_unusual_valid_answers_pass(tmp_path: Path, given: Json) -> None:
     big = "x" * 300_000  # more than a pipe holds
     model = Scripted(tool_calls_reply(tool_call("execute", command=big)), "done")
     result = await agent(tmp_path, event_hooks("PreToolUse", handler(given)), model).run("go")

@@ -117,7 +117,7 @@ async def test_a_server_decides_by_2xx_and_a_json_object(tmp_path: Path) -> None
 
 @pytest.mark.shows("claude", "settings", "type-http")
 @pytest.mark.parametrize("body", ["", "all good", {}])
-async def test_a_server_that_says_nothing_lets_pass(tmp_path: Path, body: Any) -> None:
+async def test_an_empty_server_response_passes(tmp_path: Path, body: Any) -> None:
     async with serving(body) as url:
         assert tool_result(await used(tmp_path, event_hooks("PreToolUse", {"type": "http", "url": url}))) == "ran ls"
 
@@ -150,7 +150,7 @@ async def test_a_server_that_is_not_there_has_not_agreed(tmp_path: Path) -> None
     assert "cannot be reached" in said and "so it has not agreed" in said
 
 
-async def test_what_a_server_says_about_a_prompt_is_context(tmp_path: Path) -> None:
+async def test_a_server_response_to_a_prompt_is_context(tmp_path: Path) -> None:
     model = Scripted("done")
     async with serving("it is Monday") as url:
         await agent(tmp_path, event_hooks("UserPromptSubmit", {"type": "http", "url": url}), model).run("go")
@@ -174,14 +174,14 @@ async def test_a_prompt_asks_the_model(tmp_path: Path) -> None:
 
 @pytest.mark.shows("claude", "settings", "type-prompt")
 @pytest.mark.parametrize("reply", ['{"ok": true}', '```json\n{"ok": true, "reason": ""}\n```'])
-async def test_a_model_that_agrees_lets_pass(tmp_path: Path, reply: str) -> None:
+async def test_an_approving_model_passes(tmp_path: Path, reply: str) -> None:
     hooks = event_hooks("PreToolUse", {"type": "prompt", "prompt": "Is it safe?"})
     assert tool_result(await used(tmp_path, hooks, reply, "done")) == "ran ls"
 
 
 @pytest.mark.shows("claude", "settings", "type-prompt")
 @pytest.mark.parametrize("reply", ["yes", "{}", '{"ok": "true"}', '{"ok": true} {"ok": false}', RuntimeError("down")])
-async def test_a_model_that_says_anything_else_has_not_agreed(tmp_path: Path, reply: Any) -> None:
+async def test_any_other_model_answer_denies(tmp_path: Path, reply: Any) -> None:
     hooks = event_hooks("PreToolUse", {"type": "prompt", "prompt": "Is it safe?"})
     assert "so it has not agreed" in tool_result(await used(tmp_path, hooks, reply, "done"))
 

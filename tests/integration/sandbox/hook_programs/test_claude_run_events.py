@@ -72,7 +72,7 @@ async def test_the_matcher_of_a_start_is_its_source(tmp_path: Path) -> None:
         recording_handler(specific_output("SessionStart", additionalContext="the branch is main")),
     ],
 )
-async def test_what_a_start_says_is_context(tmp_path: Path, handler: Json) -> None:
+async def test_output_of_session_start_is_context(tmp_path: Path, handler: Json) -> None:
     model = Scripted("a", "b")
     talker, thread = agent(tmp_path, event_hooks("SessionStart", handler), model), Thread()
     result = await talker.run("hello", thread=thread)
@@ -83,7 +83,7 @@ async def test_what_a_start_says_is_context(tmp_path: Path, handler: Json) -> No
 
 
 @pytest.mark.shows("claude", "SessionStart", "initialUserMessage")
-async def test_a_start_may_say_something_first(tmp_path: Path) -> None:
+async def test_session_start_may_add_a_message(tmp_path: Path) -> None:
     model = Scripted("a")
     hooks = event_hooks(
         "SessionStart", recording_handler(specific_output("SessionStart", initialUserMessage="read the plan"))
@@ -93,7 +93,7 @@ async def test_a_start_may_say_something_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.shows("claude", "SessionStart", "exit-2")
-async def test_a_start_that_exits_with_2_tells_the_user(tmp_path: Path) -> None:
+async def test_session_start_with_exit_2_notifies_the_user(tmp_path: Path) -> None:
     result = await agent(
         tmp_path, event_hooks("SessionStart", recording_handler(code=2, stderr="no network")), Scripted("a")
     ).run("hello")
@@ -127,7 +127,7 @@ async def test_an_end_that_fails_is_logged(tmp_path: Path, caplog: pytest.LogCap
 
 
 @pytest.mark.shows("claude", "*", "transcript_path")
-async def test_the_transcript_is_a_file_while_the_run_goes_on(tmp_path: Path) -> None:
+async def test_the_transcript_is_a_file_during_the_run(tmp_path: Path) -> None:
     model = Scripted(tool_calls_reply(tool_call("execute", command="ls")), "done")
     await agent(tmp_path, event_hooks("Stop", reads("copy")), model, tools=[execute]).run("go")
     lines = [json.loads(line) for line in (tmp_path / "copy").read_text().splitlines()]
@@ -146,7 +146,7 @@ async def test_the_transcript_is_a_file_while_the_run_goes_on(tmp_path: Path) ->
 
 
 @pytest.mark.shows("claude", "UserPromptSubmit", "prompt")
-async def test_a_prompt_is_told(tmp_path: Path) -> None:
+async def test_a_prompt_is_sent_to_programs(tmp_path: Path) -> None:
     await agent(tmp_path, event_hooks("UserPromptSubmit", recording_handler()), Scripted("a")).run("what is new?")
     assert read_input(tmp_path)["prompt"] == "what is new?"
 
@@ -155,7 +155,7 @@ async def test_a_prompt_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "handler", [recording_handler({"decision": "block", "reason": "rude"}), recording_handler(code=2, stderr="rude")]
 )
-async def test_a_refused_prompt_reaches_nobody(tmp_path: Path, handler: Json) -> None:
+async def test_a_refused_prompt_is_not_delivered(tmp_path: Path, handler: Json) -> None:
     thread = Thread()
     model = Scripted("never", spare=True)
     result = await agent(tmp_path, event_hooks("UserPromptSubmit", handler), model).run("you fool", thread=thread)
@@ -171,14 +171,14 @@ async def test_a_refused_prompt_reaches_nobody(tmp_path: Path, handler: Json) ->
         recording_handler(specific_output("UserPromptSubmit", additionalContext="it is Monday")),
     ],
 )
-async def test_what_is_said_about_a_prompt_is_context(tmp_path: Path, handler: Json) -> None:
+async def test_output_about_a_prompt_is_context(tmp_path: Path, handler: Json) -> None:
     model = Scripted("a")
     await agent(tmp_path, event_hooks("UserPromptSubmit", handler), model).run("hello")
     assert [message.name for message in model.requests[0].messages] == ["", "UserPromptSubmit"]
     assert "it is Monday" in last_prompt(model)
 
 
-async def test_a_prompt_that_was_changed_is_looked_at_again(tmp_path: Path) -> None:
+async def test_a_changed_prompt_is_screened_again(tmp_path: Path) -> None:
     @before(Run)
     def rewrite(run: Run) -> None:
         run.input = [user("something else")]
@@ -187,7 +187,7 @@ async def test_a_prompt_that_was_changed_is_looked_at_again(tmp_path: Path) -> N
     assert [row["prompt"] for row in read_inputs(tmp_path)] == ["hello", "something else"]
 
 
-async def test_what_is_said_while_a_run_goes_on_is_looked_at_too(tmp_path: Path) -> None:
+async def test_inbox_messages_are_screened_during_a_run(tmp_path: Path) -> None:
     refuses = "read -r p; case \"$p\" in *secret*) echo 'no secrets' >&2; exit 2;; esac"
     model = Scripted(tool_calls_reply(tool_call("execute", command="ls")), "done")
     hooks = event_hooks("UserPromptSubmit", {"type": "command", "command": refuses})
@@ -210,7 +210,7 @@ def gate(words: str, answer: str = "") -> Json:
 
 
 @pytest.mark.shows("claude", "Stop", "stop_hook_active", "last_assistant_message", "exit-2")
-async def test_a_run_goes_on_with_stderr_as_the_instruction(tmp_path: Path) -> None:
+async def test_a_run_continues_with_stderr_as_instruction(tmp_path: Path) -> None:
     model = Scripted("first", "second")
     result = await agent(tmp_path, event_hooks("Stop", gate("run the tests")), model).run("go")
     assert result.text == "second" and "run the tests" in last_prompt(model)
@@ -220,14 +220,14 @@ async def test_a_run_goes_on_with_stderr_as_the_instruction(tmp_path: Path) -> N
 
 
 @pytest.mark.shows("claude", "Stop", "decision", "reason")
-async def test_a_block_goes_on_with_its_reason(tmp_path: Path) -> None:
+async def test_a_run_continues_with_the_reason_of_a_block(tmp_path: Path) -> None:
     model = Scripted("first", "second")
     await agent(tmp_path, event_hooks("Stop", gate("", '{"decision": "block", "reason": "not yet"}')), model).run("go")
     assert "not yet" in last_prompt(model)
 
 
 @pytest.mark.shows("claude", "Stop", "additionalContext")
-async def test_context_at_the_end_goes_on_too(tmp_path: Path) -> None:
+async def test_context_at_stop_continues_the_run(tmp_path: Path) -> None:
     model = Scripted("first", "second")
     answer = json.dumps(specific_output("Stop", additionalContext="one thing more"))
     await agent(tmp_path, event_hooks("Stop", gate("", answer)), model).run("go")
@@ -283,7 +283,7 @@ async def test_an_agent_below_starts(tmp_path: Path) -> None:
 
 
 @pytest.mark.shows("claude", "SubagentStart", "exit-2")
-async def test_an_agent_below_that_starts_with_2_tells_the_user(tmp_path: Path) -> None:
+async def test_subagent_start_with_exit_2_notifies_the_user(tmp_path: Path) -> None:
     above, below = delegating(
         tmp_path, event_hooks("SubagentStart", recording_handler(code=2, stderr="slow today")), "found it"
     )
@@ -336,7 +336,7 @@ def long_thread() -> Thread:
 
 @pytest.mark.shows("claude", "PreCompact", "trigger", "custom_instructions")
 @pytest.mark.shows("claude", "PostCompact", "trigger", "compact_summary")
-async def test_programs_are_told_before_and_after_a_conversation_is_summed_up(tmp_path: Path) -> None:
+async def test_programs_are_called_before_and_after_compaction(tmp_path: Path) -> None:
     hooks = event_hooks("PreCompact", recording_handler(), matcher="manual") | event_hooks(
         "PostCompact", recording_handler(), matcher="manual"
     )
@@ -353,7 +353,7 @@ async def test_programs_are_told_before_and_after_a_conversation_is_summed_up(tm
     "handler",
     [recording_handler({"decision": "block", "reason": "keep all"}), recording_handler(code=2, stderr="keep all")],
 )
-async def test_a_program_can_keep_a_conversation_as_it_is(tmp_path: Path, handler: Json) -> None:
+async def test_a_program_can_prevent_compaction(tmp_path: Path, handler: Json) -> None:
     thread, model = long_thread(), Scripted("an answer")
     hooks = event_hooks("PreCompact", handler, matcher="auto")
     result = await agent(tmp_path, hooks, model, Summarization(2_000, threshold=500)).run("go", thread=thread)
@@ -364,7 +364,7 @@ async def test_a_program_can_keep_a_conversation_as_it_is(tmp_path: Path, handle
 
 
 @pytest.mark.shows("claude", "SessionStart", "source", "additionalContext")
-async def test_after_a_conversation_was_summed_up_it_starts_again(tmp_path: Path) -> None:
+async def test_session_start_is_sent_after_compaction(tmp_path: Path) -> None:
     model = Scripted("a summary", "an answer")
     hooks = event_hooks("SessionStart", recording_handler("the rules of the house"), matcher="compact")
     agent_ = agent(tmp_path, hooks, model, Summarization(2_000, threshold=500))

@@ -41,7 +41,7 @@ async def used(folder: Path, hooks: Any, *more: Any, model: Scripted | None = No
 
 @pytest.mark.shows("claude", "PreToolUse", "tool_name", "tool_input", "tool_use_id")
 @pytest.mark.shows("claude", "PreToolUse", "session_id", "cwd", "permission_mode", "hook_event_name")
-async def test_before_a_tool_it_is_told_the_tool_as_claude_code_calls_it(tmp_path: Path) -> None:
+async def test_pre_tool_use_has_claude_code_tool_names(tmp_path: Path) -> None:
     result = await used(tmp_path, event_hooks("PreToolUse", recording_handler()), Permissions(mode="bypassPermissions"))
     payload = read_input(tmp_path)
     assert payload.pop("transcript_path")
@@ -69,7 +69,7 @@ async def test_before_a_tool_it_is_told_the_tool_as_claude_code_calls_it(tmp_pat
         ),
     ],
 )
-async def test_paths_are_absolute_and_fields_have_their_other_names(
+async def test_paths_are_absolute_and_fields_are_translated(
     tmp_path: Path, name: str, args: Json, expected: tuple[str, Json]
 ) -> None:
     await used(tmp_path, event_hooks("PreToolUse", recording_handler()), model=once(name, **args))
@@ -110,7 +110,7 @@ async def test_an_if_is_one_permission_rule(tmp_path: Path, command: str, meant:
     assert (tool_result(result) == "no pushing") == meant == bool(read_inputs(tmp_path))
 
 
-async def test_where_an_if_cannot_tell_the_program_is_asked(tmp_path: Path) -> None:
+async def test_an_undecidable_if_calls_the_program(tmp_path: Path) -> None:
     hooks = event_hooks("PreToolUse", recording_handler(decision_output("deny", "no"), **{"if": "broken(x)"}))
     assert tool_result(await used(tmp_path, hooks, model=once("broken", text="x"))) == "no"
 
@@ -137,7 +137,7 @@ async def test_exit_code_2_denies_even_over_a_json_allow(tmp_path: Path) -> None
 
 
 @pytest.mark.shows("claude", "PreToolUse", "exit-2")
-async def test_the_reason_of_the_json_comes_before_stderr(tmp_path: Path) -> None:
+async def test_the_json_reason_precedes_stderr(tmp_path: Path) -> None:
     result = await used(
         tmp_path, event_hooks("PreToolUse", recording_handler({"reason": "says JSON"}, code=2, stderr="says stderr"))
     )
@@ -232,7 +232,7 @@ async def test_an_updated_input_replaces_the_whole_input(tmp_path: Path) -> None
 
 
 @pytest.mark.shows("claude", "PreToolUse", "updatedInput")
-async def test_an_updated_input_comes_back_by_wicks_names(tmp_path: Path) -> None:
+async def test_an_updated_input_is_translated_back(tmp_path: Path) -> None:
     changed = {"file_path": f"{resolve_path(tmp_path)}/a.txt", "content": "safe"}
     model = once("write_file", path="a.txt", content="secret")
     result = await used(
@@ -303,7 +303,7 @@ def answers(**decision: Any) -> Json:
 
 @pytest.mark.shows("claude", "PermissionRequest", "tool_name", "tool_input", "permission_suggestions")
 @pytest.mark.shows("claude", "PermissionRequest", "decision.behavior")
-async def test_a_program_answers_what_the_mode_would_ask(tmp_path: Path) -> None:
+async def test_a_program_answers_questions_of_the_mode(tmp_path: Path) -> None:
     user = ScriptedUser(False)
     result = await used(
         tmp_path,
@@ -328,7 +328,7 @@ async def test_a_program_cannot_agree_where_a_rule_asks(tmp_path: Path) -> None:
 
 
 @pytest.mark.shows("claude", "PermissionRequest", "decision.behavior", "decision.message")
-async def test_a_program_may_say_no_to_any_question(tmp_path: Path) -> None:
+async def test_a_program_can_deny_any_question(tmp_path: Path) -> None:
     user = ScriptedUser(True)
     hooks = event_hooks("PermissionRequest", recording_handler(answers(behavior="deny", message="not today")))
     result = await used(tmp_path, hooks, Permissions(ask=["Bash"]), ask=user)
@@ -356,13 +356,13 @@ async def test_a_yes_may_change_the_input(tmp_path: Path) -> None:
     "handler",
     [recording_handler("garbage"), recording_handler(code=2), recording_handler(code=1), recording_handler("{broken")],
 )
-async def test_a_program_that_gives_no_answer_leaves_the_user_to_be_asked(tmp_path: Path, handler: Json) -> None:
+async def test_without_a_program_answer_the_user_is_asked(tmp_path: Path, handler: Json) -> None:
     user = ScriptedUser(True)
     result = await used(tmp_path, event_hooks("PermissionRequest", handler), Permissions(), ask=user)
     assert tool_result(result) == "ran ls" and len(user.questions) == 1
 
 
-async def test_a_program_that_must_answer_and_fails_has_said_no(tmp_path: Path) -> None:
+async def test_a_failing_permission_program_denies(tmp_path: Path) -> None:
     user = ScriptedUser(True)
     result = await used(
         tmp_path, event_hooks("PermissionRequest", recording_handler(code=1, fail="closed")), Permissions(), ask=user
@@ -371,7 +371,7 @@ async def test_a_program_that_must_answer_and_fails_has_said_no(tmp_path: Path) 
 
 
 @pytest.mark.shows("claude", "Notification", "message", "title", "notification_type")
-async def test_the_user_is_notified_before_they_are_asked(tmp_path: Path) -> None:
+async def test_a_notification_precedes_the_question(tmp_path: Path) -> None:
     await used(
         tmp_path,
         event_hooks("Notification", recording_handler(), matcher="permission_prompt"),
@@ -384,7 +384,7 @@ async def test_the_user_is_notified_before_they_are_asked(tmp_path: Path) -> Non
 
 
 @pytest.mark.shows("claude", "Notification", "notification_type")
-async def test_the_user_is_notified_when_it_is_their_turn(tmp_path: Path) -> None:
+async def test_a_notification_is_sent_when_idle(tmp_path: Path) -> None:
     await used(tmp_path, event_hooks("Notification", recording_handler(code=2), matcher="idle_prompt"))
     assert read_input(tmp_path)["notification_type"] == "idle_prompt"
 
@@ -393,7 +393,7 @@ async def test_the_user_is_notified_when_it_is_their_turn(tmp_path: Path) -> Non
 
 
 @pytest.mark.shows("claude", "PostToolUse", "tool_name", "tool_input", "tool_response", "tool_use_id", "duration_ms")
-async def test_after_a_tool_it_is_told_what_came_of_it(tmp_path: Path) -> None:
+async def test_post_tool_use_has_the_result(tmp_path: Path) -> None:
     await used(
         tmp_path, event_hooks("PostToolUse", recording_handler()), model=once("write_file", path="a.txt", content="x")
     )
@@ -413,7 +413,7 @@ async def test_after_a_tool_it_is_told_what_came_of_it(tmp_path: Path) -> None:
         recording_handler(code=2, stderr="unformatted"),
     ],
 )
-async def test_a_block_after_a_tool_tells_the_model_why(tmp_path: Path, handler: Json) -> None:
+async def test_a_block_after_a_tool_sends_its_reason_to_the_model(tmp_path: Path, handler: Json) -> None:
     model = once()
     result = await used(tmp_path, event_hooks("PostToolUse", handler), model=model)
     assert tool_result(result) == "ran ls" and "unformatted" in last_prompt(model)
@@ -441,7 +441,7 @@ async def test_an_updated_output_replaces_the_result(tmp_path: Path, output: Any
 
 @pytest.mark.shows("claude", "PostToolUseFailure", "tool_name", "tool_input", "error", "tool_use_id", "duration_ms")
 @pytest.mark.shows("claude", "PostToolUseFailure", "additionalContext")
-async def test_after_a_failure_it_is_told_the_error(tmp_path: Path) -> None:
+async def test_post_tool_use_failure_has_the_error(tmp_path: Path) -> None:
     model = once("broken", text="x")
     context = recording_handler(specific_output("PostToolUseFailure", additionalContext="try the other one"))
     await used(
@@ -460,7 +460,7 @@ async def test_after_a_failure_it_is_told_the_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "handler", [recording_handler({"decision": "block", "reason": "why"}), recording_handler(code=2, stderr="why")]
 )
-async def test_a_block_after_a_failure_tells_the_model_why(tmp_path: Path, handler: Json) -> None:
+async def test_a_block_after_a_failure_sends_its_reason_to_the_model(tmp_path: Path, handler: Json) -> None:
     model = once("broken", text="x")
     await used(tmp_path, event_hooks("PostToolUseFailure", handler), model=model)
     assert "why\n</hook>" in last_prompt(model)

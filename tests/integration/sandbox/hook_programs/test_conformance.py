@@ -20,16 +20,16 @@ def test_a_field_is_shown_by_a_test_or_listed_with_its_reason() -> None:
     assert not lost, f"no test shows these, and MISSING does not say why: {lost}"
 
 
-def test_what_is_listed_as_missing_is_not_shown() -> None:
+def test_fields_listed_as_missing_have_no_test() -> None:
     assert not [field for field in MISSING if field in marked_fields()]
     assert all(reason.strip() for reason in (*MISSING.values(), *DIFFERENT.values()))
 
 
-def test_what_is_different_or_missing_is_part_of_the_contract() -> None:
+def test_exceptions_are_part_of_the_contract() -> None:
     assert not [field for field in (*DIFFERENT, *MISSING) if field not in contract_fields()]
 
 
-def test_a_field_stands_in_the_contract_once() -> None:
+def test_a_contract_field_is_unique() -> None:
     for protocol, parts in CONTRACT.items():
         named = [(part.event, field) for part in parts for _, field in part.fields]
         assert len(named) == len(set(named)), protocol

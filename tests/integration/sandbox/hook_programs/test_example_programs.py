@@ -69,7 +69,7 @@ async def test_no_secrets(said: Any, secret: str) -> None:
     assert told == "there is a key in it; read it from the environment"
 
 
-async def test_no_secrets_lets_all_else_pass(said: Any) -> None:
+async def test_no_secrets_passes_other_calls(said: Any) -> None:
     assert await said("no_secrets.sh", write_file, path="a", content="hello") == "wrote a"
     assert await said("no_secrets.sh", execute, command="echo " + "AKIA" + "A1" * 8) == "ran echo " + "AKIA" + "A1" * 8
 

@@ -85,7 +85,7 @@ async def outcome(event: str, executables: Executables) -> tuple[str, Result]:
 @pytest.mark.shows("kodelet", "*", "exit-code")
 @pytest.mark.shows("kodelet", "*", "timeout")
 @pytest.mark.parametrize("failure", FAILURES)
-async def test_who_decides_and_fails_has_not_agreed(programs: Programs, failure: str) -> None:
+async def test_a_failing_decider_denies(programs: Programs, failure: str) -> None:
     for event in deciding(failure):
         told, result = await outcome(event, made(programs, event, failure))
         assert told.startswith("the hook program check "), (event, told)
@@ -94,7 +94,7 @@ async def test_who_decides_and_fails_has_not_agreed(programs: Programs, failure:
 
 
 @pytest.mark.parametrize("failure", [failure for failure in FAILURES if watching(failure)])
-async def test_who_watches_and_fails_is_logged_and_the_run_goes_on(
+async def test_a_failing_observer_is_logged_and_the_run_continues(
     programs: Programs, failure: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     for event in watching(failure):
@@ -107,7 +107,7 @@ async def test_who_watches_and_fails_is_logged_and_the_run_goes_on(
 
 
 @pytest.mark.parametrize("failure", ["crashes", "hangs", "prints garbage"])
-async def test_who_may_fail_open_lets_pass_and_is_listed_so(programs: Programs, failure: str) -> None:
+async def test_a_fail_open_program_passes_and_is_listed(programs: Programs, failure: str) -> None:
     for event in deciding(failure):
         executables = made(programs, event, failure, fail={"check": "open"})
         told, result = await outcome(event, executables)
@@ -117,7 +117,7 @@ async def test_who_may_fail_open_lets_pass_and_is_listed_so(programs: Programs, 
         assert [row.fail for row in executables.listed()] == ["open"]
 
 
-async def test_who_watches_and_must_not_fail_withholds_what_it_should_have_seen(programs: Programs) -> None:
+async def test_a_failing_fail_closed_observer_withholds_the_result(programs: Programs) -> None:
     executables = made(programs, "after_tool_call", "crashes", fail={"check": "closed"})
     told, _ = await outcome("after_tool_call", executables)
     assert told == "the result was withheld: the hook 'check@after_tool_use' failed: HookError"
@@ -130,7 +130,7 @@ def test_how_failures_count_is_listed(programs: Programs) -> None:
 
 
 @pytest.mark.parametrize("gone", ["vanished", "not executable", "a folder", "a broken link"])
-async def test_a_file_that_is_not_what_it_was_has_not_agreed(programs: Programs, gone: str) -> None:
+async def test_a_replaced_program_denies(programs: Programs, gone: str) -> None:
     for event in DECIDING:
         path = programs.folder / event
         program = programs.sh("check", event, READ, path)
@@ -152,7 +152,7 @@ def _take_away(program: Path, gone: str) -> None:
     return None
 
 
-async def test_a_file_that_was_changed_after_it_was_trusted_has_not_agreed(programs: Programs) -> None:
+async def test_a_program_changed_after_trust_denies(programs: Programs) -> None:
     folder = programs.folder / "project"
     program = programs.sh("check", "before_tool_call", READ, folder / ".wick" / "hooks")
     home = programs.folder / "home"
@@ -177,7 +177,7 @@ async def test_a_failure_is_in_the_record_of_the_operation(
     assert (decision["hook"], decision["verdict"]) == ("check@before_tool_use", "block")
 
 
-async def test_a_huge_call_is_told_whole_or_denied(programs: Programs) -> None:
+async def test_a_huge_call_is_sent_whole_or_denied(programs: Programs) -> None:
     programs.python(
         "count", "before_tool_call", "answer = {'blocked': True, 'reason': str(len(told['tool_input']['command']))}"
     )

@@ -54,7 +54,7 @@ async def use(programs: Programs, command: str = "ls", **options: Any) -> Result
 @pytest.mark.shows("kodelet", "*", "invoked_by")
 @pytest.mark.shows("kodelet", "*", "hook")
 @pytest.mark.shows("kodelet", "*", "run")
-async def test_every_event_says_what_where_and_by_whom(programs: Programs) -> None:
+async def test_every_event_has_common_fields(programs: Programs) -> None:
     for event in ("before_tool_call", "after_tool_call", "user_message_send", "agent_stop", "turn_end"):
         programs.recording(event, event)
     result = await use(programs)
@@ -67,7 +67,7 @@ async def test_every_event_says_what_where_and_by_whom(programs: Programs) -> No
 
 
 @pytest.mark.shows("kodelet", "*", "invoked_by")
-async def test_children_are_under_the_programs_of_who_started_them(programs: Programs) -> None:
+async def test_children_are_under_the_programs_of_their_parents(programs: Programs) -> None:
     programs.recording("prompts", "user_message_send")
     programs.recording(
         "calls", "before_tool_call", 'case "$told" in *secret*) echo \'{"blocked": true, "reason": "no"}\';; esac'
@@ -111,14 +111,14 @@ async def test_a_call_is_blocked_and_the_model_reads_why(programs: Programs) -> 
 
 
 @pytest.mark.shows("kodelet", "before_tool_call", "blocked")
-async def test_a_block_without_a_reason_says_at_least_that(programs: Programs) -> None:
+async def test_a_block_without_reason_has_a_default_reason(programs: Programs) -> None:
     programs.answering("check", "before_tool_call", {"blocked": True})
     assert tool_result(await use(programs)) == "a hook program refused it and gave no reason"
 
 
 @pytest.mark.shows("kodelet", "*", "empty-stdout")
 @pytest.mark.parametrize("answer", ["", "echo", "echo '{}'", 'echo \'{"blocked": false, "reason": null, "new": 1}\''])
-async def test_nothing_said_is_nothing_done(programs: Programs, answer: str) -> None:
+async def test_an_empty_answer_changes_nothing(programs: Programs, answer: str) -> None:
     programs.recording("check", "before_tool_call", answer)
     assert tool_result(await use(programs)) == "ran ls"
     assert len(programs.told("check")) == 1  # the gate did not ask again
@@ -127,7 +127,7 @@ async def test_nothing_said_is_nothing_done(programs: Programs, answer: str) -> 
 @pytest.mark.shows("kodelet", "before_tool_call", "tool_name")
 @pytest.mark.shows("kodelet", "before_tool_call", "tool_input")
 @pytest.mark.shows("kodelet", "before_tool_call", "tool_user_id")
-async def test_a_call_is_told_by_kodelets_names(programs: Programs) -> None:
+async def test_a_call_has_kodelet_names(programs: Programs) -> None:
     programs.recording("check", "before_tool_call")
     wanted = tool_calls_reply(
         tool_call("write_file", "c1", file_path="a.txt", content="hi"),
@@ -172,7 +172,7 @@ async def test_changes_chain_and_the_first_block_ends_the_chain(programs: Progra
 
 
 @pytest.mark.shows("kodelet", "before_tool_call", "blocked")
-async def test_a_verdict_holds_only_for_the_call_it_was_about(programs: Programs) -> None:
+async def test_a_verdict_holds_only_for_its_call(programs: Programs) -> None:
     programs.recording(
         "check", "before_tool_call", 'case "$told" in *"rm "*) echo \'{"blocked": true, "reason": "no rm"}\';; esac'
     )
@@ -188,7 +188,7 @@ async def test_a_verdict_holds_only_for_the_call_it_was_about(programs: Programs
 
 
 @pytest.mark.shows("kodelet", "before_tool_call", "input")
-async def test_who_would_change_again_what_was_changed_after_it_has_not_agreed(programs: Programs) -> None:
+async def test_a_program_that_changes_arguments_again_denies(programs: Programs) -> None:
     programs.python(
         "check", "before_tool_call", "answer = {'input': {'command': 'nice ' + told['tool_input']['command']}}"
     )
@@ -201,7 +201,7 @@ async def test_who_would_change_again_what_was_changed_after_it_has_not_agreed(p
     assert told.startswith("the hook program check wants to change what was changed after it had looked")
 
 
-async def test_a_program_that_makes_it_right_again_is_asked_again_and_agrees(programs: Programs) -> None:
+async def test_a_corrected_call_is_checked_again_and_approved(programs: Programs) -> None:
     """What it answers about the changed call is that call itself, so there is nothing that it would change."""
     programs.python("check", "before_tool_call", "answer = {'input': told['tool_input']}")
 
@@ -215,7 +215,7 @@ async def test_a_program_that_makes_it_right_again_is_asked_again_and_agrees(pro
     )
 
 
-async def test_arguments_that_a_user_gives_are_looked_at_too(programs: Programs) -> None:
+async def test_arguments_edited_by_the_user_are_checked(programs: Programs) -> None:
     from wick import Allow, Ask
 
     programs.recording(
@@ -242,7 +242,7 @@ async def test_arguments_that_a_user_gives_are_looked_at_too(programs: Programs)
 @pytest.mark.shows("kodelet", "after_tool_call", "tool_output.success")
 @pytest.mark.shows("kodelet", "after_tool_call", "tool_output.metadata")
 @pytest.mark.shows("kodelet", "after_tool_call", "tool_output.timestamp")
-async def test_a_result_is_told(programs: Programs) -> None:
+async def test_a_result_is_sent_to_programs(programs: Programs) -> None:
     programs.recording("watch", "after_tool_call")
     await use(programs)
     (told,) = programs.told("watch")
@@ -255,7 +255,7 @@ async def test_a_result_is_told(programs: Programs) -> None:
 @pytest.mark.shows("kodelet", "after_tool_call", "after-a-block")
 @pytest.mark.shows("kodelet", "after_tool_call", "tool_output.success")
 @pytest.mark.shows("kodelet", "after_tool_call", "tool_output.error")
-async def test_a_blocked_call_is_told_with_its_refusal(programs: Programs) -> None:
+async def test_a_blocked_call_is_sent_with_its_refusal(programs: Programs) -> None:
     programs.answering("check", "before_tool_call", {"blocked": True, "reason": "not today"})
     programs.recording("watch", "after_tool_call")
     await use(programs)
@@ -264,7 +264,7 @@ async def test_a_blocked_call_is_told_with_its_refusal(programs: Programs) -> No
 
 
 @pytest.mark.shows("kodelet", "after_tool_call", "after-a-block")
-async def test_what_a_guard_refuses_is_told_too(programs: Programs) -> None:
+async def test_a_guards_refusal_is_sent_to_programs(programs: Programs) -> None:
     from wick import Block
 
     @guard(ToolUse)
@@ -299,7 +299,7 @@ async def test_a_result_becomes_an_error_and_an_error_a_result(programs: Program
 
 @pytest.mark.shows("kodelet", "turn_end", "response")
 @pytest.mark.shows("kodelet", "turn_end", "turn_number")
-async def test_the_end_of_a_turn_is_told_and_counted(programs: Programs) -> None:
+async def test_the_end_of_a_turn_is_sent_with_its_count(programs: Programs) -> None:
     programs.recording("turns", "turn_end")
     agent = Agent(
         Scripted(tool_calls_reply(tool_call("echo")), "one", "two"), tools=[echo], hooks=[programs.executables()]
@@ -320,7 +320,7 @@ async def test_an_empty_answer_is_no_turn_but_a_stop(programs: Programs) -> None
 @pytest.mark.shows("kodelet", "agent_stop", "messages")
 @pytest.mark.shows("kodelet", "agent_stop", "messages.role")
 @pytest.mark.shows("kodelet", "agent_stop", "messages.content")
-async def test_a_stop_is_told_with_what_was_said(programs: Programs) -> None:
+async def test_agent_stop_is_sent_with_the_messages(programs: Programs) -> None:
     programs.recording("stops", "agent_stop")
     await use(programs)
     (told,) = programs.told("stops")
@@ -329,7 +329,7 @@ async def test_a_stop_is_told_with_what_was_said(programs: Programs) -> None:
 
 @pytest.mark.shows("kodelet", "agent_stop", "follow_up_messages")
 @pytest.mark.shows("kodelet", "agent_stop", "accumulate")
-async def test_what_programs_say_at_a_stop_accumulates_and_the_agent_goes_on(programs: Programs) -> None:
+async def test_messages_at_agent_stop_accumulate_and_the_agent_continues(programs: Programs) -> None:
     once = 'case "$told" in *tests*) ;; *) echo \'{"follow_up_messages": [%s]}\';; esac'
     programs.recording("1-gate", "agent_stop", once % '"run the tests", "all of them"')
     programs.recording("2-gate", "agent_stop", once % '"and be quick"')
@@ -342,7 +342,7 @@ async def test_what_programs_say_at_a_stop_accumulates_and_the_agent_goes_on(pro
 
 
 @pytest.mark.shows("kodelet", "agent_stop", "cap")
-async def test_a_gate_that_never_opens_is_given_up_on(programs: Programs) -> None:
+async def test_a_gate_that_never_opens_is_abandoned(programs: Programs) -> None:
     programs.answering("gate", "agent_stop", {"follow_up_messages": ["again"]})
     model = FunctionModel(lambda request: "done")
     result = await Agent(model, hooks=[programs.executables()]).run("go")

@@ -17,7 +17,7 @@ ASKS = 'echo \'{"decision": "ask", "question": "May it?"}\''
 BLOCKS = 'echo \'{"decision": "block", "reason": "not any more"}\''
 
 
-def test_the_gate_lets_a_program_take_its_own_time(programs: Programs) -> None:
+def test_a_program_may_exceed_the_gate_timeout(programs: Programs) -> None:
     programs.sh("check", "guard_tool_use")
     slow = programs.executables(timeout=600)
     assert [hook.timeout > 600 for hook in slow.hooks() if hook.position == "guard"] == [True]
@@ -43,7 +43,7 @@ async def test_a_guard_that_takes_longer_than_other_guards_may_is_waited_for(
 
 
 @pytest.mark.parametrize(("now", "came"), [(ASKS, "ran ls"), (BLOCKS, "not any more")])
-async def test_a_run_that_is_taken_up_is_looked_at_again(programs: Programs, now: str, came: str) -> None:
+async def test_a_resumed_run_is_checked_again(programs: Programs, now: str, came: str) -> None:
     programs.recording("check", "before_tool_use", ASKS)
     model = Scripted(tool_calls_reply(tool_call("execute", command="ls")), "done", spare=True)
     answers: list[Any] = [Paused("later"), True]

@@ -43,7 +43,7 @@ async def test_a_program_asks_the_user(programs: Programs) -> None:
     assert ask.question.question == "May it?" and len(programs.told("check")) == 1
 
 
-async def test_a_program_around_a_tool_stands_in_for_it_or_changes_what_it_came_to(programs: Programs) -> None:
+async def test_a_wrap_program_replaces_a_tool_or_changes_its_result(programs: Programs) -> None:
     body = """answer = {'args': {'command': 'pwd'}}
 if told['phase'] == 'after':
     answer = {'result': told['result']['output'] + '!'}"""
@@ -61,7 +61,7 @@ async def test_a_program_for_node_changes_the_prompt(programs: Programs) -> None
     assert (model.requests[0].messages[0].text, model.requests[0].system) == ("go, please", "Be kind.")
 
 
-async def test_a_program_with_several_points_stands_at_each(programs: Programs) -> None:
+async def test_a_program_with_several_points_is_called_at_each(programs: Programs) -> None:
     points = [
         "agent_stop",
         "turn_end",
@@ -79,7 +79,7 @@ async def test_a_program_with_several_points_stands_at_each(programs: Programs) 
     assert {told["event"] for told in programs.told("all")} == set(points)
 
 
-async def test_what_a_program_said_is_in_the_record(programs: Programs) -> None:
+async def test_decisions_of_a_program_are_recorded(programs: Programs) -> None:
     watch = OperationLog()
     programs.python("check", "before_tool_call", "answer = {'input': {'command': 'pwd'}}")
     await tool_agent(execute, after(ToolUse)(watch.__call__), programs.executables(), args={"command": "ls"}).run("go")
@@ -98,7 +98,7 @@ async def test_a_run_that_is_taken_up_is_under_the_same_programs(programs: Progr
     assert tool_results(result)[-1:] == ["ran ls"] and len(programs.told("check")) == 1
 
 
-async def test_other_points_see_what_they_are_told(programs: Programs) -> None:
+async def test_other_points_receive_their_input(programs: Programs) -> None:
     for point in ("before_step", "after_step", "before_model_call", "after_model_call", "after_run"):
         programs.recording(point, point)
     await hello_agent(programs.executables(), system="Be kind.").run("go")

@@ -46,7 +46,7 @@ async def test_a_message_is_refused_and_never_reaches_the_model(programs: Progra
 
 
 @pytest.mark.shows("kodelet", "user_message_send", "message")
-async def test_a_message_that_was_changed_after_is_looked_at_again(programs: Programs) -> None:
+async def test_a_message_changed_later_is_screened_again(programs: Programs) -> None:
     programs.recording(
         "filter",
         "user_message_send",
@@ -65,7 +65,7 @@ SECRETS = 'case "$told" in *password*) echo \'{"blocked": true, "reason": "keep 
 
 @pytest.mark.shows("kodelet", "user_message_send", "blocked")
 @pytest.mark.parametrize("event", ["user_message_send", "before_run", "guard_run"])
-async def test_what_is_said_while_a_run_goes_on_is_looked_at_first(programs: Programs, event: str) -> None:
+async def test_inbox_messages_are_screened_before_delivery(programs: Programs, event: str) -> None:
     blocks = (
         '{"blocked": true, "reason": "keep it"}'
         if event == "user_message_send"
@@ -92,7 +92,7 @@ async def test_what_is_said_while_a_run_goes_on_is_looked_at_first(programs: Pro
 
 
 @pytest.mark.shows("kodelet", "user_message_send", "blocked")
-async def test_what_is_said_to_a_kept_thread_is_looked_at_first_and_taken_from_its_queue(programs: Programs) -> None:
+async def test_messages_to_a_stored_thread_are_screened_and_dequeued(programs: Programs) -> None:
     programs.recording("filter", "user_message_send", SECRETS)
     store = InMemory()
     sessions = Sessions(store)
@@ -114,7 +114,7 @@ async def test_what_is_said_to_a_kept_thread_is_looked_at_first_and_taken_from_i
     assert not any("1234" in message.text for request in model.requests for message in request.messages)
 
 
-async def test_when_all_that_was_said_last_is_refused_the_run_is_over(programs: Programs) -> None:
+async def test_a_run_ends_if_all_last_messages_are_refused(programs: Programs) -> None:
     programs.recording("filter", "user_message_send", SECRETS)
 
     @after(Step)
@@ -126,7 +126,7 @@ async def test_when_all_that_was_said_last_is_refused_the_run_is_over(programs: 
     assert (result.text, result.outcome, len(model.requests)) == ("done", "completed", 1)
 
 
-async def test_what_comes_when_the_run_is_over_is_not_said_unseen(programs: Programs) -> None:
+async def test_messages_after_the_end_are_not_delivered_unscreened(programs: Programs) -> None:
     programs.recording("filter", "user_message_send", SECRETS)
 
     @after(Run)
@@ -139,7 +139,7 @@ async def test_what_comes_when_the_run_is_over_is_not_said_unseen(programs: Prog
     assert unheard["message"]["content"] == "the password is 1234"
 
 
-async def test_when_nothing_is_left_to_answer_the_run_says_so(programs: Programs) -> None:
+async def test_a_run_with_nothing_to_answer_reports_it(programs: Programs) -> None:
     programs.recording("filter", "user_message_send", SECRETS)
     sessions = Sessions(InMemory())
     agent = Agent(Scripted("done", spare=True), hooks=[sessions, programs.executables()])
@@ -150,7 +150,7 @@ async def test_when_nothing_is_left_to_answer_the_run_says_so(programs: Programs
     assert result.thread is not None and not any("1234" in message.text for message in result.thread.messages)
 
 
-async def test_a_failing_filter_refuses_what_is_said_meanwhile(programs: Programs) -> None:
+async def test_a_failing_filter_refuses_inbox_messages(programs: Programs) -> None:
     programs.recording("filter", "user_message_send", 'case "$told" in *more*) exit 1;; esac')
 
     @tool

@@ -146,6 +146,6 @@ async def test_a_scanner_of_secrets_reads_the_file_that_is_written(programs: Pro
     assert await _write(programs, "key = SECRET") == "a secret"
 
 
-async def test_a_scanner_that_reads_nothing_is_noticed(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unread_scanner_is_detected(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(KODELET, "write_file", {"path": "file_path"})  # type: ignore[arg-type]
     assert await _write(programs, "key = SECRET") != "a secret"

@@ -43,12 +43,12 @@ async def test_one_that_fails_before_a_tool_has_not_agreed_and_is_not_asked_agai
 
 
 @pytest.mark.parametrize("point", ["before_tool_use", "guard_tool_use"])
-async def test_one_that_says_what_cannot_be_said_has_not_agreed(program: Make, point: str) -> None:
+async def test_an_unserializable_answer_denies(program: Make, point: str) -> None:
     hooks = program("def answer(call): return {'verdict': 'fine'}", points=[point]).in_agent()
     assert f"the field 'verdict', which {point} does not have" in tool_result(await echo_agent(hooks).run("go"))
 
 
-async def test_one_that_says_that_it_failed_has_not_agreed_and_goes_on(program: Make) -> None:
+async def test_a_reported_failure_denies_and_the_worker_continues(program: Make) -> None:
     kept = program("def answer(call): return {'error': 'no disk'}", points=["guard_tool_use"])
     hooks = kept.in_agent()
     for _ in range(2):
@@ -78,9 +78,7 @@ async def test_one_that_vanished_has_not_agreed(program: Make) -> None:
     assert tool_result(await echo_agent(hooks).run("go")).endswith(", so it has not agreed")
 
 
-async def test_one_that_came_with_a_folder_runs_when_it_is_trusted_and_as_long_as_it_stays_the_same(
-    program: Make, tmp_path: Path
-) -> None:
+async def test_a_workspace_worker_runs_while_trusted_and_unchanged(program: Make, tmp_path: Path) -> None:
     kept = program(points=["guard_tool_use"])
     (tmp_path / "project" / ".wick").mkdir(parents=True)
     kept.dir.rename(tmp_path / "project" / ".wick" / "hooks")
@@ -102,9 +100,7 @@ async def test_one_that_came_with_a_folder_runs_when_it_is_trusted_and_as_long_a
 
 
 @pytest.mark.parametrize("point", ["after_tool_use", "after_step", "after_model_call", "after_run"])
-async def test_one_that_only_looks_and_fails_is_logged(
-    program: Make, caplog: pytest.LogCaptureFixture, point: str
-) -> None:
+async def test_a_failing_observer_is_logged(program: Make, caplog: pytest.LogCaptureFixture, point: str) -> None:
     hooks = program("def answer(call): sys.exit(3)", points=[point]).in_agent()
     thread = Thread()
     with caplog.at_level(logging.WARNING, "wick"):
@@ -115,7 +111,7 @@ async def test_one_that_only_looks_and_fails_is_logged(
     assert logged[0] == {"hook": "check", "problem": "ended with exit code 3"}
 
 
-async def test_a_failure_lets_pass_where_that_was_chosen(program: Make) -> None:
+async def test_a_failure_passes_if_fail_open(program: Make) -> None:
     hooks = program("def answer(call): sys.exit(3)", points=["guard_tool_use"]).in_agent(fail={"check": "open"})
     assert tool_result(await echo_agent(hooks).run("go")) == "hi"
 
@@ -130,7 +126,7 @@ ADD = {
 
 
 @pytest.mark.shows("lines", "hook", "tools")
-async def test_it_brings_tools(program: Make) -> None:
+async def test_a_worker_provides_tools(program: Make) -> None:
     body = "def answer(call): return {'output': call['args']['a'] + call['args']['b']}"
     kept = program(body, tools=[ADD])
     model = Scripted(tool_calls_reply(tool_call("add", a=2, b=3)), "done")

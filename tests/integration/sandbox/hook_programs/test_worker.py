@@ -21,7 +21,7 @@ from wick.hook_programs.worker import ProgramFailed
 
 
 @pytest.mark.shows("lines", "*", "id")
-async def test_it_is_started_once_and_each_call_gets_the_answer_with_its_id(program: Make) -> None:
+async def test_a_worker_starts_once_and_answers_are_matched_by_id(program: Make) -> None:
     kept = program("def answer(call): return {'said': call['n']}")
     serving = kept.alone()
     assert [await serving.ask({"event": "x", "n": n}, timeout=20) for n in range(5)] == [{"said": n} for n in range(5)]
@@ -43,25 +43,25 @@ def serve():
     assert [answer["said"] for answer in answers] == [*range(20)]
 
 
-async def test_calls_that_come_at_once_start_one_process(program: Make) -> None:
+async def test_simultaneous_calls_start_one_process(program: Make) -> None:
     kept = program()
     serving = kept.alone()
     await asyncio.gather(*(serving.ask({"event": "x"}, timeout=20) for _ in range(50)))
     assert len(kept.starts) == 1
 
 
-async def test_long_texts_and_odd_characters_come_through(program: Make) -> None:
+async def test_long_texts_and_unusual_characters_pass(program: Make) -> None:
     serving = program("def answer(call): return {'said': call['text']}").alone()
     for text in ("ü🙂\u2028\n\r\t\0", "x" * 900_000):
         assert await serving.ask({"event": "x", "text": text}, timeout=20) == {"said": text}
 
 
-async def test_what_it_says_on_its_standard_error_is_in_nobodys_way(program: Make) -> None:
+async def test_standard_error_does_not_disturb_answers(program: Make) -> None:
     body = "def answer(call):\n    for _ in range(20): os.write(2, b'x' * 1_000_000)\n    return {'done': True}"
     assert await program(body).alone().ask({"event": "x"}, timeout=20) == {"done": True}
 
 
-async def test_an_answer_to_a_call_that_nobody_waits_for_any_more_is_no_failure(program: Make) -> None:
+async def test_a_late_answer_to_an_abandoned_call_is_ignored(program: Make) -> None:
     kept = program("def answer(call):\n    time.sleep(call.get('s', 0))\n    return {}")
     serving = kept.alone()
     assert await serving.ask({"event": "x"}, timeout=20) == {}
@@ -74,7 +74,7 @@ async def test_an_answer_to_a_call_that_nobody_waits_for_any_more_is_no_failure(
     assert len(kept.starts) == 1
 
 
-async def test_it_gets_a_clean_environment_and_its_folder(program: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_worker_has_a_clean_environment_and_its_folder(program: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_TOKEN", "hush")
     kept = program("def answer(call): return {'env': [*os.environ], 'cwd': os.getcwd()}")
     answer = await kept.alone().ask({"event": "x"}, timeout=20)
@@ -82,7 +82,7 @@ async def test_it_gets_a_clean_environment_and_its_folder(program: Make, monkeyp
     assert answer["cwd"] == str(kept.folder.resolve())
 
 
-async def test_it_runs_in_the_sandbox(program: Make) -> None:
+async def test_a_worker_runs_in_the_sandbox(program: Make) -> None:
     if choose_sandbox("auto").protection(False, "").asks:
         pytest.skip("there is no sandbox here: install bubblewrap")
     body = f"def answer(call): return {{'sees': os.path.exists({str(Path(__file__))!r}), 'runs': True}}"
@@ -95,7 +95,7 @@ async def test_it_runs_in_the_sandbox(program: Make) -> None:
     (kept.folder / "starts").unlink()  # it has written down a number that means nothing out here
 
 
-def test_each_event_loop_has_a_process_of_its_own_that_ends_with_it(tmp_path: Path) -> None:
+def test_each_event_loop_has_its_own_process_that_ends_with_it(tmp_path: Path) -> None:
     kept = WorkerProgram(tmp_path, "")
     serving = kept.alone()
     for _ in range(2):
@@ -122,7 +122,7 @@ async def test_a_program_that_fails_fails_the_call_and_is_started_again(
 
 
 @pytest.mark.shows("lines", "*", "timeout")
-async def test_a_call_that_takes_too_long_fails_and_so_do_the_others_each_with_a_sentence(program: Make) -> None:
+async def test_a_timed_out_call_fails_all_open_calls_with_a_message(program: Make) -> None:
     kept = program("def answer(call):\n    time.sleep(call['s'])\n    return {}")
     serving = kept.alone()
     assert await serving.ask({"event": "x", "s": 0}, timeout=20) == {}
@@ -134,7 +134,7 @@ async def test_a_call_that_takes_too_long_fails_and_so_do_the_others_each_with_a
     assert await wait_until_ended(kept.starts[0])
 
 
-async def test_an_answer_that_comes_too_late_is_for_nobody(program: Make) -> None:
+async def test_a_late_answer_is_ignored(program: Make) -> None:
     kept = program("def answer(call):\n    time.sleep(call['s'])\n    return {'s': call['s']}")
     serving = kept.alone()
     assert await serving.ask({"event": "x", "s": 0}, timeout=20) == {"s": 0}  # it has begun
@@ -143,7 +143,7 @@ async def test_an_answer_that_comes_too_late_is_for_nobody(program: Make) -> Non
     assert await serving.ask({"event": "x", "s": 0}, timeout=20) == {"s": 0}
 
 
-async def test_a_second_answer_ends_it_and_the_calls_that_are_open_fail(program: Make) -> None:
+async def test_a_second_answer_ends_the_worker_and_fails_open_calls(program: Make) -> None:
     body = """
 def answer(call):
     if call["event"] != "waits":
@@ -158,7 +158,7 @@ def answer(call):
     assert len(kept.starts) == 2
 
 
-async def test_one_that_does_not_read_holds_up_nobody_else(program: Make) -> None:
+async def test_a_worker_that_does_not_read_blocks_only_itself(program: Make) -> None:
     kept = program("def serve(): time.sleep(1000)")
     serving = kept.alone()
     first = asyncio.ensure_future(failure_message(serving, timeout=60))
@@ -178,7 +178,7 @@ async def test_one_that_does_not_read_holds_up_nobody_else(program: Make) -> Non
 
 
 @pytest.mark.shows("lines", "*", "back-off")
-async def test_one_that_keeps_dying_is_not_started_again_and_again(program: Make) -> None:
+async def test_a_crashing_worker_is_not_restarted_forever(program: Make) -> None:
     kept = program("def serve(): sys.exit(5)")
     serving = kept.alone()
     said = [await failure_message(serving) for _ in range(100)]
@@ -196,7 +196,7 @@ async def test_one_that_answers_again_is_forgiven(program: Make) -> None:
 
 
 @pytest.mark.shows("lines", "*", "idle")
-async def test_one_that_nobody_asks_is_stopped_and_started_again_when_somebody_does(program: Make) -> None:
+async def test_an_idle_worker_is_stopped_and_restarted_on_demand(program: Make) -> None:
     kept = program()
     serving = kept.alone(idle=0.2)
     assert await serving.ask({"event": "x"}, timeout=20) == {}
@@ -213,7 +213,7 @@ async def test_one_that_works_on_a_call_is_not_idle(program: Make) -> None:
     assert len(kept.starts) == 1
 
 
-async def test_a_file_that_is_gone_or_another_is_noticed_at_the_next_call(program: Make) -> None:
+async def test_a_removed_or_changed_file_is_detected_at_the_next_call(program: Make) -> None:
     kept = program("def answer(call): return {'version': 1}")
     serving = kept.alone()
     assert await serving.ask({"event": "x"}, timeout=20) == {"version": 1}
@@ -226,7 +226,7 @@ async def test_a_file_that_is_gone_or_another_is_noticed_at_the_next_call(progra
             await asyncio.sleep(0.02)
 
 
-async def test_what_is_open_when_it_is_stopped_fails(program: Make) -> None:
+async def test_open_calls_fail_at_stop(program: Make) -> None:
     serving = program("def answer(call): time.sleep(1000)").alone()
     waiting = asyncio.ensure_future(failure_message(serving))
     await asyncio.sleep(0.3)
@@ -234,7 +234,7 @@ async def test_what_is_open_when_it_is_stopped_fails(program: Make) -> None:
     assert await waiting == "was stopped"
 
 
-async def test_a_process_that_somebody_else_ended_is_started_again(program: Make) -> None:
+async def test_a_killed_worker_is_restarted(program: Make) -> None:
     kept = program()
     serving = kept.alone()
     assert await serving.ask({"event": "x"}, timeout=20) == {}
@@ -248,7 +248,7 @@ async def test_a_process_that_somebody_else_ended_is_started_again(program: Make
     assert len(kept.starts) == 2
 
 
-async def test_one_that_nobody_has_any_more_ends(program: Make) -> None:
+async def test_an_unreferenced_worker_ends(program: Make) -> None:
     kept = program()
     serving = kept.alone()
     assert await serving.ask({"event": "x"}, timeout=20) == {}
@@ -260,7 +260,7 @@ async def test_one_that_nobody_has_any_more_ends(program: Make) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_whatever_fails_meanwhile_each_call_gets_its_own_answer_or_a_sentence(program: Make) -> None:
+async def test_under_failures_each_call_gets_its_answer_or_an_error(program: Make) -> None:
     body = """
 import random
 def answer(call):

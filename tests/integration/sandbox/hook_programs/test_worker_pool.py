@@ -33,7 +33,7 @@ from wick.errors import ModelError
 @pytest.mark.shows("lines", "*", "cwd")
 @pytest.mark.shows("lines", "*", "decision")
 @pytest.mark.shows("lines", "*", "reason")
-async def test_a_program_decides_by_anything_that_every_event_tells(program: Make, tmp_path: Path) -> None:
+async def test_a_program_can_match_any_event_field(program: Make, tmp_path: Path) -> None:
     """It repeats what it was told as its reason, so each of these changes what happens."""
     body = "def answer(call): return {'decision': 'block', 'reason': json.dumps(call)}"
     hooks = program(body, points=["guard_tool_use"]).in_agent(folder=tmp_path, home=tmp_path / "home")
@@ -47,7 +47,7 @@ async def test_a_program_decides_by_anything_that_every_event_tells(program: Mak
 
 @pytest.mark.shows("lines", "hook", "points")
 @pytest.mark.shows("lines", "hook", "protocol")
-async def test_it_is_asked_at_the_points_that_it_named_and_kept(program: Make) -> None:
+async def test_a_worker_is_called_at_its_points(program: Make) -> None:
     kept = program(points=["before_tool_use", "after_run"])
     await echo_agent(kept.in_agent()).run("go")
     assert [call["event"] for call in kept.seen] == ["before_tool_use", "after_run"]
@@ -55,7 +55,7 @@ async def test_it_is_asked_at_the_points_that_it_named_and_kept(program: Make) -
 
 
 @pytest.mark.shows("lines", "hook", "match")
-async def test_what_it_matches_are_tools_and_all_else_it_sees(program: Make) -> None:
+async def test_matchers_apply_to_tools_only(program: Make) -> None:
     kept = program("def answer(call): return {}", points=["guard_tool_use", "before_run"], match="Bash")
     model = Scripted(
         tool_calls_reply(tool_call("execute", "1", command="ls"), tool_call("echo", "2", text="hi")), "done"
@@ -69,7 +69,7 @@ async def test_what_it_matches_are_tools_and_all_else_it_sees(program: Make) -> 
 
 @pytest.mark.shows("lines", "guard_tool_use", "tool")
 @pytest.mark.shows("lines", "guard_tool_use", "args")
-async def test_a_guard_refuses_what_it_sees(program: Make) -> None:
+async def test_a_guard_denies(program: Make) -> None:
     body = """
 def answer(call):
     if call["tool"] == "execute" and "--force" in call["args"]["command"]:
@@ -99,14 +99,14 @@ async def test_a_guard_has_the_user_asked(program: Make, agrees: bool) -> None:
 
 @pytest.mark.shows("lines", "before_tool_use", "tool")
 @pytest.mark.shows("lines", "before_tool_use", "args")
-async def test_before_a_tool_it_changes_the_arguments(program: Make) -> None:
+async def test_before_a_tool_a_worker_changes_arguments(program: Make) -> None:
     body = "def answer(call): return {'args': {'text': call['tool'] + call['args']['text']}}"
     result = await echo_agent(program(body, points=["before_tool_use"]).in_agent()).run("go")
     assert tool_result(result) == "echohi"
 
 
 @pytest.mark.shows("lines", "before_tool_use", "question")
-async def test_before_a_tool_it_has_the_user_asked(program: Make) -> None:
+async def test_before_a_tool_a_worker_asks_the_user(program: Make) -> None:
     body = "def answer(call): return {'decision': 'ask', 'question': 'Echo?'}"
     user = ScriptedUser(False)
     result = await echo_agent(program(body, points=["before_tool_use"]).in_agent(), ask=user).run("go")
@@ -114,7 +114,7 @@ async def test_before_a_tool_it_has_the_user_asked(program: Make) -> None:
     assert tool_result(result) != "hi"
 
 
-async def test_it_is_asked_again_about_what_was_changed_after_it_had_looked(program: Make) -> None:
+async def test_a_worker_is_called_again_after_later_changes(program: Make) -> None:
     body = "def answer(call): return {'decision': 'block', 'reason': 'bad'} if call['args']['text'] == 'evil' else {}"
     kept = program(body, points=["before_tool_use"])
 
@@ -126,7 +126,7 @@ async def test_it_is_asked_again_about_what_was_changed_after_it_had_looked(prog
     assert [seen["args"]["text"] for seen in kept.seen] == ["hi", "evil"]
 
 
-async def test_what_it_says_before_a_tool_is_not_what_it_says_as_a_guard(program: Make) -> None:
+async def test_the_answers_of_before_and_guard_are_separate(program: Make) -> None:
     body = "def answer(call): return {'decision': 'block', 'reason': 'no'} if call['event'][0] == 'g' else {}"
     hooks = program(body, points=["before_tool_use", "guard_tool_use"]).in_agent()
     assert tool_result(await echo_agent(hooks).run("go")) == "no"
@@ -135,7 +135,7 @@ async def test_what_it_says_before_a_tool_is_not_what_it_says_as_a_guard(program
 @pytest.mark.shows("lines", "after_tool_use", "tool")
 @pytest.mark.shows("lines", "after_tool_use", "args")
 @pytest.mark.shows("lines", "after_tool_use", "result")
-async def test_after_a_tool_it_changes_the_result(program: Make) -> None:
+async def test_after_a_tool_a_worker_changes_the_result(program: Make) -> None:
     body = (
         "def answer(call): return {'result': ' '.join((call['tool'], call['args']['text'], call['result']['output']))}"
     )
@@ -143,7 +143,7 @@ async def test_after_a_tool_it_changes_the_result(program: Make) -> None:
 
 
 @pytest.mark.shows("lines", "after_tool_use", "error")
-async def test_after_a_tool_it_sees_the_error(program: Make) -> None:
+async def test_after_a_tool_a_worker_sees_the_error(program: Make) -> None:
     @tool
     def fails() -> str:
         """Fails."""
@@ -161,7 +161,7 @@ async def test_after_a_tool_it_sees_the_error(program: Make) -> None:
 
 @pytest.mark.shows("lines", "before_run", "input")
 @pytest.mark.shows("lines", "before_run", "system")
-async def test_before_a_run_it_changes_what_is_asked_and_the_system_prompt(program: Make) -> None:
+async def test_before_a_run_a_worker_changes_input_and_system_prompt(program: Make) -> None:
     body = """
 def answer(call):
     return {"input": call["input"][0]["content"] + "!", "system": call["system"] + " Be kind."}
@@ -175,7 +175,7 @@ def answer(call):
 
 @pytest.mark.shows("lines", "guard_run", "input")
 @pytest.mark.shows("lines", "guard_run", "system")
-async def test_a_guard_of_runs_turns_somebody_away(program: Make) -> None:
+async def test_a_run_guard_refuses_a_run(program: Make) -> None:
     body = """
 def answer(call):
     bad = "secret" in call["input"][0]["content"]
@@ -188,13 +188,13 @@ def answer(call):
 
 
 @pytest.mark.shows("lines", "after_run", "result")
-async def test_after_a_run_it_sees_the_result(program: Make) -> None:
+async def test_after_a_run_a_worker_sees_the_result(program: Make) -> None:
     body = "def answer(call): return {'result': call['result']['text'] + ', ' + call['result']['outcome']}"
     assert (await hello_agent(program(body, points=["after_run"]).in_agent()).run("hi")).text == "hello, completed"
 
 
 @pytest.mark.shows("lines", "before_step", "number")
-async def test_before_a_step_it_ends_the_run(program: Make) -> None:
+async def test_before_a_step_a_worker_stops_the_run(program: Make) -> None:
     body = "def answer(call): return {'decision': 'stop', 'reason': 'enough'} if call['number'] > 1 else {}"
     result = await echo_agent(program(body, points=["before_step"]).in_agent()).run("go")
     assert result.reason == "stop requested: enough"
@@ -210,7 +210,7 @@ async def test_a_guard_of_steps_ends_the_run(program: Make) -> None:
 @pytest.mark.shows("lines", "after_step", "number")
 @pytest.mark.shows("lines", "after_step", "result")
 @pytest.mark.shows("lines", "after_step", "message")
-async def test_after_a_step_it_sends_the_model_back_to_work(program: Make) -> None:
+async def test_after_a_step_a_worker_continues_the_run(program: Make) -> None:
     body = """
 def answer(call):
     again = call["result"]["decision"] == "stop" and call["number"] < 2
@@ -224,7 +224,7 @@ def answer(call):
 
 @pytest.mark.shows("lines", "before_model_call", "system")
 @pytest.mark.shows("lines", "before_model_call", "messages")
-async def test_before_a_model_call_it_changes_the_system_prompt(program: Make) -> None:
+async def test_before_a_model_call_a_worker_changes_the_system_prompt(program: Make) -> None:
     body = "def answer(call): return {'system': call['system'] + call['messages'][0]['content']}"
     model = Scripted("hello")
     await Agent(model, system="Bob", hooks=[program(body, points=["before_model_call"]).in_agent()]).run("hi")
@@ -233,7 +233,7 @@ async def test_before_a_model_call_it_changes_the_system_prompt(program: Make) -
 
 @pytest.mark.shows("lines", "guard_model_call", "system")
 @pytest.mark.shows("lines", "guard_model_call", "messages")
-async def test_a_guard_of_model_calls_says_what_may_be_sent(program: Make) -> None:
+async def test_a_model_call_guard_limits_the_request(program: Make) -> None:
     body = """
 def answer(call):
     bad = call["system"] == "Bob" and "secret" in call["messages"][-1]["content"]
@@ -245,13 +245,13 @@ def answer(call):
 
 
 @pytest.mark.shows("lines", "after_model_call", "result")
-async def test_after_a_model_call_it_changes_the_reply(program: Make) -> None:
+async def test_after_a_model_call_a_worker_changes_the_reply(program: Make) -> None:
     body = "def answer(call): return {'result': call['result']['text'].upper()}"
     assert (await hello_agent(program(body, points=["after_model_call"]).in_agent()).run("hi")).text == "HELLO"
 
 
 @pytest.mark.shows("lines", "after_model_call", "error")
-async def test_after_a_model_call_it_heals_an_error(program: Make) -> None:
+async def test_after_a_model_call_a_worker_replaces_an_error(program: Make) -> None:
     body = "def answer(call): return {'result': 'sorry: ' + call['error']}"
     model = Scripted(ModelError("no network"))
     result = await Agent(model, hooks=[program(body, points=["after_model_call"]).in_agent()]).run("hi")
@@ -259,7 +259,7 @@ async def test_after_a_model_call_it_heals_an_error(program: Make) -> None:
 
 
 @pytest.mark.shows("lines", "after_run", "error")
-async def test_after_a_run_it_sees_what_it_failed_of(program: Make) -> None:
+async def test_after_a_run_a_worker_sees_the_error(program: Make) -> None:
     kept = program("def answer(call): return {'result': 'sorry: ' + call['error']}", points=["after_run"])
     model = Scripted(ModelError("no network"))
     result = await Agent(model, hooks=[kept.in_agent()]).run("hi")
@@ -270,7 +270,7 @@ async def test_after_a_run_it_sees_what_it_failed_of(program: Make) -> None:
 @pytest.mark.shows("lines", "wrap_model_call", "phase", "result")
 @pytest.mark.shows("lines", "wrap_tool_use", "phase")
 @pytest.mark.parametrize("point", ["wrap_run", "wrap_model_call", "wrap_tool_use"])
-async def test_around_an_operation_it_is_asked_before_and_after(program: Make, point: str) -> None:
+async def test_a_wrap_worker_is_called_before_and_after(program: Make, point: str) -> None:
     kept = program(points=[point])
     await echo_agent(kept.in_agent()).run("go")
     assert [call["phase"] for call in kept.seen][:2] == ["before", "after"]
@@ -278,6 +278,6 @@ async def test_around_an_operation_it_is_asked_before_and_after(program: Make, p
 
 
 @pytest.mark.shows("lines", "wrap_tool_use", "result")
-async def test_around_a_tool_it_answers_instead_of_it(program: Make) -> None:
+async def test_a_wrap_worker_replaces_a_tool(program: Make) -> None:
     hooks = program("def answer(call): return {'result': 'from a cache'}", points=["wrap_tool_use"]).in_agent()
     assert tool_result(await echo_agent(hooks).run("go")) == "from a cache"

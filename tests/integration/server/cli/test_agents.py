@@ -108,7 +108,7 @@ EXPECTED = [
 ]
 
 
-def test_everything_that_is_wrong_is_said_with_its_line(here: HostCommand) -> None:
+def test_every_problem_is_reported_with_its_line(here: HostCommand) -> None:
     here.wick.write("bad.yaml", BAD)
     done = here("agents", "check", "bad.yaml")
     assert done.code == 2 and f"{len(EXPECTED)} problems in bad.yaml" in done.err
@@ -136,7 +136,7 @@ ONE: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("what", ONE)
-def test_one_thing_is_said_once(here: HostCommand, what: str) -> None:
+def test_a_problem_is_reported_once(here: HostCommand, what: str) -> None:
     text, sentence = ONE[what]
     here.wick.write("bad.yaml", text)
     done = here("agents", "check", "bad.yaml")
@@ -167,7 +167,7 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 @given(st.dictionaries(KEYS, VALUES, min_size=1, max_size=4), st.booleans())
 @settings(max_examples=300 if os.environ.get("WICK_FULL") else 25, deadline=None,
           suppress_health_check=[HealthCheck.function_scoped_fixture])  # fmt: skip
-def test_whatever_is_written_the_check_ends(tmp_path: Path, options: dict[str, Any], several: bool) -> None:
+def test_the_check_ends_for_any_content(tmp_path: Path, options: dict[str, Any], several: bool) -> None:
     """It always comes to an end, and a file is right exactly if nothing is said about it."""
     path = tmp_path / "agents.yaml"
     path.write_text(json.dumps({"agents": {"a": options, "b": {"model": "demo"}}} if several else options))

@@ -60,7 +60,7 @@ def test_a_question_is_denied_with_words(place: HostCommand) -> None:
     assert "not before breakfast" in results(place, thread)[0]
 
 
-def test_other_arguments_and_where_the_place_is_said(place: HostCommand) -> None:
+def test_other_arguments_and_an_explicit_host(place: HostCommand) -> None:
     thread = place.say("Write 'milk' to list.txt")
     asked = question(place, thread)["id"]
     for bad, sentence in (("[]", "--args must be a JSON object"), ("{", "--args is not valid JSON")):
@@ -81,7 +81,7 @@ def test_always_is_remembered(place: HostCommand) -> None:
     assert len(results(place, again)) == 1
 
 
-def test_always_is_meant_for_the_folder_that_asked(tmp_path: Path) -> None:
+def test_a_permanent_grant_applies_to_the_asking_folder(tmp_path: Path) -> None:
     here = HostCommand(ForkedWick(tmp_path))
     here.wick.write("elsewhere/file", "")
     thread = here.say("Write 'milk' to list.txt")
@@ -95,7 +95,7 @@ def test_always_is_meant_for_the_folder_that_asked(tmp_path: Path) -> None:
     assert here("run", "--model", "demo", "--folder", "elsewhere", "Write 'milk' to list.txt").code == 4
 
 
-def test_questions_are_shown_as_they_come(place: HostCommand) -> None:
+def test_questions_are_shown_as_they_arrive(place: HostCommand) -> None:
     watching = place.wick.start("approvals", "--watch", "--json", environment=place.environment)
     try:
         thread = place.say("Write 'bees' to bees.txt")

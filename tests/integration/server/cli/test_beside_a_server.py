@@ -39,9 +39,7 @@ def wick(tmp_path: Path) -> ForkedWick:
     return ForkedWick(tmp_path)
 
 
-def test_a_server_shows_what_was_begun_at_the_command_line_and_leaves_it_there(
-    wick: ForkedWick, server: ServerProcess
-) -> None:
+def test_a_server_lists_command_line_threads_read_only(wick: ForkedWick, server: ServerProcess) -> None:
     data = {"WICK_DATA": str(server.folder / "data")}
     asked = wick("run", "Write hello to new.txt", "--model", "demo", "--output", "json", **data)
     thread = json.loads(asked.out)["thread"]
@@ -62,7 +60,7 @@ def test_a_server_shows_what_was_begun_at_the_command_line_and_leaves_it_there(
     assert "cannot be resumed" not in server.log
 
 
-def test_commands_show_what_was_said_at_the_server(wick: ForkedWick, server: ServerProcess) -> None:
+def test_commands_show_threads_of_the_server(wick: ForkedWick, server: ServerProcess) -> None:
     data = {"WICK_DATA": str(server.folder / "data")}
     with SyncClient(server.url, OWNER) as owner:
         thread = owner.invoke("default", "Hello!").thread_id
@@ -74,7 +72,7 @@ def test_commands_show_what_was_said_at_the_server(wick: ForkedWick, server: Ser
     assert said == ["Hello!", "Hello again!"]
 
 
-def test_what_is_under_way_at_a_server_is_not_done_here(wick: ForkedWick, server: ServerProcess) -> None:
+def test_a_run_active_at_a_server_is_not_resumed_here(wick: ForkedWick, server: ServerProcess) -> None:
     data = {"WICK_DATA": str(server.folder / "data")}
     with SyncClient(server.url, OWNER) as owner:
         stream = owner.stream("default", "Write hello to asked.txt")

@@ -93,7 +93,7 @@ def here(tmp_path: Path) -> Iterator[Chats]:
         yield Chats(WickCommand(tmp_path), screen)
 
 
-def test_a_conversation_is_held_left_and_gone_on_with(chats: Chats) -> None:
+def test_a_chat_is_started_left_and_continued(chats: Chats) -> None:
     screen = chats.begin()
     screen.say("Write 'The meeting is on Monday.' to notes.txt")
     screen.see("● write_file", "notes.txt", "content: The meeting is on Monday.", "e edit", "  >")
@@ -118,7 +118,7 @@ def test_a_conversation_is_held_left_and_gone_on_with(chats: Chats) -> None:
     screen.see("EXIT 0", after="/quit")
 
 
-def test_what_the_user_does_not_want_is_not_done(chats: Chats) -> None:
+def test_a_declined_call_is_not_executed(chats: Chats) -> None:
     screen = chats.begin()
     screen.say("Write 'x' to unwanted.txt")
     screen.see("? May write_file be used", "  >")
@@ -137,7 +137,7 @@ def test_what_the_user_does_not_want_is_not_done(chats: Chats) -> None:
         assert [path.name for path in chats.wick.folder.iterdir()] == ["renamed.txt"]
 
 
-def test_ctrl_c_stops_the_run_and_keeps_the_thread(chats: Chats) -> None:
+def test_ctrl_c_cancels_the_run_and_stores_the_thread(chats: Chats) -> None:
     screen = chats.begin()
     screen.say("Run `sleep 90`")
     screen.see("? May execute be used: sleep 90", "  >")
@@ -172,7 +172,7 @@ def test_the_agent_asks_the_user(chats: Chats) -> None:
     screen.see("tokens in", after="not '3'")
 
 
-def test_what_is_said_while_the_agent_works_reaches_it(chats: Chats) -> None:
+def test_a_message_sent_during_a_run_is_delivered(chats: Chats) -> None:
     screen = chats.begin()
     screen.say(f"Run `{WAIT}`")
     screen.see("? May execute be used: touch begun", "  >")
@@ -207,7 +207,7 @@ def test_a_server_that_is_away_for_a_while(tmp_path: Path) -> None:
         assert "connection is lost" not in screen.screen
 
 
-def test_nobody_answers_a_question_they_have_not_seen(chats: Chats) -> None:
+def test_typed_ahead_input_does_not_answer_a_question(chats: Chats) -> None:
     screen = chats.begin()
     screen.type("Write 'x' to ahead.txt\ry\r")  # all at once, as who types ahead does
     screen.see("? May write_file be used: ahead.txt", "\n  >")
@@ -217,7 +217,7 @@ def test_nobody_answers_a_question_they_have_not_seen(chats: Chats) -> None:
     screen.see("denied", "tokens in", after="  > no")
 
 
-def test_who_is_ended_leaves_the_terminal_as_it_was(here: Chats) -> None:
+def test_a_killed_chat_restores_the_terminal(here: Chats) -> None:
     screen = here.begin()
     screen.say("Run `sleep 90`")
     screen.see("? May execute be used", "  >")
@@ -298,7 +298,7 @@ def test_the_commands(here: Chats) -> None:
     screen.see("tokens in", after="/usage")
 
 
-def test_what_is_allowed_for_good_is_not_asked_again(here: Chats) -> None:
+def test_a_permanent_grant_is_not_asked_again(here: Chats) -> None:
     screen = here.begin()
     screen.say("Run `echo one`")
     screen.see("? May execute be used: echo one", "  >")
@@ -339,7 +339,7 @@ def test_a_chat_that_is_killed_is_taken_up(here: Chats) -> None:
     assert (here.wick.folder / "new.txt").read_text().strip() == "hello"
 
 
-def test_what_another_program_works_on_is_left_to_it(here: Chats) -> None:
+def test_a_thread_held_by_another_program_is_refused(here: Chats) -> None:
     screen = here.begin()
     screen.say("Write 'hello' to new.txt")
     screen.see("? May write_file be used: new.txt", "  >")
@@ -367,7 +367,7 @@ def test_another_program_answers_first(here: Chats) -> None:
         assert db.execute("SELECT count(*) FROM threads").fetchone() == (1,)
 
 
-def test_without_a_terminal_it_says_so(tmp_path: Path) -> None:
+def test_without_a_terminal_chat_refuses(tmp_path: Path) -> None:
     command = WickCommand(tmp_path)
     done = command("chat", "--model", "demo")
     assert done.code == 2 and "chat needs a terminal; in a pipe, use: wick run" in done.err

@@ -84,7 +84,7 @@ def test_a_model_is_really_asked(wick: ForkedWick) -> None:
     assert unknown["state"] == "missing" and "there is no model named 'nonesuch'" in unknown["says"]
 
 
-def test_what_takes_long_is_shown_on_a_terminal_and_nowhere_else(wick: ForkedWick) -> None:
+def test_progress_is_shown_only_on_a_terminal(wick: ForkedWick) -> None:
     ours, theirs = pty.openpty()
     with subprocess.Popen(
         [*COMMAND, "doctor", "--json"],
@@ -110,7 +110,7 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
-def test_a_terminal_that_knows_no_signs(wick: ForkedWick) -> None:
+def test_a_terminal_without_unicode(wick: ForkedWick) -> None:
     done = wick.as_new_process("doctor", PYTHONIOENCODING="latin-1")
     assert done.code == 0 and done.out.isascii() and "? Python" in done.out
 
@@ -178,7 +178,7 @@ def test_without_any_program(wick: ForkedWick, tmp_path: Path) -> None:
         assert found[name]["state"] == "missing" and found[name]["do"] == f"apt install {package}"
 
 
-def test_a_program_that_does_not_answer_is_said_to(wick: ForkedWick, tmp_path: Path) -> None:
+def test_a_program_without_answer_is_reported(wick: ForkedWick, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     for name in PROGRAMS:
         (tmp_path / "bin" / name).write_text(

@@ -38,7 +38,7 @@ def rows(done: CommandResult) -> dict[str, dict[str, Any]]:
     return {row["name"]: row for row in json.loads(done.out)}
 
 
-def test_what_came_with_a_folder_is_listed_and_not_trusted(local: WickCommand) -> None:
+def test_programs_of_a_folder_are_listed_as_untrusted(local: WickCommand) -> None:
     row = rows(local("hooks", "list", "--json"))["no_force"]
     assert (row["trust"], row["point"], row["ring"]) == ("untrusted", "", None)
     assert row["source"] == ".wick/hooks"
@@ -54,7 +54,7 @@ def test_a_trusted_program_is_listed_with_its_point_and_ring(local: WickCommand)
     assert "no files need trust" in local("hooks", "trust").out
 
 
-def test_a_changed_file_loses_its_trust_and_says_so(local: WickCommand) -> None:
+def test_a_changed_file_is_listed_as_untrusted(local: WickCommand) -> None:
     local("hooks", "trust", "--yes")
     local.write(".wick/hooks/no_force", NO_FORCE + "# changed\n", executable=True)
     row = rows(local("hooks", "list", "--json"))["no_force"]
@@ -174,7 +174,7 @@ def test_a_program_is_tried(local: WickCommand) -> None:
     assert (told["word"], told["reason"], told["exit_code"]) == ("refused", "no force", 0)
 
 
-def test_a_program_that_fails_is_said_to(wick: WickCommand) -> None:
+def test_a_failing_program_is_reported(wick: WickCommand) -> None:
     for name, body in {"crashes": "exit 5", "babbles": "echo nonsense"}.items():
         text = f'#!/bin/sh\n[ "$1" = hook ] && echo before_tool_call && exit\n{body}\n'
         wick.write(f"programs/{name}", text, executable=True)
@@ -241,7 +241,7 @@ def test_a_handler_of_settings_is_listed_trusted_and_tried(wick: WickCommand) ->
         ("no_force", "{", "the payload is not valid JSON"),
     ],
 )
-def test_what_cannot_be_tried_is_a_sentence(local: WickCommand, name: str, event: str, sentence: str) -> None:
+def test_an_invalid_trial_is_an_error_message(local: WickCommand, name: str, event: str, sentence: str) -> None:
     local.write("event.json", event)
     done = local("hooks", "test", name, "--payload", "event.json")
     assert done.code == 2 and sentence in done.err

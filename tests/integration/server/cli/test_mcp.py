@@ -36,7 +36,7 @@ def here(tmp_path: Path) -> HostCommand:
     return made
 
 
-def test_the_servers_of_a_file_without_their_secrets(here: HostCommand) -> None:
+def test_servers_of_a_file_are_listed_without_secrets(here: HostCommand) -> None:
     listed = here("mcp", "list")
     assert listed.out.split()[:4] == ["server", "agents", "where", "hints"]
     assert "secret" not in listed.out and "word" not in listed.out
@@ -110,7 +110,7 @@ async def test_an_agent_answers_by_mcp(place: HostCommand, link: McpConnection) 
 
 
 @pytest.mark.parametrize("place", ["here"], indirect=True)
-async def test_what_it_asks_waits_for_its_user(place: HostCommand, link: McpConnection) -> None:
+async def test_a_question_waits_for_the_user(place: HostCommand, link: McpConnection) -> None:
     answer = (await ask(link, prompt="Write 'milk' to list.txt")).structured_content
     assert answer["outcome"] == "interrupted" and "wick approvals" in answer["text"]
     (asked,) = place.json("approvals")
@@ -119,7 +119,7 @@ async def test_what_it_asks_waits_for_its_user(place: HostCommand, link: McpConn
     assert refused.is_error and "th_none" in refused.content[0].text
 
 
-async def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
+async def test_a_start_failure_is_reported(tmp_path: Path) -> None:
     wick = WickCommand(tmp_path)
     words = [*COMMAND[1:], "mcp", "serve", "--agent", "nowhere.yaml", "--folder", str(wick.folder)]
     (server,) = read_servers({"agent": {"command": COMMAND[0], "args": words, "env": wick.environment}})
@@ -129,7 +129,7 @@ async def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
     await links.close()
 
 
-def test_it_ends_with_its_input_and_with_ctrl_c(tmp_path: Path) -> None:
+def test_the_server_ends_with_its_input_and_with_ctrl_c(tmp_path: Path) -> None:
     wick = WickCommand(tmp_path)
     pipe = subprocess.PIPE
     words = [*COMMAND, "mcp", "serve"]
@@ -150,7 +150,7 @@ def test_it_ends_with_its_input_and_with_ctrl_c(tmp_path: Path) -> None:
             assert going.wait(30) == code
 
 
-def test_without_the_extra_it_is_named(tmp_path: Path) -> None:
+def test_without_the_extra_the_message_names_the_extra(tmp_path: Path) -> None:
     wick = WickCommand(tmp_path)
     wick.write("blocks/sitecustomize.py", "import sys\nsys.modules['mcp'] = None\n")
     path = os.pathsep.join((str(wick.folder / "blocks"), wick.environment["PYTHONPATH"]))

@@ -43,7 +43,7 @@ def test_a_new_project_works(tmp_path: Path) -> None:
     assert answered.code == 0 and "There is nothing" in answered.out
 
 
-def test_its_guard_is_what_makes_its_test_pass(tmp_path: Path) -> None:
+def test_the_generated_test_depends_on_the_guard(tmp_path: Path) -> None:
     here = HostCommand(ForkedWick(tmp_path))
     here("new", "mine-x")
     path = here.wick.folder / "mine-x" / "mine_x.py"

@@ -82,7 +82,7 @@ def test_the_plain_agent_changes_nothing_without_a_yes(wick: WickCommand) -> Non
     assert again.code == 1 and "has no run to resume" in again.err
 
 
-def test_who_says_something_else_has_not_agreed(wick: WickCommand) -> None:
+def test_another_answer_is_not_an_approval(wick: WickCommand) -> None:
     asked = wick("run", "Write hello to new.txt", "--model", "demo", "--output", "json")
     thread = json.loads(asked.out)["thread"]
     done = wick("run", "Read new.txt", "--thread", thread, "--model", "demo")
@@ -90,7 +90,7 @@ def test_who_says_something_else_has_not_agreed(wick: WickCommand) -> None:
     assert json.loads(wick("approvals", "--json").out) == []
 
 
-def test_json_says_what_the_run_came_to(wick: WickCommand) -> None:
+def test_json_has_the_outcome_of_the_run(wick: WickCommand) -> None:
     wick.write("notes.txt", "The meeting is on Monday.")
     done = wick("run", "Read notes.txt", "--model", "demo", "--output", "json")
     told = json.loads(done.out)
@@ -108,7 +108,7 @@ def test_an_agent_of_a_file(watched: WickCommand) -> None:
     assert "['Hello!']" in watched("run", "Hello!", "--agent", "agents.yaml").err
 
 
-def test_what_is_piped_in_is_the_context(watched: WickCommand) -> None:
+def test_piped_input_is_context(watched: WickCommand) -> None:
     done = watched("run", "Sum up.", "--agent", "agents.yaml", stdin="a < /stdin > b\n")
     assert "Sum up.\\n\\n<stdin>\\na &lt; /stdin > b\\n</stdin>" in done.err
     assert "'caf\ufffd'" in watched("run", "--agent", "agents.yaml", stdin=b"caf\xe9").err
@@ -183,7 +183,7 @@ def test_rules_of_the_command_line(wick: WickCommand) -> None:
     assert bad.code == 2 and bad.err.startswith("Error: the rule 'Bash(git' cannot be read")
 
 
-def test_rules_for_an_agent_that_has_none_let_the_rest_pass(wick: WickCommand) -> None:
+def test_rules_apply_to_an_agent_without_permissions(wick: WickCommand) -> None:
     wick.write("agents.yaml", "model: demo\nbackend: {type: local, workdir: .}\n")
     words = ("--agent", "agents.yaml", "--deny", "Write(secret.txt)")
     assert wick("run", "Write hello to new.txt", *words).code == 0
@@ -192,13 +192,13 @@ def test_rules_for_an_agent_that_has_none_let_the_rest_pass(wick: WickCommand) -
     assert not (wick.folder / "secret.txt").exists()
 
 
-def test_a_budget_that_cannot_be_kept_stops_the_run(wick: WickCommand) -> None:
+def test_an_unenforceable_budget_stops_the_run(wick: WickCommand) -> None:
     done = wick("run", "Hello!", "--model", "demo", "--budget", "0.5")
     assert done.code == 3 and "stopped: budget: the price of offline demo model is not known" in done.err
     assert wick("run", "hi", "--budget", "0").code == 2
 
 
-def test_a_thread_is_gone_on_with(place: HostCommand) -> None:
+def test_a_thread_is_continued(place: HostCommand) -> None:
     model = () if place.server else ("--model", "demo")
     first = place("run", "Hello!", *model, "--output", "json")
     assert first.code == 0, first.err
@@ -213,7 +213,7 @@ def test_a_thread_is_gone_on_with(place: HostCommand) -> None:
     assert gone.code == 2 and "th_gone" in gone.err
 
 
-def test_it_streams_pipes_and_waits_in_both_places(place: HostCommand) -> None:
+def test_run_streams_pipes_and_waits_on_both_hosts(place: HostCommand) -> None:
     model = () if place.server else ("--model", "demo")
     done = place("run", "Hello!", *model, "--output", "events", stdin="some context")
     names = [json.loads(line)["event"] for line in done.out.splitlines()]
@@ -224,7 +224,7 @@ def test_it_streams_pipes_and_waits_in_both_places(place: HostCommand) -> None:
     assert place("approvals", "deny", asked["id"], "not now").code == 0
 
 
-def test_a_thread_is_gone_on_with_by_its_own_agent(cli_server: ServerProcess) -> None:
+def test_a_thread_is_continued_by_its_own_agent(cli_server: ServerProcess) -> None:
     async def talked() -> list[str]:
         host = RemoteHost(cli_server.url, TOKENS["ada"])
         try:
@@ -247,7 +247,7 @@ async def _talked(host: RemoteHost, words: str, thread: str = "") -> RunOutcome:
 
 
 @pytest.mark.parametrize("option", ["--model=demo", "--allow=Read", "--deny=Read", "--max-steps=3", "--budget=1"])
-def test_what_only_the_server_says_is_refused(wick: WickCommand, cli_server: ServerProcess, option: str) -> None:
+def test_server_only_options_are_refused(wick: WickCommand, cli_server: ServerProcess, option: str) -> None:
     done = wick("run", "hi", option, WICK_SERVER=cli_server.url, WICK_TOKEN=TOKENS["ada"])
     assert done.code == 2 and "the server sets the model, rules, hooks and limits" in done.err
 
@@ -284,7 +284,7 @@ def test_a_reader_that_has_read_enough_is_no_error(wick: WickCommand) -> None:
     assert done.stdout == b"{" and done.stderr == b""
 
 
-def test_what_cannot_be_printed_or_read_is_no_traceback(wick: WickCommand) -> None:
+def test_unprintable_input_is_an_error_message(wick: WickCommand) -> None:
     wick.write("notes.txt", "na\u00efve \u2603")
     narrow = wick("run", "Read notes.txt", "--model", "demo", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     assert narrow.code == 0, narrow
@@ -297,7 +297,7 @@ def test_what_cannot_be_printed_or_read_is_no_traceback(wick: WickCommand) -> No
 ESCAPES = "\x1b[31mred \x1b]0;a title\x07 \x9b31m \x7f \u202e"
 
 
-def test_what_a_terminal_would_obey_does_not_reach_it(wick: ForkedWick) -> None:
+def test_terminal_control_sequences_are_escaped(wick: ForkedWick) -> None:
     wick.write("notes.txt", ESCAPES)
     told = wick("run", "Read notes.txt", "--model", "demo")
     assert ESCAPES in told.out  # in a pipe it is what it is
@@ -349,7 +349,7 @@ def test_streams_that_are_closed_are_no_traceback(wick: ForkedWick, closed: str)
     assert done.returncode == 0 and b"Traceback" not in done.stderr, done
 
 
-def test_who_sits_at_a_terminal_is_asked(wick: WickCommand) -> None:
+def test_the_user_at_a_terminal_is_asked(wick: WickCommand) -> None:
     with open_terminal() as screen:
         command = f"{line('run', 'Write hello to new.txt', '--model', 'demo')} | cat"
         screen.open(command, wick.folder, wick.environment)
@@ -359,7 +359,7 @@ def test_who_sits_at_a_terminal_is_asked(wick: WickCommand) -> None:
     assert (wick.folder / "new.txt").exists()
 
 
-def test_agents_of_files_keep_their_threads_apart_from_a_server(wick: WickCommand) -> None:
+def test_file_agents_and_servers_have_separate_threads(wick: WickCommand) -> None:
     """A thread that was begun here has no agent that a server would take it up with."""
     told = json.loads(wick("run", "Hello!", "--model", "demo", "--output", "json").out)
     database = wick.home / ".local" / "share" / "wick" / "threads.db"
@@ -400,7 +400,7 @@ def test_help_loads_no_command(wick: WickCommand) -> None:
     assert "wick.cli.root_command" in loaded and "wick.cli.commands.run" not in loaded and "wick.config" not in loaded
 
 
-def test_the_command_is_installed_and_says_what_it_needs(wick: WickCommand) -> None:
+def test_the_installed_command_names_missing_extras(wick: WickCommand) -> None:
     found = shutil.which("wick", path=str(Path(sys.executable).parent))
     assert found, "pip install -e '.[dev]' puts it there"
     assert "cli = [" in (ROOT / "pyproject.toml").read_text(encoding="utf-8")

@@ -54,7 +54,7 @@ def test_a_thread_from_its_list_to_its_end(place: HostCommand, tmp_path: Path) -
     assert missing.code == 2 and thread in missing.err
 
 
-def test_what_waits_is_listed(place: HostCommand) -> None:
+def test_waiting_threads_are_listed(place: HostCommand) -> None:
     thread = place.say("Write 'milk' to list.txt")
     rows = place.json("threads", "list", "--asking")
     assert thread in [row["id"] for row in rows] and all(row["asking"] for row in rows)
@@ -97,7 +97,7 @@ def test_a_mistake_is_a_sentence_and_exits_with_2(tmp_path: Path, words: list[st
     assert done.code == 2 and "Error: " in done.err
 
 
-def test_no_threads_and_no_folder_of_them(tmp_path: Path) -> None:
+def test_no_threads_and_no_threads_folder(tmp_path: Path) -> None:
     wick = WickCommand(tmp_path)
     done = wick("threads", "list")
     assert (done.code, done.out) == (0, "") and "no threads" in done.err
@@ -126,7 +126,7 @@ def test_a_wrong_token_is_a_sentence(tmp_path: Path, cli_server: ServerProcess) 
     assert "has no token;" in place("threads", "list", "--token-file", "token").err
 
 
-def test_words_of_others_do_not_steer_the_terminal(place: HostCommand) -> None:
+def test_control_sequences_in_messages_are_escaped(place: HostCommand) -> None:
     thread = place.say("hello \033]0;owned\007 \033[31mred")
     for words in (["list"], ["show", thread]):
         done = place("threads", *words)
@@ -157,7 +157,7 @@ def completed(place: HostCommand, *words: str) -> list[str]:
     return [line.partition(",")[2] for line in place(**told).out.splitlines()]
 
 
-def test_what_a_shell_completes(tmp_path: Path) -> None:
+def test_shell_completion(tmp_path: Path) -> None:
     place = HostCommand(ForkedWick(tmp_path))
     thread = place.say("What is in this folder?")
     place.wick.write("agents.yaml", "agents: {coder: {model: demo}, talker: {model: demo}}")
@@ -168,7 +168,7 @@ def test_what_a_shell_completes(tmp_path: Path) -> None:
     assert "--json" in completed(place, "threads", "list", "--j")
 
 
-def test_what_is_to_do_is_shown(tmp_path: Path) -> None:
+def test_the_next_steps_are_shown(tmp_path: Path) -> None:
     here = HostCommand(ForkedWick(tmp_path))
     thread = here.say("Plan the work")
     shown = here("threads", "show", thread).out

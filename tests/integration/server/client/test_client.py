@@ -64,7 +64,7 @@ async def test_a_run_that_fails(ada: Client) -> None:
     assert failed.value.status == 502
 
 
-async def test_saying_more_and_cancelling(ada: Client) -> None:
+async def test_sending_more_and_cancelling(ada: Client) -> None:
     stream = ada.stream("slow", "2000 0.05")
     async for event in stream:
         if isinstance(event, ChatModelStream):
@@ -217,7 +217,7 @@ async def test_a_terminal_that_is_refused(ada: Client) -> None:
 # -- the server -----------------------------------------------------------------------------------------------------
 
 
-async def test_who_and_how(ada: Client, server: ServerProcess) -> None:
+async def test_me_and_authentication(ada: Client, server: ServerProcess) -> None:
     assert (await ada.health())["status"] == "ok"
     me = await ada.me()
     assert (me.username, me.role) == ("ada", "user") and me.id != "ada"
@@ -271,7 +271,7 @@ def test_an_address_that_is_none(url: str) -> None:
         Client(url)
 
 
-async def test_nobody_there() -> None:
+async def test_an_unreachable_server_is_reported() -> None:
     async with Client("http://127.0.0.1:1", patience=0.2) as client:
         with pytest.raises(ServerError, match="cannot be reached") as failed:
             await client.health()
@@ -315,7 +315,7 @@ async def test_the_onion_and_its_hooks(ada: Client) -> None:
     assert (await ada.limits("default")).limits is not None
 
 
-async def test_what_is_granted_can_be_taken_back(ada: Client) -> None:
+async def test_grants_can_be_revoked(ada: Client) -> None:
     options = {"model": "demo", "backend": "state", "recorder": True, "permissions": {"deny": ["Read"]}}
     await ada.create_agent("granting", options)
     stream = ada.stream("granting", "Write 'milk' to list.txt")

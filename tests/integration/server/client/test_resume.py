@@ -109,7 +109,7 @@ async def test_a_server_that_is_restarted(tmp_path: Path, how: str) -> None:
             assert (await client.run(stream.run_id)).outcome == "completed"
 
 
-async def test_who_is_told_of_the_next_run_comes_back_to_that(server: ServerProcess) -> None:
+async def test_a_reader_redirected_to_the_next_run_follows_it(server: ServerProcess) -> None:
     async with Client(server.url, TOKENS["ada"]) as client:
         stream = client.follow("run_1")
         told = [

@@ -40,7 +40,7 @@ async def used(folder: Path, settings: HookSettings) -> str:
 
 
 @pytest.mark.shows("claude", "settings", "hooks", "timeout")
-def test_a_handler_has_what_the_settings_say() -> None:
+def test_a_handler_has_its_settings() -> None:
     handler = {"type": "command", "command": "./check", "timeout": 5, "once": True, "fail": "open", "if": "Bash(ls)"}
     (entry,) = parse_settings({"PreToolUse": [{"matcher": "Bash", "hooks": [handler]}]}).entries
     assert (entry.event, entry.matcher, entry.command, entry.seconds) == ("PreToolUse", "Bash", "./check", 5)
@@ -79,7 +79,7 @@ def test_time_limits_depend_on_the_kind_and_the_event() -> None:
         (event_hooks("PreToolUse", {"type": "http", "url": "http://a", "headers": {"a": 1}}), "a map of texts"),
     ],
 )
-def test_what_is_wrong_is_said(hooks: Any, problem: str) -> None:
+def test_problems_are_reported(hooks: Any, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         parse_settings(hooks)
 
@@ -160,7 +160,7 @@ def test_files_merge_in_order(folder: Folder) -> None:
     assert commands(folder.load()) == ["one", "two", "three"]
 
 
-async def test_settings_of_a_folder_do_nothing_before_they_are_trusted(folder: Folder) -> None:
+async def test_settings_of_an_untrusted_folder_are_ignored(folder: Folder) -> None:
     folder.write("settings.json", event_hooks("PreToolUse", recording_handler(code=2, stderr="no")))
     settings = folder.load()
     assert [entry.trust for entry in settings.entries] == ["untrusted"] and commands(settings) == []
@@ -169,7 +169,7 @@ async def test_settings_of_a_folder_do_nothing_before_they_are_trusted(folder: F
     assert await used(folder.path, folder.load()) == "no"
 
 
-def test_settings_that_nobody_trusts_may_be_broken(folder: Folder, caplog: pytest.LogCaptureFixture) -> None:
+def test_untrusted_settings_may_be_broken(folder: Folder, caplog: pytest.LogCaptureFixture) -> None:
     (folder.path / ".claude" / "settings.json").write_text("{")
     assert folder.load() == HookSettings() and "not JSON" in caplog.text
     folder.trust.trust([folder.path / ".claude" / "settings.json"])
@@ -189,7 +189,7 @@ async def test_settings_that_changed_are_not_used_and_deny(folder: Folder) -> No
     assert await used(folder.path, folder.load()) == "ran ls"
 
 
-async def test_trusted_settings_that_are_gone_deny_until_they_are_forgotten(folder: Folder) -> None:
+async def test_removed_trusted_settings_deny_until_forgotten(folder: Folder) -> None:
     file = folder.write("settings.json", event_hooks("PreToolUse", recording_handler()))
     folder.trust_all()
     settings = folder.load()
@@ -234,7 +234,7 @@ async def test_a_script_that_changed_does_not_run(folder: Folder, handler: Json)
     assert await used(folder.path, folder.load()) == "ran ls" and (folder.path / "ran").exists()
 
 
-async def test_the_users_own_settings_run_but_not_what_they_name_in_a_folder(folder: Folder) -> None:
+async def test_user_settings_run_but_not_their_workspace_programs(folder: Folder) -> None:
     folder.script("touch ran")
     folder.write("settings.json", event_hooks("PreToolUse", {"command": f'"$CLAUDE_PROJECT_DIR"/{CHECK}'}), home=True)
     assert "names a file of this folder that is not trusted" in await used(folder.path, folder.load())
@@ -243,7 +243,7 @@ async def test_the_users_own_settings_run_but_not_what_they_name_in_a_folder(fol
     assert await used(folder.path, folder.load()) == "my own"
 
 
-async def test_files_that_somebody_names_are_trusted_by_that(folder: Folder) -> None:
+async def test_explicitly_named_files_are_trusted(folder: Folder) -> None:
     folder.script("exit 2")
     file = folder.write("mine.json", event_hooks("PreToolUse", {"command": CHECK}))
     assert "refused it" in await used(folder.path, load_settings(folder.path, folder.trust, paths=[file]))
@@ -292,7 +292,7 @@ def test_without_settings_the_capability_has_no_hooks(folder: Folder) -> None:
     assert Executables(folder=folder.path, trust=folder.trust).hooks() == []
 
 
-async def test_a_script_is_not_trusted_without_what_lies_beside_it(folder: Folder) -> None:
+async def test_a_script_is_trusted_together_with_its_folder(folder: Folder) -> None:
     folder.script('. "$CLAUDE_PROJECT_DIR/.claude/hooks/parts/lib"')
     lib = folder.path / ".claude" / "hooks" / "parts" / "lib"
     lib.parent.mkdir()

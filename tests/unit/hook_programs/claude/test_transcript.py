@@ -18,7 +18,7 @@ def said(path: str) -> list[str]:
     return [line["message"]["content"] for line in lines if isinstance(line["message"]["content"], str)]
 
 
-async def test_it_grows_with_the_conversation_and_goes_back_with_it() -> None:
+async def test_the_transcript_follows_appends_and_rewinds() -> None:
     thread = Thread()
     transcript = Transcript(thread, "/srv/app")
     path = await transcript.path()
@@ -35,7 +35,7 @@ async def test_it_grows_with_the_conversation_and_goes_back_with_it() -> None:
     assert not os.access(path, os.F_OK)
 
 
-async def test_it_can_be_made_again_after_it_was_removed() -> None:
+async def test_a_removed_transcript_is_recreated() -> None:
     thread = Thread()
     thread.add(user("one"))
     transcript = Transcript(thread, "/srv/app")
@@ -46,7 +46,7 @@ async def test_it_can_be_made_again_after_it_was_removed() -> None:
     await transcript.remove()
 
 
-async def test_only_its_owner_can_read_it_and_it_does_not_outlive_who_made_it() -> None:
+async def test_the_transcript_is_private_and_removed_with_its_owner() -> None:
     thread = Thread()
     thread.add(user("go"), tool_calls_reply(tool_call("execute", command="ls")))
     transcript = Transcript(thread, "/srv/app")

@@ -112,7 +112,7 @@ SAID: list[tuple[dict[str, Any], Role | str]] = [
 
 
 @pytest.mark.parametrize(("options", "least"), SAID, ids=lambda value: str(value)[:60])
-def test_each_role_may_say_what_is_on_its_list(options: dict[str, Any], least: str) -> None:
+def test_each_role_may_set_its_listed_keys(options: dict[str, Any], least: str) -> None:
     for role in ROLES:
         may = least != "" and somebody(role).has_role(least)  # type: ignore[arg-type]
         assert refused(options, role) is not may, f"{role}: {options}"
@@ -134,7 +134,7 @@ def test_every_option_of_every_capability_is_on_one_list_or_refused_to_all() -> 
                 assert all(refused({ring.key: {name: 1}}, role) for role in ROLES), f"{ring.key}.{name}"
 
 
-def test_the_lists_name_what_there_is() -> None:
+def test_the_lists_name_existing_keys() -> None:
     known = {(ring.key, name) for ring in RINGS if ring.kind for name in read_hints(ring.load_class())}
     for table in (USER_OPTIONS, OPERATOR_OPTIONS, ADMIN_OPTIONS):
         assert {(key, name) for key, names in table.items() for name in names} <= known
@@ -156,13 +156,13 @@ CONFINING = [
 
 @pytest.mark.parametrize("key", CONFINING)
 @pytest.mark.parametrize("value", [True, False, None], ids=str)
-def test_a_user_does_not_change_what_confines_an_agent_of_everyone(key: str, value: bool | None) -> None:
+def test_users_cannot_change_the_confinement_of_a_shared_agent(key: str, value: bool | None) -> None:
     with pytest.raises(ApiError):
         check_hook(key, value, somebody("user"))
     check_hook(key, value, somebody("admin"))
 
 
-def test_a_user_changes_what_is_harmless_also_about_an_agent_of_everyone() -> None:
+def test_users_can_change_harmless_keys_of_a_shared_agent() -> None:
     for key, value in (
         ("todos", False),
         ("context", ["Words."]),

@@ -29,7 +29,7 @@ class Turns:
         return asyncio.create_task(self.crowds(scope, None, None))  # type: ignore[arg-type]
 
 
-async def test_some_begin_in_each_turn_in_their_order() -> None:
+async def test_requests_start_in_batches_in_order() -> None:
     turns = Turns()
     counting = asyncio.create_task(turns.count())
     await asyncio.gather(*(turns.come(number) for number in range(100)))
@@ -40,7 +40,7 @@ async def test_some_begin_in_each_turn_in_their_order() -> None:
     assert len({*in_turn}) >= 100 // STARTS_PER_ITERATION
 
 
-async def test_a_look_whether_it_is_well_waits_for_nobody() -> None:
+async def test_health_checks_are_not_queued() -> None:
     turns = Turns()
     crowd = [turns.come(number) for number in range(50)]
     await turns.come(99, "/health")
@@ -48,7 +48,7 @@ async def test_a_look_whether_it_is_well_waits_for_nobody() -> None:
     await asyncio.gather(*crowd)
 
 
-async def test_who_goes_while_waiting_holds_up_nobody() -> None:
+async def test_a_disconnected_waiter_blocks_no_other() -> None:
     turns = Turns()
     crowd = [turns.come(number) for number in range(60)]
     await asyncio.sleep(0)
@@ -61,7 +61,7 @@ async def test_who_goes_while_waiting_holds_up_nobody() -> None:
     assert turns.began[-1][1] == 60
 
 
-async def test_one_after_the_other_nobody_waits() -> None:
+async def test_sequential_requests_do_not_wait() -> None:
     turns = Turns()
     for number in range(30):
         task = turns.come(number)

@@ -14,7 +14,7 @@ from wick.server.http.json_body import JsonRoute, exceeds_values
 from wick.server.routes import ROUTERS
 
 
-def test_every_route_with_a_json_body_bounds_it() -> None:
+def test_every_json_route_has_a_body_limit() -> None:
     routes = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
     with_body = [route for route in routes if route.body_field is not None]
     assert len(with_body) > 15

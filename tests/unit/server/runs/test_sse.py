@@ -36,7 +36,7 @@ async def respond(batches: Any, gone: asyncio.Event | None = None) -> list[dict[
     return sent
 
 
-async def test_what_is_there_is_written_in_one_go() -> None:
+async def test_pending_frames_are_written_at_once() -> None:
     async def batches() -> AsyncGenerator[list[Frame], None]:
         yield [frame("a"), frame("b"), frame("c")]
         yield []
@@ -49,7 +49,7 @@ async def test_what_is_there_is_written_in_one_go() -> None:
     assert [body["more_body"] for body in bodies] == [True, True, True, False]
 
 
-async def test_it_ends_when_the_client_goes_and_closes_its_source() -> None:
+async def test_a_disconnect_ends_the_stream_and_closes_its_source() -> None:
     gone, closed = asyncio.Event(), asyncio.Event()
 
     async def batches() -> AsyncGenerator[list[Frame], None]:
@@ -64,7 +64,7 @@ async def test_it_ends_when_the_client_goes_and_closes_its_source() -> None:
     assert closed.is_set() and len(sent) == 2
 
 
-async def test_to_be_cancelled_from_outside_is_no_client_that_goes() -> None:
+async def test_an_outer_cancellation_is_not_a_disconnect() -> None:
     async def batches() -> AsyncGenerator[list[Frame], None]:
         await asyncio.Event().wait()
         yield []
@@ -76,7 +76,7 @@ async def test_to_be_cancelled_from_outside_is_no_client_that_goes() -> None:
         await task
 
 
-async def test_what_its_source_raises_is_not_swallowed() -> None:
+async def test_errors_of_the_source_are_raised() -> None:
     async def batches() -> AsyncGenerator[list[Frame], None]:
         yield [frame("a")]
         raise RuntimeError("no tea")
@@ -99,7 +99,7 @@ async def server(tmp_path: Path, gate: Gate) -> AsyncIterator[InProcessServer]:
         yield found
 
 
-async def test_a_stream_goes_with_its_client(server: InProcessServer, gate: Gate) -> None:
+async def test_a_stream_ends_with_its_client(server: InProcessServer, gate: Gate) -> None:
     """At once, and not when it has something to say next."""
     following = server.service.runs.followers
     following.beat = 3_600.0
@@ -117,7 +117,7 @@ async def test_a_stream_goes_with_its_client(server: InProcessServer, gate: Gate
     gate.answers.put_nowait("Here.")
 
 
-async def test_signs_of_life_come_while_nothing_happens(server: InProcessServer, gate: Gate) -> None:
+async def test_keep_alives_are_sent_while_idle(server: InProcessServer, gate: Gate) -> None:
     server.service.runs.followers.beat = 0.05
     async with open_client(server) as client, client.post("/agents/gate/stream", json=HELLO) as response:
         beats = 0

@@ -102,7 +102,7 @@ async def test_at_the_quota_the_longest_idle_thread_makes_room(tmp_path: Path, s
             await second.read()
 
 
-async def test_an_expiry_that_ignores_what_is_in_use_is_noticed(
+async def test_an_expiry_that_ignores_active_threads_is_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The tests above look at a thread with an open run; a store that deletes it fails them."""
