@@ -52,8 +52,13 @@ _REASON = "decision reason"
 CONTRACT: dict[str, tuple[HookEvent, ...]] = {
     "kodelet": (
         HookEvent(
-            EVERY, "event conv_id cwd invoked_by recipe_name", "", "hook run empty-stdout exit-code timeout chain"),
-        HookEvent("discovery",
+            EVERY,
+            "event conv_id cwd invoked_by recipe_name",
+            "",
+            "hook run empty-stdout exit-code timeout chain",
+        ),
+        HookEvent(
+            "discovery",
             rules="precedence prefix disable execute-bit shadowing order query-timeout last-known-type",
         ),
         HookEvent("before_tool_call", _KODELET_CALL, "blocked reason input"),
