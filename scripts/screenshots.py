@@ -21,7 +21,15 @@ from playwright.sync_api import Page, expect
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
-from browser_pages import ApiClient, wait_until_loaded, open_api_client, launch_chromium, open_panel, sign_in, run_story_server  # noqa: E402
+from browser_pages import (  # noqa: E402
+    ApiClient,
+    launch_chromium,
+    open_api_client,
+    open_panel,
+    run_story_server,
+    sign_in,
+    wait_until_loaded,
+)
 
 IMAGES = ROOT / "docs" / "images"
 DESK: dict[str, Any] = {"viewport": {"width": 1280, "height": 800}}
@@ -223,7 +231,11 @@ def _with_few_colours(drawn: Image.Image) -> Image.Image:
 
 def main(wanted: list[str]) -> None:
     IMAGES.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="wick-") as folder, run_story_server(Path(folder)) as served, launch_chromium() as browser:
+    with (
+        tempfile.TemporaryDirectory(prefix="wick-") as folder,
+        run_story_server(Path(folder)) as served,
+        launch_chromium() as browser,
+    ):
         prepare(open_api_client(served))
         for scheme in ("light", "dark"):
             for device, names in ((DESK, SCREENS), (PHONE, {"phone": chat})):

@@ -29,12 +29,13 @@ settings.load_profile("full" if os.environ.get("WICK_FULL") else "ci" if os.envi
 
 
 SLOWEST = (  # files that take long: begun last, they would be waited for
-    "test_editable_install test_docker test_tour test_everywhere test_panels test_reference test_crashes "
-    "test_chat test_backend_files test_models test_docker_faults test_blocks test_connection test_ui "
-    "test_durability test_workspace test_questions test_packaging test_runs test_page test_workspace_paths "
-    "test_local test_canvas test_store_model test_durability_faults test_bench test_llama_server test_wickd "
-    "test_sandbox_escape test_mcp test_data_and_slides test_garbage test_failures test_daemon_client test_serve "
-    "test_restart test_durability_server test_site test_properties test_memory"
+    "test_editable_install "
+    "test_docker test_tour test_everywhere test_panels test_reference test_crashes test_chat test_backend_files "
+    "test_models test_docker_faults test_blocks test_connection test_ui test_durability test_workspace test_questions "
+    "test_packaging test_runs test_page test_workspace_paths test_local test_canvas test_store_model "
+    "test_durability_faults test_bench test_llama_server test_wickd test_sandbox_escape "
+    "test_mcp test_data_and_slides test_garbage test_failures "
+    "test_daemon_client test_serve test_restart test_durability_server test_site test_properties test_memory"
 ).split()
 
 

@@ -11,7 +11,6 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any, TypedDict, Unpack
 
-from wick import run_log
 from wick._internal.aliases import TOOL_KINDS, TOOL_NAMES
 from wick._internal.frozen import freeze, thaw
 from wick._internal.run_context import find_run
@@ -19,16 +18,19 @@ from wick._internal.tasks import cancel_and_wait
 from wick._internal.worker_threads import run_in_thread
 from wick.capabilities._defaults import DEFAULTS
 from wick.capability import Capability
-from wick.decisions import Asker, Stop
-from wick.errors import ConfigError, MessageError, ModelError, Paused, StoreError
+from wick.decisions import Asker
+from wick.errors import ConfigError, MessageError, ModelError, Paused
 from wick.events import Emit, Event
-from wick.hooks import Hook, is_plain_name, parse_patterns
+from wick.hooks import Hook, Next, is_plain_name, parse_patterns
 from wick.loop import Loop
 from wick.messages import Message, Messages, user
 from wick.models import check_model, resolve
+from wick.onion import compose
 from wick.operations import Result, Run, ToolUse
-from wick.prices import Charge
-from wick.protocols import Model, Usage, refused_part
+from wick.protocols import Model, refused_part
+from wick.resume import restore_run
+from wick.run_events import announce_last_changes, announce_run
+from wick.run_log import record_failure, record_run
 from wick.threads import Thread
 from wick.tools import Tool, tool
 
@@ -159,7 +161,7 @@ class Agent:
             agent=self.name,
             input=_as_messages(input),
             thread=thread if isinstance(thread, Thread) else Thread(thread or ""),
-            model=self._model_if_ready(),  # type: ignore[arg-type]  # `_run_loop` resolves it
+            model=self._model_if_ready(),  # type: ignore[arg-type]  # `_resolve_model` sets it
             system=self.system,
             tools={tool.name: tool for tool in self.tools},
             settings=thaw(self.settings),
@@ -173,9 +175,9 @@ class Agent:
         )
         if why := refused_part(run.model, run.input):  # before anything is stored
             raise ModelError(why)
-        run.progress.waived_guards = frozenset(without)
+        run.progress.resumption.waived_guards = frozenset(without)
         if not self._session_capabilities:
-            _resume(run)
+            restore_run(run)
         return run
 
     def _loop_under(self, parent: Run | None) -> Loop:
@@ -188,39 +190,31 @@ class Agent:
         return self._loops[inherited]
 
     async def _drive(self, run: Run) -> Result:
-        """Open the sessions of a run, execute it, and emit its terminal event. All runs go through here."""
+        """Perform a run. All runs go through here."""
+        around = [announce_run, self._open_sessions, record_run, announce_last_changes, self._resolve_model]
+        result: Result = await compose(around, run.loop.run)(run)
+        return result
+
+    async def _open_sessions(self, next: Next[Result], run: Run) -> Result:
+        """Perform a run inside the sessions of its capabilities. Resume the open run of a thread that they load."""
         try:
             async with AsyncExitStack() as sessions:
                 for part in self._session_capabilities:
                     await sessions.enter_async_context(part.session(run))
                 if self._session_capabilities:
-                    _resume(run)
-                    await run_log.fetch_initial_input(run)
-                return await self._run_loop(run)
+                    restore_run(run)
+                    if not run.input and not run.resumed and not run.thread.busy:
+                        run.input = await run.progress.inbox.fetch_initial(run.thread)
+                return await next(run)
         except Exception as error:
-            run_log.record_failure(run, error)
+            record_failure(run, error)
             raise
-        finally:
-            run_log.emit_terminal_event(run)
 
-    async def _run_loop(self, run: Run) -> Result:
-        input = [*run.input]
-        try:
-            if run.model is None:
-                run.model = await run_in_thread(lambda: self.model, "finding a model")
-            result = await run.loop.run(run)
-        except Paused as pause:
-            result = await run_log.pause_run(run, f"paused: {pause}", input)
-            if run.parent is not None:
-                raise  # the root run pauses, too, because its user must answer
-            return result
-        except Exception as error:
-            await run_log.close_run(run, "failed", "error", error)
-            raise
-        except BaseException:
-            await run_log.record_cancellation(run)
-            raise
-        return await run_log.end_run(run, result)
+    async def _resolve_model(self, next: Next[Result], run: Run) -> Result:
+        """Find the model of a run in a thread, if that would block the event loop."""
+        if run.model is None:
+            run.model = await run_in_thread(lambda: self.model, "finding a model")
+        return await next(run)
 
 
 class Stream:
@@ -445,44 +439,6 @@ def _describe_unmatched(patterns: Sequence[str], names: set[str], kinds: set[str
     close = _closest_names(patterns[0], names, kinds)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     return f"{' or '.join(map(repr, patterns))}, but {problem}; {known}{hint}"
-
-
-def _resume(run: Run) -> None:
-    """Resume the interrupted run of the thread, with its id and guards, if this run has no input."""
-    interrupted = run.thread.open_run
-    if run.input or interrupted is None or run.thread.busy:
-        return
-    present = {guard.name for kind in run.loop.guards for guard in run.guards(kind)}
-    missing = sorted({*interrupted["guards"]} - present - run.progress.waived_guards)
-    if missing:
-        raise ConfigError(
-            f"run {interrupted['run']} was started under the guards {', '.join(missing)}, which are missing now; "
-            f"resume it with them, or with without={missing!r} to continue without them"
-        )
-    run.id, run.progress.resumed = interrupted["run"], True
-    _restore_usage(run, interrupted)
-    if "stopping" in interrupted:
-        run.halt(Stop(interrupted["stopping"]))
-    run.input = [Message.from_json(message) for message in interrupted.get("shelved", ())]
-
-
-def _restore_usage(run: Run, interrupted: Mapping[str, Any]) -> None:
-    """Restore the usage of a resumed run from the log. It is incomplete if the process was killed."""
-    ends = [
-        entry.data
-        for entry in run.thread.effective_entries()
-        if entry.kind == "run_end" and entry.data["run"] == run.id
-    ]
-    try:
-        charges = [Charge.from_json(row) for end in ends for row in end.get("charges", ())]
-        counted = sum((charge.usage for charge in charges), Usage())
-        usage = Usage.from_json(interrupted["usage"]) if "usage" in interrupted else counted
-    except (LookupError, TypeError, ValueError) as error:
-        raise StoreError(f"the usage of run {run.id} of thread {run.thread.id} cannot be read: {error}") from None
-    run.progress.usage, run.progress.logged_charges = usage, len(charges)
-    complete = "usage" in interrupted and usage == counted
-    uncounted = [] if complete else [Charge("", Usage())]  # a charge without a price: the total is unknown
-    run.progress.charges = charges + uncounted
 
 
 def _child_emitter(parent: Run, emit: Emit | None) -> Emit | None:

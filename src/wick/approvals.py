@@ -7,13 +7,12 @@ from dataclasses import replace
 from inspect import isawaitable
 from math import inf
 from time import perf_counter, time
-from typing import Any
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 from wick._internal.frozen import FrozenDict, freeze
 from wick.constants import ASK_SECONDS
-from wick.decisions import Allow, Ask, Asker, Block, Question
+from wick.decisions import Allow, Ask, Block, Question
 from wick.errors import Paused
 from wick.events import ApprovalRequest, ApprovalResponse
 from wick.operations import Operation, Run
@@ -23,27 +22,25 @@ from wick.why import DispatchState, Why
 _answers: WeakKeyDictionary[DispatchState, dict[str, Allow | Block]] = WeakKeyDictionary()
 
 
-async def request_approval(op: Operation[Any], sealed: Operation[Any], asks: Sequence[Ask]) -> Allow | Block:
+async def request_approval(op: Operation[object], sealed: Operation[object], asks: Sequence[Ask]) -> Allow | Block:
     """Ask the user of the root run all questions about a sealed operation at once. An asker gets a view of it."""
     await op.before_asking()
     start = perf_counter()
     text = "\n".join(dict.fromkeys(ask.question for ask in asks))
-    lasting = {"lasting": True} if text == op.state.default_question else {}  # a lasting grant skips this question
-    question = Question(text, new_question_id(), sealed.hash, sealed.to_json() | lasting, sealed.view())
+    about = sealed.to_json()
+    if text == op.state.grants.default_question:
+        about["lasting"] = True  # a lasting grant skips this question
+    question = Question(text, new_question_id(), sealed.hash, about, sealed.view())
     given = _answers.setdefault(op.state, {})
     answer = given.get(question.hash) or await ask_user(op.run, question)
     if isinstance(answer, Allow) and answer.args is not None and "args" not in op.editable:
         answer = Block("only a tool's arguments can be changed by an answer")
     given[question.hash] = answer  # also valid for later attempts
     verdict, reason = ("refused", answer.reason) if isinstance(answer, Block) else ("approved", "")
-    op.why.append(Why(_answered_by(op.run, question), "gate", verdict, reason, (perf_counter() - start) * 1000))
+    logged = op.run.root.thread.answers.get(question.hash)
+    answered_by = "user" if logged is None else str(logged.get("deputy", "user"))
+    op.why.append(Why(answered_by, "gate", verdict, reason, (perf_counter() - start) * 1000))
     return answer
-
-
-def _answered_by(run: Run, question: Question) -> str:
-    """Return the name of the delegate that answered, or "user"."""
-    answer = run.root.thread.answers.get(question.hash)
-    return "user" if answer is None else str(answer.get("deputy", "user"))
 
 
 def new_question_id() -> str:
@@ -69,16 +66,16 @@ async def ask_user(run: Run, question: Question) -> Allow | Block:
     return answer
 
 
-async def _answer_by_delegate(run: Run, question: Question) -> tuple[Allow | Block, dict[str, Any]] | None:
+async def _answer_by_delegate(run: Run, question: Question) -> tuple[Allow | Block, dict[str, object]] | None:
     """Return the answer of the first delegate that decides, with its name, or None to ask the user."""
-    for delegate in run.progress.delegates:
+    for delegate in run.progress.extensions.delegates:
         answer, name = await delegate(run, question)
         if answer is not None:
             return _parse_answer(answer, question), {"deputy": name}
     return None
 
 
-async def _log_answer(run: Run, question: Question, answer: Allow | Block, more: dict[str, Any]) -> Allow | Block:
+async def _log_answer(run: Run, question: Question, answer: Allow | Block, more: dict[str, object]) -> Allow | Block:
     row = {"id": question.id, "hash": question.hash, "allowed": isinstance(answer, Allow)}
     row["reason"] = getattr(answer, "reason", "")
     changed = {"args": answer.args} if isinstance(answer, Allow) and answer.args is not None else {}
@@ -98,7 +95,7 @@ def _decode_answer(row: FrozenDict) -> Allow | Block:
     return Allow(row.get("args")) if row["allowed"] else Block(row["reason"])
 
 
-async def _wait_for_answer(run: Run, question: Question, asked: FrozenDict) -> tuple[Allow | Block, dict[str, Any]]:
+async def _wait_for_answer(run: Run, question: Question, asked: FrozenDict) -> tuple[Allow | Block, dict[str, object]]:
     """Return the user's answer and more data for its log entry. Of two answers, the stored one counts."""
     asker, writer, expires = run.root.asker, run.root.thread.writer, asked.get("expires", inf)
     if writer is not None and (row := await writer.answer(question.id, 0.0 if asker else expires - time())):
@@ -109,36 +106,28 @@ async def _wait_for_answer(run: Run, question: Question, asked: FrozenDict) -> t
         raise Paused(f"waiting for an answer to: {question.question}")
     if asker is None:
         return Block(f"no user is there to approve: {question.question}"), {}
-    answer = await _call_asker(asker, question)
+    try:
+        given = asker(question)
+        answer = _parse_answer(await given if isawaitable(given) else given, question)
+    except Exception as error:  # a failed question is not an approval
+        answer = Block(f"the user could not be asked: {error}")
     if writer is not None and (row := await writer.answer(question.id, 0.0)):
         return _accept_stored_answer(row, question)
     return answer, {}
 
 
-def _accept_stored_answer(row: FrozenDict, question: Question) -> tuple[Allow | Block, dict[str, Any]]:
+def _accept_stored_answer(row: FrozenDict, question: Question) -> tuple[Allow | Block, dict[str, object]]:
     more = {key: row[key] for key in ("scope", "rule", "by") if key in row}
     return _parse_answer(_decode_answer(row), question), more
 
 
-async def _call_asker(asker: Asker, question: Question) -> Allow | Block:
-    try:
-        answer = asker(question)
-        return _parse_answer(await answer if isawaitable(answer) else answer, question)
-    except Exception as error:  # a failed question is not an approval
-        return Block(f"the user could not be asked: {error}")
-
-
-def _parse_answer(answer: Any, question: Question) -> Allow | Block:
+def _parse_answer(answer: object, question: Question) -> Allow | Block:
     if answer is None or answer is True:
         return Allow()
     if answer is False:
         return Block(f"the user said no to: {question.question}")
-    if isinstance(answer, Allow | Block):
-        return _freeze_args(answer)
-    return Block(f"{answer!r} is not an answer to: {question.question}")
-
-
-def _freeze_args(answer: Allow | Block) -> Allow | Block:
+    if not isinstance(answer, Allow | Block):
+        return Block(f"{answer!r} is not an answer to: {question.question}")
     if isinstance(answer, Block) or answer.args is None:
         return answer
     try:

@@ -27,6 +27,7 @@ CALLBACK_SECONDS = 60.0
 CALLBACK_BYTES = 1_000_000  # largest response of an HTTP tool
 ARGS_BYTES = 4_000_000  # largest arguments of one call
 JSON_DEPTH = 100
+CRASHES_KEPT = 10  # exceptions in the result of a run; the traceback of each keeps its frames in memory
 
 # JSON Schema of tools and answers
 SCHEMA_BYTES = 200_000

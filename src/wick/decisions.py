@@ -12,7 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from wick.operations import Operation
 
 STOPS = ("blocked", "stop requested", "budget", "step limit", "token limit", "time limit", "retry limit")
 
@@ -77,7 +80,7 @@ class Question(Ask):
     id: str
     hash: str
     about: dict[str, Any]
-    op: Any = field(repr=False, compare=False)
+    op: Operation[object] = field(repr=False, compare=False)
 
 
 Answer = Allow | Block | bool | None

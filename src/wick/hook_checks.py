@@ -6,9 +6,9 @@ import inspect
 import typing
 from collections.abc import Callable
 from types import UnionType
-from typing import Any, Literal, Protocol, Union
+from typing import Literal, Protocol, Union
 
-from wick.decisions import Ask, Block, Continue, Stop
+from wick.decisions import DECISIONS, Ask, Block, Continue, Decision, Stop
 from wick.errors import HookError
 from wick.operations import OPERATIONS, Operation, Run, Step
 
@@ -21,9 +21,9 @@ class RegisteredHook(Protocol):
     """The attributes of a hook that the checks read."""
 
     @property
-    def fn(self) -> Callable[..., Any]: ...
+    def fn(self) -> Callable[..., object]: ...
     @property
-    def operation(self) -> type[Operation[Any]]: ...
+    def operation(self) -> type[Operation[object]]: ...
     @property
     def position(self) -> Position: ...
     @property
@@ -38,15 +38,18 @@ class RegisteredHook(Protocol):
     def tools(self) -> tuple[str, ...]: ...
 
 
-def _decisions_at(position: Position, operation: type[Operation[Any]]) -> tuple[type, ...]:
-    decisions: list[type] = [Block]
-    if position != "after":
-        decisions.append(Ask)
-    if (position, operation) != ("after", Run):
-        decisions.append(Stop)
-    if (position, operation) == ("after", Step):
-        decisions.append(Continue)
-    return tuple(decisions)
+def allowed_decisions(position: Position, operation: str) -> tuple[type[Decision], ...]:
+    """Return the decisions that a hook may return at a point."""
+    return _BY_POINT[position, operation]
+
+
+def _decisions_at(position: Position, operation: type[Operation[object]]) -> tuple[type[Decision], ...]:
+    return (
+        Block,
+        *((Ask,) if position != "after" else ()),
+        *((Stop,) if (position, operation) != ("after", Run) else ()),
+        *((Continue,) if (position, operation) == ("after", Step) else ()),
+    )
 
 
 _BY_POINT = {(position, op.name): _decisions_at(position, op) for position in POSITIONS for op in OPERATIONS}
@@ -55,34 +58,17 @@ for _position in POSITIONS:  # a hook of `Operation` may return any of these; th
     _BY_POINT[_position, Operation.name] = tuple(_every)
 
 
-def allowed_decisions(position: Position, operation: str) -> tuple[type, ...]:
-    """Return the decisions that a hook may return at a point."""
-    return _BY_POINT[position, operation]
-
-
 def check_hook(hook: RegisteredHook) -> None:
     """Raise a HookError if a hook cannot work."""
-    for problem in (
-        _check_operation,
-        _check_options,
-        _check_callable,
-        _check_parameters,
-        _check_annotation,
-        _check_decisions,
-    ):
-        if found := problem(hook):
-            raise HookError(
-                f"{found}.\n  expected: {_expected_signature(hook)}\n  found:    {_actual_signature(hook.fn)}"
-            )
-
-
-def _check_operation(hook: RegisteredHook) -> str:
-    if hook.operation in (*OPERATIONS, Operation):
-        return ""
-    return f"a hook is for Run, Step, ModelCall, ToolUse or Operation, not for {hook.operation!r}"
+    for check in (_check_options, _check_callable, _check_parameters, _check_annotation, _check_decisions):
+        if problem := check(hook):
+            expected, found = _expected_signature(hook), _actual_signature(hook.fn)
+            raise HookError(f"{problem}.\n  expected: {expected}\n  found:    {found}")
 
 
 def _check_options(hook: RegisteredHook) -> str:
+    if hook.operation not in (*OPERATIONS, Operation):
+        return f"a hook is for Run, Step, ModelCall, ToolUse or Operation, not for {hook.operation!r}"
     if hook.on_error not in ("fail", "log"):
         return f"on_error is 'fail' or 'log', not {hook.on_error!r}"
     if hook.position == "guard" and hook.on_error == "log":
@@ -127,7 +113,7 @@ def _check_annotation(hook: RegisteredHook) -> str:
 
 def _check_decisions(hook: RegisteredHook) -> str:
     possible = _BY_POINT[hook.position, hook.operation.name]
-    for decision in (Block, Ask, Stop, Continue):
+    for decision in DECISIONS:
         if decision in _union_members(_resolve_hints(hook.fn).get("return")) and decision not in possible:
             if hook.position == "wrap" and hook.operation in (Step, Operation):
                 continue  # a step's result is itself a Stop or a Continue
@@ -153,7 +139,7 @@ def _argument_names(hook: RegisteredHook) -> list[str] | None:
     return [p.name for p in required]
 
 
-def _resolve_hints(fn: Callable[..., Any]) -> dict[str, Any]:
+def _resolve_hints(fn: Callable[..., object]) -> dict[str, object]:
     """Return the annotations that can be resolved. Other answers are checked when the hook returns."""
     try:
         return typing.get_type_hints(fn)
@@ -161,7 +147,7 @@ def _resolve_hints(fn: Callable[..., Any]) -> dict[str, Any]:
         return {name: hint for name, hint in getattr(fn, "__annotations__", {}).items() if not isinstance(hint, str)}
 
 
-def _union_members(hint: Any) -> tuple[Any, ...]:
+def _union_members(hint: object) -> tuple[object, ...]:
     if typing.get_origin(hint) in (Union, UnionType):
         return tuple(member for part in typing.get_args(hint) for member in _union_members(part))
     return (hint,)
@@ -180,7 +166,7 @@ def _expected_signature(hook: RegisteredHook) -> str:
     return f"async def {name}({first}{more}) -> {result}"
 
 
-def _actual_signature(fn: Callable[..., Any]) -> str:
+def _actual_signature(fn: Callable[..., object]) -> str:
     code = getattr(fn, "__code__", None)
     try:
         start = "async def" if inspect.iscoroutinefunction(fn) else "def"

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from types import MethodType
-from typing import Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from wick.constants import GUARD_SECONDS
 from wick.decisions import Decision
@@ -25,7 +25,10 @@ from wick.errors import HookError
 from wick.hook_checks import Position, check_hook
 from wick.operations import Operation
 
-Op = TypeVar("Op", bound=Operation[Any])
+if TYPE_CHECKING:
+    from wick.capability import Capability
+
+Op = TypeVar("Op", bound=Operation[object])
 R = TypeVar("R", covariant=True)
 
 
@@ -47,8 +50,8 @@ OnError = Literal["fail", "log"]
 class Hook:
     """A function at one point of the loop. Create one with `before`, `wrap`, `after` or `guard`."""
 
-    fn: Callable[..., Any] = field(repr=False)
-    operation: type[Operation[Any]]
+    fn: Callable[..., object] = field(repr=False)
+    operation: type[Operation[object]]
     position: Position
     name: str = ""
     match: Match = None  # tool names, patterns or a predicate; None matches everything
@@ -59,8 +62,8 @@ class Hook:
     hold: bool = False  # buffer streamed output until this `after` has run
     shadow: bool = False  # a guard that only records its verdict
     tools: tuple[str, ...] = ()  # names or patterns of tools that it adds when a run starts
-    owner: Any = field(default=None, repr=False)  # its capability
-    matches: Callable[[Operation[Any]], bool] = field(init=False, repr=False)
+    owner: Capability | None = field(default=None, repr=False)
+    matches: Callable[[Operation[object]], bool] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or getattr(self.fn, "__name__", type(self.fn).__name__))
@@ -77,7 +80,7 @@ class Hook:
         """The name of the point in configuration, traces and hook programs, such as `before_tool_use`."""
         return f"{self.position}_{self.operation.name}"
 
-    def __get__(self, owner: Any, kind: type | None = None) -> Hook:
+    def __get__(self, owner: Capability | None, kind: type | None = None) -> Hook:
         """Bind a hook that is a method to its object, as Python binds methods."""
         if owner is None:
             return self
@@ -120,12 +123,12 @@ def guard(
 _RANK = {"after": 0, "wrap": 1, "before": 2, "guard": 3}
 
 
-def order_rings(hooks: Iterable[Hook], operation: type[Operation[Any]]) -> list[Hook]:
+def order_rings(hooks: Iterable[Hook], operation: type[Operation[object]]) -> list[Hook]:
     """Return the hooks of an operation, outermost first.
 
     Hooks are sorted by priority, then by position in the list. The hooks of a capability stay together.
     """
-    places: dict[Any, int] = {}
+    places: dict[object, int] = {}
     order = []
     for number, hook in enumerate(hooks):
         if issubclass(operation, hook.operation):
@@ -153,7 +156,7 @@ def is_plain_name(pattern: str) -> bool:
     return not pattern.startswith("kind:") and not any(sign in pattern for sign in "*?[")
 
 
-def compile_match(match: Match) -> Callable[[Any], bool]:
+def compile_match(match: Match) -> Callable[[Operation[object]], bool]:
     """Compile a match into a predicate of operations."""
     if match is None:
         return lambda op: True
@@ -163,7 +166,7 @@ def compile_match(match: Match) -> Callable[[Any], bool]:
     kinds = [pattern.removeprefix("kind:") for pattern in parse_patterns(match) if pattern.startswith("kind:")]
     globs = [pattern for pattern in parse_patterns(match) if pattern not in exact and not pattern.startswith("kind:")]
 
-    def test(op: Any) -> bool:
+    def test(op: Operation[object]) -> bool:
         names, kind = op.names, op.kind
         return (
             not exact.isdisjoint(names)

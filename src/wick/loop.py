@@ -5,7 +5,8 @@
        ├─ model call                before  wrap  after  guard
        └─ tool uses, in parallel    before  wrap  after  guard
 
-Everything else an agent does is a hook; see `wick.capabilities`.
+Everything else an agent does is a hook; see `wick.capabilities`. Around the hooks of each operation are two rings
+of wick's own: the recorder saves the result (`wick.run_log`), and the announcer emits it (`wick.run_events`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import MappingProxyType
 
-from wick import run_log
 from wick._internal.frozen import thaw
 from wick._internal.run_context import run_context
 from wick._internal.tasks import ToolUseOrder, closing_stream, run_all
@@ -21,22 +21,35 @@ from wick.decisions import Continue, Stop
 from wick.errors import InvalidArgs, Sealed
 from wick.hooks import Hook
 from wick.messages import Message, ToolCall, ToolResult
-from wick.onion import build_onion, collect_guards
+from wick.models.reply import Reply
+from wick.onion import build_rings, collect_guards, compose
 from wick.operations import ModelCall, Result, Run, Step, ToolUse
-from wick.reply import Reply
+from wick.resume import count_finished_steps, find_pending_calls
+from wick.run_events import announce_model_call, announce_step, announce_tool_use, open_delta_stream
+from wick.run_log import (
+    append_inbox,
+    record_intent,
+    record_model_call,
+    record_step,
+    record_tool_end,
+    record_tool_use,
+    result_from_stop,
+    start_run,
+)
 from wick.tools import find_tool, run_tool, unknown_tool_error
 
 
 class Loop:
-    """The four operations of an agent, each wrapped in its rings of hooks."""
+    """The four operations of an agent, each wrapped in its rings. `Agent._drive` has more rings around a run."""
 
     def __init__(self, hooks: Sequence[Hook]) -> None:
         self.hooks, self.guards = tuple(hooks), MappingProxyType(collect_guards(hooks))
         self.inherited = tuple(hook for hook in hooks if hook.inherit)  # child runs get these too
-        self.run = build_onion(hooks, Run, _run)
-        self.step = build_onion(hooks, Step, _step)
-        self.call_model = build_onion(hooks, ModelCall, _call_model)
-        self.use_tool = build_onion(hooks, ToolUse, _use_tool)
+        # The first ring is the outermost. `build_rings` returns those of the hooks, and the gate.
+        self.run = compose([*build_rings(hooks, Run)], _run)
+        self.step = compose([announce_step, record_step, *build_rings(hooks, Step)], _step)
+        self.call_model = compose([announce_model_call, record_model_call, *build_rings(hooks, ModelCall)], _call_model)
+        self.use_tool = compose([announce_tool_use, record_tool_use, *build_rings(hooks, ToolUse)], _use_tool)
 
     def __setattr__(self, name: str, value: object) -> None:
         if hasattr(self, name):
@@ -46,29 +59,25 @@ class Loop:
 
 async def _run(sealed: Run) -> Result:
     """Take steps until one returns a Stop, and return the result."""
-    run = sealed.run
-    verdict = await run_log.start_run(run, sealed.input)
-    number = max(run.thread.steps - bool(run.thread.pending), 0)
+    run, state = sealed.run, sealed.progress
+    verdict = await start_run(run, sealed.input)
+    state.step = count_finished_steps(run.thread)
     while isinstance(verdict, Continue):
-        number += 1
-        await run_log.append_inbox(run)
-        step = Step(run, number, run.thread.pending)
-        verdict = await run_log.finish_step(step, await run.loop.step(step))
-    return run_log.result_from_stop(run, verdict)
+        state.step += 1
+        await append_inbox(run)
+        verdict = await run.loop.step(Step(run, state.step, run.thread.pending))
+    return result_from_stop(run, verdict)
 
 
 async def _step(step: Step) -> Stop | Continue:
     """Call the model, then use the tools that it asks for. Without tool calls, the model has finished."""
     run = step.run
-    # A resumed run starts with its pending calls. Calls that an earlier attempt has answered do not run again.
-    calls: Sequence[ToolCall] = [call for call in step.pending if run.thread.is_waiting_for(call)]
+    calls: Sequence[ToolCall] = find_pending_calls(step)  # of a resumed run
     if run.stopping and not calls:
         return run.stopping  # a Stop is final, also if a wrap retries the step
     if not calls:
         call = ModelCall(run, run.model, run.system, [*run.thread.messages], [*run.tools.values()], thaw(run.settings))
-        run_log.emit_model_start(call, step.number)
         reply = await run.loop.call_model(call)
-        await run_log.record_reply(call, reply)
         if run.stopping or not reply.tool_calls:
             return run.stopping or _stop_after_reply(call)
         calls = reply.tool_calls
@@ -91,56 +100,51 @@ async def _use_tools(run: Run, calls: Sequence[ToolCall]) -> None:
 
 
 async def _answer_call(use: ToolUse) -> None:
-    """Use a tool and log its result, independently of the parallel calls."""
+    """Use a tool, independently of the parallel calls."""
     try:
-        run_log.emit_tool_start(use)
-        await run_log.record_tool_result(use, await use.run.loop.use_tool(use))
-    except Exception as error:
-        if use.call.id in use.run.thread.waiting:
-            await run_log.record_hook_failure(use, error)
-        raise
+        await use.run.loop.use_tool(use)
     finally:
         use.turns.mark_finished(use.number)
 
 
 async def _call_model(call: ModelCall) -> Message:
     """Stream one reply of the model, and count its tokens."""
-    reply = Reply()
-    run_log.retract_partial_reply(call)
+    reply, emit = Reply(), open_delta_stream(call)
     try:
         async with closing_stream(call.model.stream(call.request)) as deltas:
             async for delta in deltas:
                 reply.feed(delta)
-                run_log.emit_delta(call, delta)
+                if emit is not None:
+                    emit(delta)
     finally:
-        call.state.usage = reply.usage
+        call.state.stream.usage = reply.usage
         if reply.finish or reply.usage.total_tokens:  # without a reply there is nothing to pay for
             call.charge(reply.usage)
     message = reply.message()
     if reply.withheld:
         call.run.record("tool_calls_withheld", finish=reply.finish, tools=[*reply.withheld])
-    call.state.reply, call.state.finish = message, reply.finish
+    call.state.stream.reply, call.state.stream.finish = message, reply.finish
     return message
 
 
 async def _use_tool(use: ToolUse) -> ToolResult:
     """Run a tool once its intent is saved, so that a crash never runs it twice unnoticed."""
     await use.turns.wait_turn(use.number)
-    if refusal := await run_log.record_intent(use):
-        return use.blocked_result(refusal)
+    if refusal := await record_intent(use):
+        return use.results.blocked(refusal)
     attempt = use.attempt
     with run_context(use.run):  # an agent started by the tool becomes a child of this run
         result, outcome = await run_tool(use.bound, use.values or {}, use, use.run)
-    run_log.record_tool_end(use, attempt, result, outcome)
-    answer = use.coerce_result(result)
-    if use.state.holds:
-        use.state.reply = use.snapshot_result(answer)[1]
+    record_tool_end(use, attempt, result, outcome)
+    answer = use.results.coerce(result)
+    if use.state.stream.holds:
+        use.state.stream.reply = use.results.snapshot(answer).copy
     return answer
 
 
 def _stop_after_reply(call: ModelCall) -> Stop:
-    natural = call.state.finish in ("", "stop", "end_turn", "tool_calls", "tool_use")
-    return Stop("completed" if natural else f"finish reason: {call.state.finish}")
+    natural = call.finish in ("", "stop", "end_turn", "tool_calls", "tool_use")
+    return Stop("completed" if natural else f"finish reason: {call.finish}")
 
 
 def _create_tool_use(run: Run, call: ToolCall, turns: ToolUseOrder, number: int) -> ToolUse:

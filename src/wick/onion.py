@@ -12,54 +12,71 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from inspect import isawaitable
 from time import perf_counter
-from typing import Any
+from typing import Any, Generic, TypeVar, cast
 
 from wick._internal.frozen import thaw
 from wick._internal.tasks import run_with_timeout
 from wick.approvals import request_approval
 from wick.constants import MAX_ANSWERS
-from wick.decisions import DECISIONS, Ask, Block, Continue, Stop
+from wick.decisions import DECISIONS, Ask, Block, Continue, Decision, Stop
 from wick.errors import HookError, InvalidArgs
 from wick.hook_checks import allowed_decisions
 from wick.hooks import Hook, Next, order_rings
-from wick.operations import OPERATIONS, Operation
+from wick.operations import OPERATIONS, Operation, ToolUse
+from wick.results import ResultSnapshot
 from wick.why import Why
+
+R = TypeVar("R")
 
 logger = logging.getLogger(__name__)
 
 
-def build_onion(hooks: Iterable[Hook], operation: type[Operation[Any]], core: Next[Any]) -> Next[Any]:
-    """Wrap `core` in the gate, then in the hooks of `operation`; the first hook is the outermost ring."""
-    next: Next[Any] = partial(_gate, operation, core)
-    for hook in reversed(order_rings(hooks, operation)):
-        if hook.position != "guard":
-            next = partial(_RINGS[hook.position], hook, next)
-    return next
+Ring = Callable[[Next[R], Any], Awaitable[R]]
 
 
-def collect_guards(hooks: Iterable[Hook]) -> dict[type[Operation[Any]], tuple[Hook, ...]]:
+def compose(rings: Sequence[Ring[R]], core: Next[R]) -> Next[R]:
+    """Nest rings around `core`. The first ring is the outermost."""
+    for ring in reversed(rings):
+        core = partial(ring, core)
+    return core
+
+
+def build_rings(hooks: Iterable[Hook], operation: type[Operation[R]]) -> list[Ring[R]]:
+    """Return the rings of an operation, outermost first: its hooks, and inside them the gate with its guards."""
+    rings: list[Ring[R]] = []
+    for hook in order_rings(hooks, operation):
+        if hook.position == "before":
+            rings.append(partial(_before_ring, hook))
+        elif hook.position == "wrap":
+            rings.append(partial(_wrap_ring, hook))
+        elif hook.position == "after":
+            rings.append(partial(_after_ring, hook))
+    return [*rings, partial(_gate, operation)]
+
+
+def collect_guards(hooks: Iterable[Hook]) -> dict[type[Operation[object]], tuple[Hook, ...]]:
     """Return the guards of each operation, in the order in which they run."""
     hooks = [hook for hook in hooks if hook.position == "guard"]
     return {operation: tuple(order_rings(hooks, operation)) for operation in OPERATIONS}
 
 
-async def _before_ring(hook: Hook, next: Next[Any], op: Operation[Any]) -> Any:
+async def _before_ring(hook: Hook, next: Next[R], op: Operation[R]) -> R:
     """Run a `before` hook, then the next ring, unless the hook blocks the operation or stops the run."""
-    asks, protected = op.asks, op.protected_fields()
+    asks, fixed = op.asks, _fixed_fields(op)
     verdict = None if op.state.invalid else await _run_before(hook, op)
-    op.restore(protected)
+    op.restore(fixed)
     if isinstance(verdict, Block | Stop):
-        return op.prevent(verdict)
+        return op.results.prevent(verdict)
     # The gate asks the question, about the sealed operation. No hook can drop it.
-    op.asks = asks if verdict is None else (*asks, verdict)
+    op.asks = (*asks, verdict) if isinstance(verdict, Ask) else asks
     return await next(op)
 
 
-async def _run_before(hook: Hook, op: Operation[Any]) -> Any:
+async def _run_before(hook: Hook, op: Operation[object]) -> Decision | None:
     """Return the decision of a `before` hook.
 
     An error in the hook fails the operation. With `on_error="log"` the hook's changes are undone instead.
@@ -81,24 +98,24 @@ async def _run_before(hook: Hook, op: Operation[Any]) -> Any:
     return verdict
 
 
-def _wrap_ring(hook: Hook, next: Next[Any], op: Operation[Any]) -> Awaitable[Any]:
+def _wrap_ring(hook: Hook, next: Next[R], op: Operation[R]) -> Awaitable[R]:
     """Run a wrap hook, or go straight to the next ring if it does not match."""
     return next(op) if op.state.invalid or not _matches(hook, op) else _run_wrap(hook, next, op)
 
 
-async def _run_wrap(hook: Hook, next: Next[Any], op: Operation[Any]) -> Any:
+async def _run_wrap(hook: Hook, next: Next[R], op: Operation[R]) -> R:
     """Run a `wrap` hook and return its result, or apply its decision."""
     start, snapshot, attempts = perf_counter(), op.snapshot(), _Attempts(op, next)
     try:
         answer = await _call_hook(hook, op, attempts)
-        op.restore(attempts.protected_fields)
-        verdict, result = _interpret_wrap_result(hook, op, attempts, answer)
+        op.restore(attempts.fixed)
+        verdict, result = attempts.interpret(hook, answer)
         changed = attempts.changed or op.changed_since(snapshot)
     except Exception as error:
         _record_why(hook, op, start, None if error is attempts.error else error)  # not the hook's own error
         if hook.on_error == "fail" or error is attempts.error:
             raise
-        op.restore(snapshot | attempts.protected_fields | {"asks": attempts.asks})
+        op.restore({**snapshot, **attempts.fixed, "asks": attempts.asks})
         return await attempts.result_without_hook()
     finally:
         attempts.error = None  # break the cycle error → traceback → frame → attempts
@@ -106,39 +123,23 @@ async def _run_wrap(hook: Hook, next: Next[Any], op: Operation[Any]) -> Any:
     if isinstance(verdict, Ask):
         op.asks = (*attempts.asks, verdict)
         return await next(op)
-    return result if verdict is None else op.prevent(verdict)
+    return op.results.prevent(verdict) if isinstance(verdict, Block | Stop) else cast(R, result)
 
 
-def _interpret_wrap_result(hook: Hook, op: Operation[Any], attempts: _Attempts, answer: Any) -> tuple[Any, Any]:
-    """Return a wrap's answer as a pair: its decision or None, and its result."""
-    snapshot = attempts.find_snapshot(answer)
-    if answer is not None and answer is snapshot[0]:  # the result of an attempt, passed through
-        return None, op.reconcile(snapshot, answer)
-    if answer is None or isawaitable(answer):
-        what = "nothing" if answer is None else "an awaitable"
-        raise HookError(f"the hook {hook.name!r} returned {what}; its result is missing: `return await next(…)`")
-    if not isinstance(answer, DECISIONS):
-        return None, op.reconcile(snapshot, answer)
-    verdict = _check_answer(hook, op, answer)
-    if isinstance(verdict, Ask) and attempts.count:
-        raise HookError(f"the hook {hook.name!r} asked after it had called next; ask first, then call next")
-    return verdict, None
-
-
-class _Attempts:
+class _Attempts(Generic[R]):
     """The `next` of a wrap. Each call is a separate attempt on its own copy of the operation."""
 
-    __slots__ = ("asks", "cancels", "changed", "error", "snapshots", "count", "next", "op", "protected_fields", "task")
+    __slots__ = ("asks", "cancels", "changed", "count", "error", "fixed", "next", "op", "snapshots", "task")
 
-    def __init__(self, op: Operation[Any], next: Next[Any]) -> None:
-        self.op, self.asks, self.protected_fields, self.next, self.count = op, op.asks, op.protected_fields(), next, 0
+    def __init__(self, op: Operation[R], next: Next[R]) -> None:
+        self.op, self.asks, self.fixed, self.next, self.count = op, op.asks, _fixed_fields(op), next, 0
         self.task = asyncio.current_task()
         self.cancels = self.task.cancelling() if self.task else 0
-        self.snapshots: list[tuple[Any, Any]] = []  # the result of each attempt, and a copy of it
+        self.snapshots: list[ResultSnapshot[R]] = []  # one for each attempt
         self.error: Exception | None = None
-        self.changed: dict[str, Any] | None = None
+        self.changed: dict[str, object] | None = None
 
-    async def __call__(self, op: Operation[Any] | None = None) -> Any:
+    async def __call__(self, op: Operation[R] | None = None) -> R:
         if self.task and self.task.cancelling() > self.cancels:
             raise asyncio.CancelledError  # the hook swallowed the cancellation; start nothing more
         inner = self._copy_for_inner_rings(self.op if op is None else op)
@@ -148,47 +149,58 @@ class _Attempts:
         except Exception as error:
             self.error = error
             raise
-        self.snapshots.append(self.op.snapshot_result(result))
+        self.snapshots.append(self.op.results.snapshot(result))
         return result
 
-    def _copy_for_inner_rings(self, op: Operation[Any]) -> Operation[Any]:
-        """Return a copy for the inner rings, with the original protected fields and all questions."""
+    def _copy_for_inner_rings(self, op: Operation[R]) -> Operation[R]:
+        """Return a copy for the inner rings, with the original fixed fields and all questions."""
         if not isinstance(op, type(self.op)):
             raise HookError(f"next takes the {self.op.name} that the hook was given, or a copy of it, not {op!r}")
         new = () if op.asks is self.asks else tuple(ask for ask in op.asks if ask not in self.asks)
-        inner = op.fork(asks=(*self.asks, *new), **self.protected_fields)
+        inner = op.fork(asks=(*self.asks, *new), **self.fixed)
         if op is not self.op:
             self.changed = inner.changed_since(self.op.snapshot())
         return inner
 
-    def find_snapshot(self, answer: object) -> tuple[Any, Any]:
-        """Return the snapshot of the attempt that returned `answer`, or else of the last attempt."""
-        last = self.snapshots[-1] if self.snapshots else (None, None)
-        return next((snapshot for snapshot in reversed(self.snapshots) if snapshot[0] is answer), last)
+    def interpret(self, hook: Hook, answer: object) -> tuple[Decision | None, R | None]:
+        """Return a wrap's answer as a pair: its decision or None, and its result."""
+        last = self.snapshots[-1] if self.snapshots else ResultSnapshot[R]()
+        snapshot = next((found for found in reversed(self.snapshots) if found.result is answer), last)
+        if answer is not None and answer is snapshot.result:  # the result of an attempt, passed through
+            return None, self.op.results.reconcile(snapshot, answer)
+        if answer is None or isawaitable(answer):
+            what = "nothing" if answer is None else "an awaitable"
+            raise HookError(f"the hook {hook.name!r} returned {what}; its result is missing: `return await next(…)`")
+        if not isinstance(answer, DECISIONS):
+            return None, self.op.results.reconcile(snapshot, answer)
+        verdict = _check_answer(hook, self.op, answer)
+        if isinstance(verdict, Ask) and self.count:
+            raise HookError(f"the hook {hook.name!r} asked after it had called next; ask first, then call next")
+        return verdict, None
 
-    async def result_without_hook(self) -> Any:
+    async def result_without_hook(self) -> R:
         """Return the result as if the hook did not exist, or raise the error."""
         if self.error is not None:
             raise self.error
-        return self.snapshots[-1][1] if self.snapshots else await self.next(self.op)
+        return cast(R, self.snapshots[-1].copy) if self.snapshots else await self.next(self.op)
 
 
-async def _after_ring(hook: Hook, next: Next[Any], op: Operation[Any]) -> Any:
+async def _after_ring(hook: Hook, next: Next[R], op: Operation[R]) -> R:
     """Run the next ring, then an `after` hook on its result or error."""
-    holding = _holds_stream(hook, op)
-    op.state.holds += holding
+    stream, holding = op.state.stream, _holds_stream(hook, op)
+    stream.holds += holding
     try:
         op.result, op.error = await next(op), None
     except Exception as error:
-        op.result, op.error = None, error
+        op.result, op.error = None, error  # type: ignore[assignment]
     except BaseException:
-        op.state.holds -= holding
+        stream.holds -= holding
         raise
-    streamed = op.snapshot_result(op.result) if holding else None
+    streamed = op.results.snapshot(op.result) if holding else None
     await _run_after(hook, op)
     if streamed is not None:
-        intact = op.result is not None and op.is_same_result(streamed) and op.state.reply in (None, op.result)
-        op.state.release(intact, op.run.emit)
+        changed = op.result is None or op.results.has_changed(streamed)
+        stream.release(not changed and stream.reply in (None, op.result), op.run.emit)
     if op.result is None and op.error is not None:
         try:
             raise op.error
@@ -197,7 +209,7 @@ async def _after_ring(hook: Hook, next: Next[Any], op: Operation[Any]) -> Any:
     return op.result
 
 
-def _holds_stream(hook: Hook, op: Operation[Any]) -> bool:
+def _holds_stream(hook: Hook, op: Operation[object]) -> bool:
     """Return True if streamed output is held until the hook has run; also if its predicate fails."""
     try:
         return hook.hold and hook.matches(op)
@@ -205,34 +217,35 @@ def _holds_stream(hook: Hook, op: Operation[Any]) -> bool:
         return True
 
 
-async def _run_after(hook: Hook, op: Operation[Any]) -> None:
+async def _run_after(hook: Hook, op: Operation[R]) -> None:
     """Run an `after` hook, which may replace the result or the error.
 
     If the hook fails, the result is withheld: the hook may be a redactor.
     """
-    start, result, error, snapshot = perf_counter(), op.result, op.error, op.snapshot_result(op.result)
+    start, results, result, error = perf_counter(), op.results, op.result, op.error
+    snapshot = results.snapshot(result)
     try:
         if not hook.matches(op):
             return
         answer = await _call_hook(hook, op)
-        verdict = _check_answer(hook, op, op.decision_from_result(result) if answer is None else answer)
+        verdict = _check_answer(hook, op, results.take_decision(result) if answer is None else answer)
         if op.error is not error and op.error is not None:
-            op.result = None  # the hook replaced the result with an error
+            op.result = None  # type: ignore[assignment]  # the hook replaced the result with an error
         elif op.result is not None:
-            op.result, op.error = op.reconcile(snapshot, op.result), None
+            op.result, op.error = results.reconcile(snapshot, op.result), None
         elif op.error is None and verdict is None:
             raise HookError(f"the hook {hook.name!r} took the result away and left none in its place")
     except Exception as failure:
         _record_why(hook, op, start, failure)
-        op.result, op.error = snapshot[1], error
+        op.result, op.error = cast(R, snapshot.copy), error
         if hook.on_error == "fail":
-            op.withhold(f"the hook {hook.name!r} failed: {type(failure).__name__}")
+            results.withhold(f"the hook {hook.name!r} failed: {type(failure).__name__}")
         return
-    _record_why(hook, op, start, verdict, None if op.is_same_result(snapshot) else {"result": "changed"})
-    op.apply_verdict(verdict, hook.name)
+    _record_why(hook, op, start, verdict, {"result": "changed"} if results.has_changed(snapshot) else None)
+    results.apply_verdict(verdict, hook.name)
 
 
-async def _gate(operation: type[Operation[Any]], core: Next[Any], op: Operation[Any]) -> Any:
+async def _gate(operation: type[Operation[R]], core: Next[R], op: Operation[R]) -> R:
     """Seal the operation, consult every guard, ask the user if necessary, then perform exactly the sealed operation.
 
     Only this function has a reference to `sealed`. Guards and the user get read-only views.
@@ -241,42 +254,41 @@ async def _gate(operation: type[Operation[Any]], core: Next[Any], op: Operation[
     for _ in range(MAX_ANSWERS):
         if op.state.invalid:
             op.on_gate_passed()
-            return op.blocked_result(op.state.invalid)
+            return op.results.blocked(op.state.invalid)
         try:
             await op.prepare()
             sealed = op.seal()
         except InvalidArgs as error:
             op.on_gate_passed()
-            return op.blocked_result(str(error))
+            return op.results.blocked(str(error))
+        op.state.sealed = {name: getattr(sealed, name) for name in op.editable}
         guards = op.run.guards(operation)
         refusal, asks = await consult_guards(guards, sealed) if guards else (None, [])
         op.on_gate_passed()
         if refusal is not None:
-            return op.prevent(refusal)
+            return op.results.prevent(refusal)
         questions = [*op.asks, *asks]
-        if not questions or (agreed and sealed.canonical_args() == agreed):
+        if not questions or (agreed and _canonical_args(sealed) == agreed):
             break
         answer = await request_approval(op, sealed, questions)
         if isinstance(answer, Block):
-            return op.prevent(answer)
+            return op.results.prevent(answer)
         if answer.args is None:
             break
         op = op.fork(args=thaw(answer.args))  # seal and guard the changed arguments again
-        agreed = op.canonical_args()
+        agreed = _canonical_args(op)
     else:
-        return op.prevent(Block("the tool changes every answer that was given to the question; answer without args"))
+        reason = "the tool changes every answer that was given to the question; answer without args"
+        return op.results.prevent(Block(reason))
     sealed.apply_sealed()
     return await core(sealed)
 
 
-def _is_intact(sealed: Operation[Any], view: Operation[Any]) -> bool:
-    try:
-        return sealed.is_intact(view)
-    except Exception:  # a value in the view may fail when it is compared
-        return False
+def _canonical_args(op: Operation[object]) -> bytes:
+    return op.canonical_args() if isinstance(op, ToolUse) else b""
 
 
-async def consult_guards(guards: Sequence[Hook], sealed: Operation[Any]) -> tuple[Block | Stop | None, list[Ask]]:
+async def consult_guards(guards: Sequence[Hook], sealed: Operation[object]) -> tuple[Block | Stop | None, list[Ask]]:
     """Run every guard and return the refusal, if any, and all questions. A refusal wins over questions.
 
     Each guard gets its own view, so that it cannot change the view of another guard.
@@ -286,18 +298,24 @@ async def consult_guards(guards: Sequence[Hook], sealed: Operation[Any]) -> tupl
     for hook in guards:
         view = sealed.view()
         verdict = await _run_guard(hook, sealed, view)
-        if not _is_intact(sealed, view):
+        try:
+            intact = sealed.is_intact(view)
+        except Exception:  # a value in the view may fail when it is compared
+            intact = False
+        if not intact:
             refusal = refusal or Block(
                 f"the guard {hook.name!r} changed its view of the operation, so it has not agreed"
             )
         if isinstance(verdict, Ask):
             asks.append(verdict)
-        elif verdict is not None and (refusal is None or (isinstance(verdict, Stop) and isinstance(refusal, Block))):
+        elif isinstance(verdict, Stop) and isinstance(refusal, Block | None):
             refusal = verdict
+        elif isinstance(verdict, Block):
+            refusal = refusal or verdict
     return refusal, asks
 
 
-async def _run_guard(hook: Hook, sealed: Operation[Any], view: Operation[Any]) -> Any:
+async def _run_guard(hook: Hook, sealed: Operation[object], view: Operation[object]) -> Decision | None:
     """Return the verdict of a guard on a view of the sealed operation; None for a guard in shadow mode."""
     start, error = perf_counter(), None
     try:
@@ -311,12 +329,13 @@ async def _run_guard(hook: Hook, sealed: Operation[Any], view: Operation[Any]) -
     return None if hook.shadow else verdict
 
 
-async def _call_hook(hook: Hook, *args: Any) -> Any:
+async def _call_hook(hook: Hook, *args: object) -> object:
     """Call a hook within its time limit. Raise a cancellation again if the hook swallowed it."""
     task = asyncio.current_task()
     cancels = task.cancelling() if task else 0
     try:
-        start, answer = perf_counter(), hook.fn(*args)
+        start = perf_counter()
+        answer: object = hook.fn(*args)
         if answer is not None and isawaitable(answer):
             name = f"the hook {hook.name!r}"
             answer = await (run_with_timeout(hook.timeout, answer, name) if hook.timeout else answer)
@@ -331,7 +350,7 @@ async def _call_hook(hook: Hook, *args: Any) -> Any:
     return answer
 
 
-def _matches(hook: Hook, op: Operation[Any]) -> bool:
+def _matches(hook: Hook, op: Operation[object]) -> bool:
     """Return True if a hook matches the operation. An error in its predicate counts as an error of the hook."""
     try:
         return hook.matches(op)
@@ -342,7 +361,7 @@ def _matches(hook: Hook, op: Operation[Any]) -> bool:
         return False
 
 
-def _check_answer(hook: Hook, op: Operation[Any], answer: Any) -> Any:
+def _check_answer(hook: Hook, op: Operation[object], answer: object) -> Decision | None:
     """Return a hook's answer if it is allowed at its point; else raise a HookError."""
     if answer is None or isinstance(answer, possible := allowed_decisions(hook.position, op.name)):
         return answer
@@ -351,33 +370,35 @@ def _check_answer(hook: Hook, op: Operation[Any], answer: Any) -> Any:
 
 
 def _record_why(
-    hook: Hook, op: Operation[Any], start: float, answer: Any, changed: dict[str, Any] | None = None
+    hook: Hook,
+    op: Operation[object],
+    start: float,
+    answer: Decision | Exception | None,
+    changed: dict[str, object] | None = None,
 ) -> None:
     """Add a hook's answer to the operation's `why`. Decisions and failures are also logged in the thread."""
     verdict, reason = "pass", ""
     if isinstance(answer, Exception):
-        verdict, reason = "failed", _describe_failure(hook, answer)
+        # An error of `after` or `wrap` may quote a result that is to be redacted, so only its type is recorded.
+        quote = "" if hook.position in ("after", "wrap") else f": {answer}"
+        verdict, reason = "failed", f"{type(answer).__name__}{quote}"
         logger.warning("the hook %s failed at %s: %s", hook.name, hook.point, reason)
         logger.debug("traceback of the hook %s", hook.name, exc_info=answer)
     elif answer is not None:
         verdict = type(answer).__name__.lower()
         field = "question" if isinstance(answer, Ask) else "message" if isinstance(answer, Continue) else "reason"
         reason = getattr(answer, field)
-    why = Why(hook.name, hook.position, verdict, reason, _elapsed_ms(start), changed, hook.shadow)
+    ms = (perf_counter() - start) * 1000
+    why = Why(hook.name, hook.position, verdict, reason, ms, changed, hook.shadow)
     op.why.append(why)
     if verdict != "pass":
         about = op.log_key() | (op.sealed_to_json() if hook.position == "guard" else {})
         op.run.thread.append("decision", {"run": op.run.id, "operation": op.name, **about, **why.to_json()})
 
 
-def _describe_failure(hook: Hook, error: Exception) -> str:
-    """Return the error as text. Errors of `after` and `wrap` may quote a result to be redacted: give only the type."""
-    return type(error).__name__ if hook.position in ("after", "wrap") else f"{type(error).__name__}: {error}"
+def _fixed_fields(op: Operation[object]) -> dict[str, object]:
+    """Return the fields of an operation that no hook may change."""
+    return {name: getattr(op, name) for name in op.fixed}
 
 
-def _elapsed_ms(start: float) -> float:
-    return (perf_counter() - start) * 1000
-
-
-_NO_SNAPSHOT: dict[str, Any] = {}
-_RINGS = {"before": _before_ring, "wrap": _wrap_ring, "after": _after_ring}
+_NO_SNAPSHOT: Mapping[str, object] = {}

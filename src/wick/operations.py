@@ -13,52 +13,35 @@ and hashed. The loop performs exactly the operation that the guards have seen.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 from uuid import uuid4
 
 from wick._internal.frozen import FrozenDict, canonical_json, digest, freeze, thaw
+from wick._internal.sealed_copies import copy_value, open_copy, sealed_copy
 from wick._internal.tasks import ToolUseOrder
-from wick.constants import MAX_CONTINUES
-from wick.decisions import Ask, Asker, Block, Continue, Decision, Stop
+from wick.decisions import Ask, Asker, Block, Continue, Stop
 from wick.errors import ConfigError, HookError, InvalidArgs, ModelError, Sealed
 from wick.events import Emit, Event, ToolStream
 from wick.messages import Message, Messages, ToolCall, ToolResult, user
-from wick.prices import Charge, total_price
+from wick.prices import Charge
 from wick.protocols import Model, Request, Usage
-from wick.seal import copy_value, open_copy, sealed_copy
+from wick.results import ModelCallResults, ResultRules, RunResults, StepResults, ToolUseResults
+from wick.results import Outcome as Outcome
+from wick.results import Result as Result
+from wick.run_state import InboxScreen, RunState
 from wick.threads import Thread
 from wick.tools import Injected, Tool
 from wick.why import DispatchState, Why, diff_values
 
-R = TypeVar("R")
-ResultSnapshot = tuple[R | None, R | None]
+if TYPE_CHECKING:
+    from wick.agent import Agent
+    from wick.hooks import Hook
+    from wick.loop import Loop
 
-InboxScreen = Callable[[Message], Awaitable[Block | None]]
-Outcome = Literal["completed", "stopped", "cancelled", "interrupted", "failed"]
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """The outcome of a run: its final text, messages, usage and error."""
-
-    text: str = ""
-    reason: str = "completed"
-    outcome: Outcome = "completed"
-    usage: Usage = field(default_factory=Usage)
-    messages: Messages = field(default_factory=Messages, repr=False)
-    error: Exception | None = None
-    thread: Thread | None = field(default=None, repr=False, compare=False)
-    charges: tuple[Charge, ...] = field(default=(), repr=False)
-    output: Any = None  # the answer as a value, if a capability sets one
-
-    @property
-    def price(self) -> Decimal | None:
-        """The price of the run and its children in dollars, or `None` if one of their `charges` has no known price."""
-        return total_price(self.charges)
+R = TypeVar("R", covariant=True)  # the type of an operation's result
 
 
 class _HasRun:
@@ -96,6 +79,16 @@ class Operation(_HasRun, Generic[R]):
         return self.state.notes
 
     @property
+    def prevented(self) -> Block | Stop | None:
+        """The decision not to perform this operation, or to replace its result; None without one."""
+        return self.state.prevented
+
+    @property
+    def results(self) -> ResultRules[R]:
+        """The rules for what hooks may do with the result of this operation."""
+        raise TypeError(f"{type(self).__name__} is not one of the four operations")
+
+    @property
     def names(self) -> frozenset[str]:
         """The names that a hook's `match` is compared with."""
         return frozenset((self.name,))
@@ -119,30 +112,18 @@ class Operation(_HasRun, Generic[R]):
 
     def seal(self) -> Self:
         """Return the final, read-only form of this operation. Only the gate has it; hooks get a `view`."""
-        return self._seal_with()
+        return sealed_copy(self, {})
 
     def view(self) -> Self:
         """Return a read-only copy of a sealed operation for one hook. Changes forced on it affect nothing else."""
         return sealed_copy(self, {})
 
-    def is_intact(self, view: Operation[Any]) -> bool:
+    def is_intact(self, view: Self) -> bool:
         """Return True if a view still equals the sealed operation."""
         return all(getattr(view, name) is getattr(self, name) for name in (*self.fixed, *self.editable))
 
-    def canonical_args(self) -> bytes:
-        """Return the arguments as canonical JSON bytes, before validators change them; empty without arguments."""
-        return b""
-
     def apply_sealed(self) -> None:
         """Write the sealed values back to the objects that the loop reads, in case a hook has changed them."""
-
-    def blocked_result(self, reason: str) -> R:
-        """Return the result of an operation that is not performed."""
-        raise TypeError(f"{type(self).__name__} is not one of the four operations")
-
-    def coerce_result(self, result: Any) -> R:
-        """Return a hook's own result in the type of this operation, or raise a HookError."""
-        raise TypeError(f"{type(self).__name__} is not one of the four operations")
 
     def on_gate_passed(self) -> None:
         """Called when the guards have decided, so that parallel tool uses may proceed."""
@@ -150,38 +131,25 @@ class Operation(_HasRun, Generic[R]):
     async def before_asking(self) -> None:
         """Wait until the user may be asked."""
 
-    def prevent(self, decision: Block | Stop) -> R:
-        """Return the result of not performing this operation. For a Run, Step or ModelCall, also end the run."""
-        self.state.prevented = decision
-        if isinstance(decision, Stop):
-            self.run.halt(decision)
-        elif not isinstance(self, ToolUse):
-            self.run.halt(Stop(f"blocked: {decision.reason}"))
-        return self.blocked_result(decision.reason)
-
-    def fork(self, **changes: Any) -> Self:
+    def fork(self, **changes: object) -> Self:
         """Return a copy that inner rings may change independently. It shares `state`."""
         return open_copy(self, self.snapshot() | changes)
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> dict[str, object]:
         """Return copies of the fields that hooks may change."""
         return {name: copy_value(getattr(self, name)) for name in self.editable} if self.editable else {}
 
-    def protected_fields(self) -> dict[str, Any]:
-        """Return the fields that no hook may change."""
-        return {name: getattr(self, name) for name in self.fixed}
-
-    def restore(self, snapshot: dict[str, Any]) -> None:
+    def restore(self, snapshot: Mapping[str, object]) -> None:
         """Set the fields of this operation to the values of a snapshot."""
         for name, value in snapshot.items():
             setattr(self, name, value)
 
-    def changed_since(self, snapshot: dict[str, Any]) -> dict[str, Any] | None:
+    def changed_since(self, snapshot: Mapping[str, object]) -> dict[str, object] | None:
         """Return the names of the fields that a hook changed. Their values may contain redacted text."""
         changed = [name for name, value in snapshot.items() if getattr(self, name) != value]
         return dict.fromkeys(changed, "changed") if changed else None
 
-    def log_key(self) -> dict[str, Any]:
+    def log_key(self) -> dict[str, object]:
         """Return the key that identifies this operation in the log."""
         return {}
 
@@ -189,69 +157,9 @@ class Operation(_HasRun, Generic[R]):
         """Return the data that a replay needs to seal this operation again."""
         return {"hash": self.hash}
 
-    def snapshot_result(self, result: R | None) -> ResultSnapshot[R]:
-        """Return a result and a copy of it, so that changes in place can be detected."""
-        return (result, result)
-
-    def is_same_result(self, snapshot: ResultSnapshot[R]) -> bool:
-        """Return True if the result has not changed since the snapshot."""
-        return self.result is snapshot[1]
-
-    def reconcile(self, snapshot: ResultSnapshot[R], result: Any) -> R:
-        """Return the result that a hook returned or changed in place, in the right type."""
-        same: R | None = snapshot[0] if result is snapshot[0] else None
-        return same if same is not None else self.coerce_result(result)
-
-    def decision_from_result(self, result: R | None) -> Stop | Continue | None:
-        """Return the decision that a hook made by replacing the result, if any."""
-        return None
-
-    def withhold(self, reason: str) -> None:
-        """Replace the result with an error."""
-        self.result, self.error = None, HookError(f"the result was withheld: {reason}")  # type: ignore[assignment]
-
-    def apply_verdict(self, verdict: Decision | None, hook: str) -> None:
-        """Apply the decision of an `after` hook."""
-        if isinstance(verdict, Block):
-            self.result, self.error = self.prevent(verdict), None
-        elif isinstance(verdict, Stop):
-            self.run.halt(verdict)
-
     def last_sealed(self, name: str) -> Any:
-        """Return the last sealed value of an editable field, or the current one if it was never sealed."""
+        """Return the value of an editable field when the gate last sealed it; the current value before that."""
         return self.state.sealed[name] if self.state.sealed else getattr(self, name)
-
-    def _seal_with(self, **changes: Any) -> Self:
-        sealed = sealed_copy(self, changes)
-        self.state.sealed = {name: getattr(sealed, name) for name in self.editable}
-        return sealed
-
-
-@dataclass(slots=True)
-class Progress:
-    """The mutable state of a run, shared by all of its copies."""
-
-    usage: Usage = field(default_factory=Usage)
-    charges: list[Charge] = field(default_factory=list)  # one per model call; their sum is `usage`
-    logged_charges: int = 0  # how many of the charges are in the log
-    stopping: Stop | None = None
-    inbox: deque[Message] = field(default_factory=deque)
-    screened: list[Message] = field(default_factory=list)  # inbox messages that passed every screen
-    initial_input: list[Message] = field(default_factory=list)  # messages queued before the start: the input
-    screens: dict[str, InboxScreen] = field(default_factory=dict)  # functions that check inbox messages
-    guards: list[Any] = field(default_factory=list)  # guards added while it runs
-    records: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    scratch: dict[Any, Any] = field(default_factory=dict)
-    output_from: int | None = None  # index of its first message in the thread, once started
-    continues: int = 0
-    over: bool = False
-    resumed: bool = False
-    waived_guards: frozenset[str] = frozenset()  # guards that a resumed run may lack
-    ask_before_rerun: bool = False  # ask the user before a tool use with unknown outcome is repeated
-    released: bool = False  # the process shuts down: cancel here, resume elsewhere
-    result: Result | None = None  # set when it is over
-    delegates: list[Any] = field(default_factory=list)  # may answer a question in place of the user
-    compactions: list[Any] = field(default_factory=list)  # hooks before and after a summary
 
 
 @dataclass(eq=False, slots=True)
@@ -272,12 +180,12 @@ class Run(Operation[Result], Injected):
     user: str = ""
     id: str = field(default_factory=lambda: f"run_{uuid4().hex[:12]}")
     parent: Run | None = field(default=None, repr=False)
-    loop: Any = field(default=None, repr=False)  # the `Loop` with its rings
+    loop: Loop = field(default=None, repr=False)  # type: ignore[assignment]
     emitter: Emit | None = field(default=None, repr=False)
     asker: Asker | None = field(default=None, repr=False)
-    make: Any = field(default=None, repr=False)  # the `Agent` class, to create child agents
+    make: type[Agent] = field(default=None, repr=False)  # type: ignore[assignment]  # to create child agents
     recipe: str = ""  # name of the recipe that its input comes from
-    progress: Progress = field(default_factory=Progress, repr=False)
+    progress: RunState = field(default_factory=RunState, repr=False)
     opened: Run | None = field(default=None, init=False, repr=False)  # the open run of a sealed copy
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -291,28 +199,37 @@ class Run(Operation[Result], Injected):
         return self if self.opened is None else self.opened
 
     @property
+    def results(self) -> RunResults:
+        return RunResults(self)
+
+    @property
     def names(self) -> frozenset[str]:
         return frozenset((self.agent,))
 
     @property
-    def scratch(self) -> dict[Any, Any]:
+    def scratch(self) -> dict[object, Any]:
         """Per-run state of capabilities: `run.scratch[self]`."""
-        return self.progress.scratch
+        return self.progress.extensions.scratch
 
     @property
     def usage(self) -> Usage:
         """The tokens of this run and of its children."""
-        return self.progress.usage
+        return self.progress.spending.usage
 
     @property
     def charges(self) -> tuple[Charge, ...]:
         """The model calls of this run and of its children that used tokens, including failed attempts."""
-        return tuple(self.progress.charges)
+        return tuple(self.progress.spending.charges)
 
     @property
     def price(self) -> Decimal | None:
         """The price of this run and its children so far in dollars, or `None` if a charge has no known price."""
-        return total_price(self.progress.charges)
+        return self.progress.spending.price
+
+    @property
+    def crashes(self) -> tuple[BaseException, ...]:
+        """The exceptions of tools that crashed in this run, without children; the last 10 of them."""
+        return tuple(self.progress.extensions.crashes)
 
     @property
     def stopping(self) -> Stop | None:
@@ -321,7 +238,7 @@ class Run(Operation[Result], Injected):
     @property
     def resumed(self) -> bool:
         """True if this run resumes an interrupted one."""
-        return self.progress.resumed
+        return self.progress.resumption.resumed
 
     @property
     def output(self) -> Messages:
@@ -342,19 +259,20 @@ class Run(Operation[Result], Injected):
         words = [message.to_json() for message in self.input]
         return {"run": self.id, "agent": self.agent, "user": self.user, "input": words}
 
-    def fork(self, **changes: Any) -> Run:
+    def fork(self, **changes: object) -> Run:
         return Operation.fork(self, opened=None, **changes)  # inner operations refer to the copy
 
     def seal(self) -> Run:
         _check_types(Message, self.input, "the input of a run")
         _check_types(Tool, self.tools.values(), "the tools of a run")
         tools, settings = FrozenDict(self.tools), freeze(self.settings)
-        return self._seal_with(input=tuple(self.input), tools=tools, settings=settings, opened=self.run)
+        changes = {"input": tuple(self.input), "tools": tools, "settings": settings, "opened": self.run}
+        return sealed_copy(self, changes)
 
     def view(self) -> Run:
         return sealed_copy(self, {"tools": FrozenDict(self.tools), "settings": freeze(thaw(self.settings))})
 
-    def is_intact(self, view: Operation[Any]) -> bool:
+    def is_intact(self, view: Self) -> bool:
         names = ("agent", *self.fixed, *self.editable, "opened")
         return all(getattr(view, name) == getattr(self, name) for name in names)
 
@@ -369,56 +287,44 @@ class Run(Operation[Result], Injected):
         if run.settings != self.settings:
             run.settings = thaw(self.settings)
 
-    def blocked_result(self, reason: str) -> Result:
-        reason = self._stop_decision().reason
-        return Result("", reason, "stopped", self.usage, thread=self.thread, charges=self.charges)
-
-    def coerce_result(self, result: Any) -> Result:
-        if isinstance(result, str):
-            return Result(result, usage=self.usage, messages=self.output, thread=self.thread, charges=self.charges)
-        return _require_type(result, Result, "a Result or a text")
-
-    def withhold(self, reason: str) -> None:
-        """Keep the result: a failed `after` hook does not discard a whole run. Its error is in the log."""
-
-    def guards(self, operation: type[Operation[Any]]) -> Sequence[Any]:
+    def guards(self, operation: type[Operation[object]]) -> Sequence[Hook]:
         """Return all guards of an operation: of parent runs, of this agent, and added during the run."""
-        own: Sequence[Any] = self.loop.guards[operation]
-        if self.parent is None and not self.progress.guards:
+        own = self.loop.guards[operation]
+        added = self.progress.extensions.guards
+        if self.parent is None and not added:
             return own
         above = self.parent.guards(operation) if self.parent is not None else ()
-        return (*above, *own, *(guard for guard in self.progress.guards if issubclass(operation, guard.operation)))
+        return (*above, *own, *(guard for guard in added if issubclass(operation, guard.operation)))
 
-    def add_guard(self, guard: Any) -> None:
+    def add_guard(self, guard: Hook) -> None:
         """Add a guard to this run and its children, starting with the next operation."""
         if getattr(guard, "position", "") != "guard":
             raise HookError(f"only a guard can be added to a started run, not {guard!r}")
-        self.progress.guards.append(guard)
+        self.progress.extensions.guards.append(guard)
 
     def emit(self, event: Event) -> None:
         if self.emitter is not None and (event.terminal or not self.progress.over):
             event.run_id = self.id
             self.emitter(event)
 
-    def record(self, name: str, /, **data: Any) -> None:
+    def record(self, name: str, /, **data: object) -> None:
         """Log a custom event. Traces show it too."""
         self.thread.append("event", {"run": self.id, "name": name, "data": data})
-        self.progress.records.append((name, data))
+        self.progress.extensions.records.append((name, data))
 
     def send(self, message: str | Message) -> None:
         """Send a message to a running run. It is added before the next step."""
         if self.progress.over:
             raise ConfigError("the run is over; start another one: agent.run(message, thread=run.thread)")
-        self.progress.inbox.extend(Messages([user(message) if isinstance(message, str) else message]).validate())
+        self.progress.inbox.queue.extend(Messages([user(message) if isinstance(message, str) else message]).validate())
 
     def screen(self, name: str, look: InboxScreen) -> None:
         """Check messages that arrive during the run with `look`. A refused message is never added."""
-        self.progress.screens[name] = look
+        self.progress.inbox.screens[name] = look
 
     def spend(self, charge: Charge) -> None:
         """Add a charge to this run and its parents."""
-        self.progress.usage += charge.usage
-        self.progress.charges.append(charge)
+        self.progress.spending.add(charge)
         if self.parent is not None:
             self.parent.spend(charge)
 
@@ -428,18 +334,23 @@ class Run(Operation[Result], Injected):
         if self.stopping is None or stop.outranks(self.stopping):
             self.progress.stopping = stop
 
-    def _stop_decision(self) -> Stop:
-        return self.progress.stopping or Stop("stop requested")
-
     async def call_model(
-        self, messages: Sequence[Message], *, purpose: str, system: str = "", **changes: Any
+        self,
+        messages: Sequence[Message],
+        *,
+        purpose: str,
+        system: str = "",
+        model: Model | None = None,
+        **changes: object,
     ) -> Message:
         """Call the model for a capability, with the same hooks, budget and trace as other calls."""
-        call = ModelCall(self, changes.pop("model", self.model), system, [*messages], [], thaw(self.settings), purpose)
+        if not purpose:
+            raise ConfigError("purpose= is missing: it says what a capability calls the model for, as in 'summary'")
+        call = ModelCall(self, model or self.model, system, [*messages], [], thaw(self.settings), purpose)
         call.restore(changes)
-        reply: Message = await self.loop.call_model(call)
-        if call.state.prevented:
-            raise ModelError(f"the model was not asked for its {purpose}: {call.state.prevented.reason}")
+        reply = await self.loop.call_model(call)
+        if call.prevented is not None:
+            raise ModelError(f"the model was not asked for its {purpose}: {call.prevented.reason}")
         return reply
 
 
@@ -453,43 +364,15 @@ class Step(Operation[Stop | Continue]):
     number: int
     pending: tuple[ToolCall, ...] = ()
 
+    @property
+    def results(self) -> StepResults:
+        return StepResults(self)
+
     def to_json(self) -> dict[str, Any]:
         return {"run": self.run.id, "number": self.number, "pending": [call.to_json() for call in self.pending]}
 
-    def blocked_result(self, reason: str) -> Stop:
-        return self.run._stop_decision()
-
-    def coerce_result(self, result: Any) -> Stop | Continue:
-        if isinstance(result, Stop):
-            return result
-        raise HookError(f"a step's result is the result of `next`, or a decision, not {result!r}")
-
-    def log_key(self) -> dict[str, Any]:
+    def log_key(self) -> dict[str, object]:
         return {"step": self.number}
-
-    def decision_from_result(self, result: Stop | Continue | None) -> Stop | Continue | None:
-        replaced, self.result = self.result, result  # type: ignore[assignment]
-        if isinstance(replaced, Stop) and self.error is not None:
-            self.result, self.error = replaced, None  # a Stop set as the result clears the error
-        if isinstance(replaced, Stop) and replaced is not result:
-            self.error = None  # a Stop in place of an error clears it
-        return None if replaced is result else replaced
-
-    def _can_continue(self) -> bool:
-        """Return True if a hook may continue a finished run; limited in a row, not counting steps with tool calls."""
-        if isinstance(self.result, Continue):
-            return True
-        self.run.progress.continues += 1
-        return self.run.progress.continues <= MAX_CONTINUES
-
-    def apply_verdict(self, verdict: Decision | None, hook: str) -> None:
-        """Apply a decision. A Stop by a hook is final; Continue overrides only the end of the model's turn."""
-        Operation.apply_verdict(self, verdict, hook)
-        if isinstance(verdict, Continue) and self._can_continue():
-            self.state.follow += [Message("user", verdict.message, name=hook)] if verdict.message else []
-            self.result, self.error = verdict, None
-        if self.run.stopping is not None and self.error is None:
-            self.result = self.run.stopping
 
 
 @dataclass(eq=False, slots=True)
@@ -510,11 +393,30 @@ class ModelCall(Operation[Message]):
     charges: list[Charge] = field(
         default_factory=list, kw_only=True, repr=False
     )  # one for each attempt that used tokens
-    endpoint: tuple[Any, ...] = field(default=(), init=False, repr=False)  # the model's endpoint when sealed
+    endpoint: tuple[object, ...] = field(default=(), init=False, repr=False)  # the model's endpoint when sealed
+
+    @property
+    def results(self) -> ModelCallResults:
+        return ModelCallResults(self)
 
     @property
     def names(self) -> frozenset[str]:
         return frozenset((self.model.name,))
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens of the last attempt."""
+        return self.state.stream.usage
+
+    @property
+    def finish(self) -> str:
+        """The finish reason of the last attempt."""
+        return self.state.stream.finish
+
+    @property
+    def shown(self) -> bool:
+        """True if deltas of the reply were emitted, so that a retry is visible to subscribers."""
+        return self.state.stream.shown
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -527,7 +429,7 @@ class ModelCall(Operation[Message]):
             "messages": self.run.thread.hash_messages(self.messages),
         }
 
-    def changed_since(self, snapshot: dict[str, Any]) -> dict[str, Any] | None:
+    def changed_since(self, snapshot: Mapping[str, object]) -> dict[str, object] | None:
         changed = Operation.changed_since(self, snapshot)
         if changed:  # a thread may be long, so check only after a change
             _check_types(Message, self.messages, "the messages of a model call")
@@ -541,35 +443,23 @@ class ModelCall(Operation[Message]):
         self.run.spend(charge)
 
     def seal(self) -> ModelCall:
-        settings, endpoint = freeze(thaw(self.settings)), _endpoint(self.model)
-        return self._seal_with(
-            messages=tuple(self.messages), tools=tuple(self.tools), settings=settings, endpoint=endpoint
-        )
+        changes = {"messages": tuple(self.messages), "tools": tuple(self.tools), "endpoint": _endpoint(self.model)}
+        return sealed_copy(self, {**changes, "settings": freeze(thaw(self.settings))})
 
     def view(self) -> ModelCall:
         return sealed_copy(self, {"settings": freeze(thaw(self.settings))})
 
-    def is_intact(self, view: Operation[Any]) -> bool:
+    def is_intact(self, view: Self) -> bool:
         same = ("run", "state", "charges", "model", "system", "messages", "tools", "purpose")
         return (
             all(getattr(view, name) is getattr(self, name) for name in same)
-            and bool(view.settings == self.settings)  # type: ignore[attr-defined]
+            and view.settings == self.settings
             and _endpoint(self.model) == self.endpoint
         )
 
     @property
     def request(self) -> Request:
         return Request(tuple(self.messages), self.system, tuple(self.tools), self.settings)
-
-    def blocked_result(self, reason: str) -> Message:
-        return Message("assistant", reason)
-
-    def coerce_result(self, result: Any) -> Message:
-        if isinstance(result, str):
-            return Message("assistant", result)
-        if isinstance(result, Message) and result.role != "assistant":
-            raise HookError(f"a model call's result is an assistant's message, not one of the {result.role}")
-        return _require_type(result, Message, "a message or a text")
 
 
 @dataclass(eq=False, slots=True)
@@ -594,6 +484,10 @@ class ToolUse(Operation[ToolResult], Injected):
     shown: Tool | None = field(default=None, init=False, repr=False)  # the tool for views; `tool` is a copy
 
     @property
+    def results(self) -> ToolUseResults:
+        return ToolUseResults(self)
+
+    @property
     def names(self) -> frozenset[str]:
         known = self.tool.names if self.tool else _NO_NAMES
         return known if self.call.name in known else known | {self.call.name}
@@ -603,9 +497,14 @@ class ToolUse(Operation[ToolResult], Injected):
         return self.tool.kind if self.tool else ""
 
     @property
+    def invalid(self) -> str:
+        """Why the call cannot run: an unknown tool, or arguments that do not fit. Empty if it can."""
+        return self.state.invalid
+
+    @property
     def attempt(self) -> int:
         """The number of attempts at this call so far."""
-        return len(self.run.thread.attempts.get(self.call.id, ()))
+        return self.run.thread.count_attempts(self.call.id)
 
     @property
     def key(self) -> str:
@@ -629,29 +528,28 @@ class ToolUse(Operation[ToolResult], Injected):
     @property
     def grants(self) -> frozenset[tuple[str, bytes]]:
         """Permissions granted by hook programs. They skip the question of a permission mode, but no rule."""
-        return frozenset(self.state.grants)
+        return frozenset(self.state.grants.allowed)
 
     def grant(self) -> None:
         """Allow this call with exactly these arguments."""
-        self.state.grants.add((self.bound.name, canonical_json(self.args)))
+        self.state.grants.allowed.add((self.bound.name, canonical_json(self.args)))
 
     def follows_links(self, path: str) -> bool:
         """Return False if a permission rule decided about a path by its names, so that no link may redirect it."""
-        return path not in self.state.unlinked
+        return path not in self.state.grants.unlinked
 
     def to_json(self) -> dict[str, Any]:
         return {"call_id": self.call.id, "tool": self.bound.name, "args": thaw(self.args)}
 
     async def prepare(self) -> None:
-        if self.tool is not None and self.tool.foreign is not None and not self._is_checked():
-            await self.tool.prepare(self.args)
-
-    def _is_checked(self) -> bool:
-        """Return True if the arguments are those that `validate` has checked."""
+        if self.tool is None or self.tool.foreign is None:
+            return
         try:
-            return (self.tool, canonical_json(self.args)) == self.valid
+            is_checked = (self.tool, canonical_json(self.args)) == self.valid
         except (TypeError, ValueError, RecursionError):
-            return False
+            is_checked = False
+        if not is_checked:
+            await self.tool.prepare(self.args)
 
     def validate(self) -> None:
         """Check the arguments and add defaults. Raise InvalidArgs if they do not fit the tool."""
@@ -666,6 +564,7 @@ class ToolUse(Operation[ToolResult], Injected):
         return self._seal_args(bound.form, bound.data, bound.values)
 
     def canonical_args(self) -> bytes:
+        """Return the arguments as canonical JSON bytes, before validators change them; empty if they are invalid."""
         try:
             return self.data or canonical_json(self.bound.validate(self.args))
         except InvalidArgs:
@@ -676,14 +575,15 @@ class ToolUse(Operation[ToolResult], Injected):
         return self._seal_args(freeze(thaw(self.args)), canonical_json(self.args), None)
 
     def _seal_args(self, form: dict[str, Any], data: bytes, values: Mapping[str, Any] | None) -> ToolUse:
-        return self._seal_with(args=form, data=data, values=values, tool=self.bound.copy(), shown=self.tool)
+        changes = {"args": form, "data": data, "values": values, "tool": self.bound.copy(), "shown": self.tool}
+        return sealed_copy(self, changes)
 
     def view(self) -> ToolUse:
         return sealed_copy(self, {"args": freeze(thaw(self.args)), "tool": self.shown, "values": None})
 
-    def is_intact(self, view: Operation[Any]) -> bool:
+    def is_intact(self, view: Self) -> bool:
         return (
-            isinstance(view, ToolUse)
+            type(view) is type(self)
             and (view.run, view.call, view.state, view.tool) == (self.run, self.call, self.state, self.shown)
             and view.data == self.data
             and bool(view.args == self.args)
@@ -698,24 +598,9 @@ class ToolUse(Operation[ToolResult], Injected):
     def stream(self, text: str) -> None:
         """Emit a piece of the tool's output while it runs."""
         if self.run.emitter is not None:
-            self.state.show(ToolStream(name=self.call.name, call_id=self.call.id, delta=text), self.run.emit)
+            self.state.stream.show(ToolStream(name=self.call.name, call_id=self.call.id, delta=text), self.run.emit)
 
-    def blocked_result(self, reason: str) -> ToolResult:
-        return ToolResult(error=reason, tool_call_id=self.call.id, name=self.call.name)
-
-    def coerce_result(self, result: Any) -> ToolResult:
-        given = (
-            ToolResult(result)
-            if isinstance(result, str)
-            else _require_type(result, ToolResult, "a ToolResult or a text")
-        )
-        if given.tool_call_id == self.call.id and given.name == self.call.name:
-            return given
-        own = self._copy(given, given.data)
-        own.exception = given.exception
-        return own
-
-    def log_key(self) -> dict[str, Any]:
+    def log_key(self) -> dict[str, object]:
         return {"call": self.call.id}
 
     def sealed_to_json(self) -> dict[str, Any]:
@@ -726,33 +611,13 @@ class ToolUse(Operation[ToolResult], Injected):
         changed = {name: value for name, value in self.args.items() if asked.get(name, _NO_NAMES) != value}
         return {**form, "args": changed, "without": [name for name in asked if name not in self.args]}
 
-    def changed_since(self, snapshot: dict[str, Any]) -> dict[str, Any] | None:
+    def changed_since(self, snapshot: Mapping[str, Any]) -> dict[str, object] | None:
         if not isinstance(self.args, dict):
             raise HookError(f"a hook made the arguments a {type(self.args).__name__}; they must be a dict")
         changed = {} if self.args == snapshot["args"] else diff_values(snapshot["args"], self.args)
         if self.tool is not snapshot["tool"]:
             changed["tool"] = [tool and tool.name for tool in (snapshot["tool"], self.tool)]
         return changed or None
-
-    def snapshot_result(self, result: ToolResult | None) -> ResultSnapshot[ToolResult]:
-        return (result, None if result is None else self._copy(result, thaw(result.data)))
-
-    def _copy(self, result: ToolResult, data: Any) -> ToolResult:
-        return ToolResult(result.output, result.error, data, result.parts, self.call.id, self.call.name)
-
-    def is_same_result(self, snapshot: ResultSnapshot[ToolResult]) -> bool:
-        return self.result == snapshot[1]
-
-    def reconcile(self, snapshot: ResultSnapshot[ToolResult], result: Any) -> ToolResult:
-        """Return the new result. If a hook changed only the output, drop the old data and parts: they may leak it."""
-        new, old = self.coerce_result(result), snapshot[1]
-        if old is not None and new.output != old.output:
-            new.data = None if new.data == old.data else new.data
-            new.parts = () if new.parts == old.parts else new.parts
-        return new
-
-    def withhold(self, reason: str) -> None:
-        self.result, self.error = self.blocked_result(f"the result was withheld: {reason}"), None
 
     def on_gate_passed(self) -> None:
         self.turns.mark_gated(self.number)
@@ -764,21 +629,15 @@ class ToolUse(Operation[ToolResult], Injected):
 _NO_NAMES: frozenset[str] = frozenset()
 _SET_ONCE = frozenset(("parent", "loop", "progress"))
 
-OPERATIONS: tuple[type[Operation[Any]], ...] = (Run, Step, ModelCall, ToolUse)
+OPERATIONS: tuple[type[Operation[object]], ...] = (Run, Step, ModelCall, ToolUse)
 
 
-def _endpoint(model: Model) -> tuple[Any, ...]:
+def _endpoint(model: Model) -> tuple[object, ...]:
     """Return the attributes that determine the server of a model's requests."""
     return (model.name, *(getattr(model, name, None) for name in ("server", "model", "base_url")))
 
 
-def _check_types(kind: type, items: Iterable[Any], what: str) -> None:
+def _check_types(kind: type, items: Iterable[object], what: str) -> None:
     for found in set(map(type, items)):
         if not issubclass(found, kind):
             raise HookError(f"{what} must be {kind.__name__} objects, and a hook put a {found.__name__} there")
-
-
-def _require_type(value: Any, kind: type[R], words: str) -> R:
-    if not isinstance(value, kind):
-        raise HookError(f"the result must be {words}, not {value!r}")
-    return value

@@ -314,11 +314,16 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to write a thread until a time of the store's clock. Each new lease has a higher `fence`."""
+    """The right to write a thread until a time of the store's clock. Each new lease has a higher `fence`.
+
+    A store may return the thread as it was when the lease was acquired, to save its holder the same reads.
+    """
 
     fence: int
     holder: str
     until: float
+    head: Summary | None = field(default=None, compare=False, repr=False)
+    inbox: Sequence[Queued] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,8 +352,16 @@ class Store(Protocol):
     are not found. Only the lease holder writes the log; other processes queue messages and answers in the inbox.
     """
 
-    async def create(self, owner: str, id: str, *, title: str = "", meta: Mapping[str, Any] | None = None) -> Summary:
-        """Create an empty thread; raise a `conflict` if it exists."""
+    async def create(
+        self,
+        owner: str,
+        id: str,
+        *,
+        title: str = "",
+        meta: Mapping[str, Any] | None = None,
+        messages: Sequence[Mapping[str, Any]] = (),
+    ) -> Summary:
+        """Create a thread with an empty log and these messages in its inbox; raise a `conflict` if it exists."""
 
     async def append(
         self,
@@ -380,11 +393,16 @@ class Store(Protocol):
         running: bool | None = None,
         asking: bool | None = None,
         queued: bool | None = None,
+        prefix: str = "",
         order: Literal["updated", "created"] = "updated",
         oldest_first: bool = False,
         cursor: str = "",
         limit: int = 50,
-    ) -> Page: ...
+    ) -> Page:
+        """List threads of an owner, newest first. With `prefix`, only threads whose id starts with it."""
+
+    async def count(self, owner: str) -> int:
+        """Return the number of threads of an owner."""
 
     async def unfinished(self, *, cursor: str = "", limit: int = 50) -> Page:
         """List threads of all owners with an open run or inbox items, to resume them after a crash."""
@@ -413,8 +431,8 @@ class Store(Protocol):
     async def renew(self, owner: str, id: str, fence: int, seconds: float) -> Lease:
         """Extend the lease; raise `fenced` if another process has acquired it."""
 
-    async def release(self, owner: str, id: str, fence: int) -> None:
-        """Release the lease. Releasing a lost lease is not an error."""
+    async def release(self, owner: str, id: str, fence: int) -> Summary | None:
+        """Release the lease, and return the thread as it is then. Releasing a lost lease is not an error."""
 
     async def describe(
         self, owner: str, id: str, *, title: str | None = None, meta: Mapping[str, Any] | None = None

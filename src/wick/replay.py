@@ -10,7 +10,7 @@ differently.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -18,10 +18,10 @@ from wick._internal.frozen import thaw
 from wick.agent import Agent
 from wick.errors import InvalidArgs
 from wick.loop import Loop
-from wick.messages import ToolCall
 from wick.onion import consult_guards
 from wick.operations import Run, ToolUse
-from wick.threads import Entry, EntryKind, Thread
+from wick.thread_state import Entry, EntryKind
+from wick.threads import Thread
 
 Verdict = Literal["allow", "ask", "block"]
 _SEVERITY: tuple[Verdict, ...] = ("allow", "ask", "block")
@@ -80,12 +80,12 @@ async def _iterate(threads: Iterable[Thread] | AsyncIterable[Thread]) -> AsyncIt
 
 
 async def _find_change(agent: Agent, loop: Loop, thread: Thread, report: Report) -> Change | None:
-    past, gate = _RecordedThread(thread.id), _GateVerdicts(thread.entries)
+    past, verdicts = _RecordedThread(thread.id), _collect_verdicts(thread.entries)
     for entry in thread.entries:
-        recorded = gate.verdict(entry)
+        recorded = verdicts.get(entry.seq)
         if recorded and (change := await _compare_verdict(agent, loop, past, entry, recorded, report)):
             return change
-        past.add_entry(entry)
+        past.apply(entry)
     return None
 
 
@@ -97,26 +97,18 @@ class _RecordedThread(Thread):
     def append(self, kind: EntryKind, data: Any, about: Any = None) -> Entry:
         return Entry(len(self.entries) + 1, kind, data)
 
-    def add_entry(self, entry: Entry) -> None:
-        self._fold(entry)
-        self.entries.append(entry)
 
-
-class _GateVerdicts:
-    """The recorded verdict on each tool use, by the first entry that has it."""
-
-    def __init__(self, entries: Iterable[Entry]) -> None:
-        self.verdicts: dict[int, Verdict] = {}
-        first: dict[tuple[str, str], int] = {}
-        for entry in entries:
-            if entry.kind == "message" and entry.data.role == "assistant":
-                first = {}  # call ids may repeat in the next step
-            elif found := _entry_verdict(entry):
-                seq = first.setdefault((entry.data["call"], entry.data["hash"]), entry.seq)
-                self.verdicts[seq] = max(self.verdicts.get(seq, "allow"), found, key=_SEVERITY.index)
-
-    def verdict(self, entry: Entry) -> Verdict | None:
-        return self.verdicts.get(entry.seq)
+def _collect_verdicts(entries: Iterable[Entry]) -> dict[int, Verdict]:
+    """Return the recorded verdict on each tool use, by the first entry that has it."""
+    verdicts: dict[int, Verdict] = {}
+    first: dict[tuple[str, str], int] = {}
+    for entry in entries:
+        if entry.kind == "message" and entry.data.role == "assistant":
+            first = {}  # call ids may repeat in the next step
+        elif found := _entry_verdict(entry):
+            seq = first.setdefault((entry.data["call"], entry.data["hash"]), entry.seq)
+            verdicts[seq] = max(verdicts.get(seq, "allow"), found, key=_SEVERITY.index)
+    return verdicts
 
 
 def _entry_verdict(entry: Entry) -> Verdict | None:
@@ -129,13 +121,14 @@ def _entry_verdict(entry: Entry) -> Verdict | None:
 async def _compare_verdict(
     agent: Agent, loop: Loop, past: _RecordedThread, entry: Entry, recorded: Verdict, report: Report
 ) -> Change | None:
-    call, tools = past.waiting.get(entry.data["call"]), {tool.name: tool for tool in agent.tools}
+    call, tools = past.current.calls.waiting.get(entry.data["call"]), {tool.name: tool for tool in agent.tools}
     name = entry.data.get("tool", call.name if call else "")
     if call is None or name not in tools:
         report.skipped.append(f"{past.id} entry {entry.seq}: the agent has no tool named {name!r}")
         return None
     run = Run(agent=agent.name, thread=past, system=agent.system, tools={**tools}, loop=loop)
-    use = ToolUse(run, call, tools[name], _sealed_args(call, entry.data))
+    unchanged = {key: value for key, value in call.args.items() if key not in entry.data.get("without", ())}
+    use = ToolUse(run, call, tools[name], {**thaw(unchanged), **thaw(entry.data.get("args", {}))})
     try:
         tools[name].validate(use.args)
     except InvalidArgs as error:
@@ -148,8 +141,3 @@ async def _compare_verdict(
     if now == recorded:
         return None
     return Change(past.id, entry.seq, call.id, name, thaw(use.args), recorded, now, reason)
-
-
-def _sealed_args(call: ToolCall, row: Mapping[str, Any]) -> dict[str, Any]:
-    unchanged = {name: value for name, value in call.args.items() if name not in row.get("without", ())}
-    return {**thaw(unchanged), **thaw(row.get("args", {}))}

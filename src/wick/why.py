@@ -1,4 +1,4 @@
-"""The record of each hook that ran: its verdict, its duration and its changes."""
+"""The record of a dispatch: the verdict of each hook, and the state of an operation while it passes its rings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Why:
     verdict: str  # pass, block, ask, stop, continue, failed; for a question: approved, refused
     reason: str = ""
     ms: float = 0.0
-    changed: dict[str, Any] | None = None
+    changed: dict[str, object] | None = None
     shadow: bool = False  # recorded only, without effect
 
     def to_json(self) -> dict[str, Any]:
@@ -30,25 +30,19 @@ class Why:
         return row | {key: value for key, value in extra.items() if value}
 
 
-@dataclass(slots=True, eq=False, weakref_slot=True)
-class DispatchState:
-    """The state of one operation while it passes its rings, shared by all copies of it."""
+@dataclass(slots=True)
+class StreamState:
+    """The streamed output of a model call or a tool use.
 
-    why: list[Why] = field(default_factory=list)
-    notes: dict[str, Any] = field(default_factory=dict)
-    invalid: str = ""  # why the call cannot run
-    prevented: Block | Stop | None = None
-    sealed: dict[str, Any] = field(default_factory=dict)  # the last sealed values of the editable fields
-    grants: set[tuple[str, bytes]] = field(default_factory=set)  # allowed tool and arguments
-    unlinked: set[str] = field(default_factory=set)  # paths that rules matched by name; no symlinks
-    default_question: str = ""  # asked by a permission mode only; a grant skips it
-    follow: list[Message] = field(default_factory=list)  # messages of hooks before the next step
-    finish: str = ""
-    usage: Usage = Usage()  # of the last attempt
+    `loop` writes the reply and its data, `onion` the holds. Events are shown and retracted by this class only.
+    """
+
     reply: Message | ToolResult | None = None  # the reply as streamed
-    shown: bool = False  # deltas were emitted
-    holds: int = 0
-    held: list[Event] = field(default_factory=list)
+    usage: Usage = Usage()  # of the last attempt
+    finish: str = ""  # the finish reason of the last attempt
+    shown: bool = False  # events were emitted
+    holds: int = 0  # the number of `after` hooks that hold the stream
+    held: list[Event] = field(default_factory=list)  # buffered while a hook holds the stream
 
     def show(self, event: Event, emit: Emit) -> None:
         """Emit a delta, or buffer it while a hook holds the stream."""
@@ -68,20 +62,55 @@ class DispatchState:
             for event in held:
                 self.show(event, emit)
 
+    def retract(self) -> bool:
+        """Drop the buffered deltas. Return True if others were emitted, which subscribers must discard."""
+        self.held.clear()
+        shown, self.shown = self.shown, False
+        return shown
 
-def diff_values(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+
+@dataclass(slots=True)
+class ToolGrants:
+    """Permissions of one tool use. Hook programs write `allowed`, the capability `permissions` the rest."""
+
+    allowed: set[tuple[str, bytes]] = field(default_factory=set)  # tool and arguments
+    unlinked: set[str] = field(default_factory=set)  # paths that rules matched by name; no symlinks
+    default_question: str = ""  # asked by a permission mode only; a grant skips it
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class DispatchState:
+    """The state of one operation while it passes its rings, shared by all copies of it.
+
+    Hooks use `why` and `notes`, through the operation. The other fields belong to the dispatcher; each is written by
+    the module that is named beside it.
+    """
+
+    why: list[Why] = field(default_factory=list)  # onion, approvals
+    notes: dict[str, Any] = field(default_factory=dict)  # hooks
+    invalid: str = ""  # loop: why the call cannot run
+    prevented: Block | Stop | None = None  # results: the decision not to perform it
+    sealed: dict[str, object] = field(default_factory=dict)  # onion: the last sealed values of the editable fields
+    follow: list[Message] = field(default_factory=list)  # results: messages of hooks before the next step
+    stream: StreamState = field(default_factory=StreamState)  # loop, onion
+    grants: ToolGrants = field(default_factory=ToolGrants)  # permissions, hook programs
+
+
+def diff_values(old: dict[str, Any], new: dict[str, Any]) -> dict[str, object]:
     """Return the changed keys with [old, new]. Long values are shortened."""
-    keys = [key for key in {**old, **new} if old.get(key) != new.get(key) or (key in old) != (key in new)]
-    return {key: _diff_value(old.get(key), new.get(key)) for key in keys}
+    changed: dict[str, object] = {}
+    for key in {**old, **new}:
+        before, after = old.get(key), new.get(key)
+        if before == after and (key in old) == (key in new):
+            continue
+        if isinstance(before, dict) and isinstance(after, dict):
+            changed[key] = diff_values(before, after)
+        else:
+            changed[key] = [_shorten(before), _shorten(after)]
+    return changed
 
 
-def _diff_value(old: Any, new: Any) -> Any:
-    if isinstance(old, dict) and isinstance(new, dict):
-        return diff_values(old, new)
-    return [_shorten(old), _shorten(new)]
-
-
-def _shorten(value: Any) -> Any:
+def _shorten(value: object) -> object:
     if isinstance(value, list | tuple) and value and not isinstance(value[0], str | int | float):
         return f"{len(value)} items"
     if value is None or isinstance(value, bool | int | float):

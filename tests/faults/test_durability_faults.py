@@ -366,8 +366,8 @@ async def test_a_message_that_is_taken_without_its_text_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def forget(run: Run, result: Any) -> list[Any]:
-        run_log._write_run_start(run, input=0)
-        run_log._release_initial_input(run)
+        run_log._write_run_start(run, {"input": 0})
+        run.progress.inbox.release_initial(run.thread)
         return []
 
     monkeypatch.setattr(run_log, "_log_unstarted_run", forget)

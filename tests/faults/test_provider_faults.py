@@ -8,10 +8,10 @@ the conversation goes on with a provider that works again. In full that is every
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from typing import Any
 
@@ -21,16 +21,18 @@ from faults.faulty_proxy import Proxy, Trouble
 from faults.tally import FULL, Tally, Violated
 from faults.thread_validity import valid
 from provider import FAULTS, WIRES, Answer, Asked, Call, Reply, Script, ScriptedServer, Thought, Tokens
-from wick import Agent, Run, Thread, ToolResult, ToolUse, reply, run_log, tool
+from wick import Agent, Run, Thread, reply, tool
 from wick.capabilities.retry import Retry
 from wick.errors import ModelError
 from wick.events import Event
+from wick.hooks import Next
 from wick.models import _http
 from wick.models._http import TimeLimits
 from wick.models._sse import SSEDecoder
 from wick.models.anthropic import Anthropic
 from wick.models.openai import OpenAI
 from wick.models.openai_responses import OpenAIResponses
+from wick.run_events import announce_run
 
 CLIENTS: dict[str, tuple[Any, str]] = {
     "chat": (OpenAI, "gpt-4o"),
@@ -227,21 +229,16 @@ async def test_guessed_arguments_are_detected(monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_a_run_that_ends_twice_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = run_log.emit_terminal_event
+    def announce_twice(next: Next[Any], run: Run) -> Awaitable[Any]:
+        return announce_run(partial(announce_run, next), run)
 
-    def twice(run: Run) -> None:
-        said(run)
-        said(run)
-
-    monkeypatch.setattr(run_log, "emit_terminal_event", twice)
+    monkeypatch.setattr("wick.agent.announce_run", announce_twice)
     with pytest.raises(Violated, match="and then"):
         await provider_faults(HALF[:2], planted=True)
 
 
 async def test_a_call_without_result_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def silent(use: ToolUse, result: ToolResult) -> None: ...
-
-    monkeypatch.setattr(run_log, "record_tool_result", silent)
-    monkeypatch.setattr(run_log, "_answer_pending_calls", lambda thread, event: None)
+    monkeypatch.setattr("wick.loop.record_tool_use", lambda next, use: next(use))
+    monkeypatch.setattr("wick.run_log.answer_lost_calls", lambda thread, event: None)
     with pytest.raises(Violated):
         await provider_faults(HALF[:2], planted=True)

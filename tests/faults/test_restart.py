@@ -157,6 +157,6 @@ async def test_a_slow_restart_is_detected(tmp_path: Path) -> None:
 
 @pytest.mark.long
 async def test_missing_recovery_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("faults.test_r5.PATIENCE", 2.0)
+    monkeypatch.setattr("faults.test_restart.PATIENCE", 2.0)
     with pytest.raises(Violated, match="TimeoutError"):
         await restart_often(tmp_path, 1, WITHIN, "idle")

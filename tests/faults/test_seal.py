@@ -11,7 +11,7 @@ import contextvars
 import gc
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -61,6 +61,7 @@ from wick import (
     guard,
     onion,
     operations,
+    thread_state,
     tool,
     tools,
     wrap,
@@ -74,6 +75,7 @@ from wick.errors import Sealed
 from wick.models.scripted import FunctionModel
 from wick.operations import ModelCall
 from wick.protocols import CallArgs, CallStart, Finish, Request
+from wick.thread_state import Entry, ThreadState
 
 # -- validators run once ----------------------------------------------------------------------------------------------
 
@@ -927,30 +929,28 @@ async def test_a_lost_context_is_detected(monkeypatch: pytest.MonkeyPatch, old_p
 
 
 async def test_a_reused_approval_is_detected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def lenient(self: Thread, data: Any) -> None:
-        self.questions.pop(data["id"], None)
-        self.answers.setdefault(data["hash"], data)
+    def lenient(state: ThreadState, data: Any) -> None:
+        state.approvals.questions.pop(data["id"], None)
+        state.approvals.answers.setdefault(data["hash"], data)
 
-    from wick import threads
-
-    monkeypatch.setitem(threads._FOLDS, "answered", lenient)
+    monkeypatch.setitem(thread_state._FOLDS, "answered", lenient)
     with pytest.raises(Violated, match="a fork at"):
         await approvals_count_once(tmp_path, planted=True)
     monkeypatch.undo()
-    monkeypatch.setattr(threads, "_FOLDED", (*threads._FOLDED, "answers"))
-    real = Thread._fold_rewind
+    real = thread_state._fold_rewind
 
-    def kept(self: Thread, data: Any) -> None:
-        real(self, data)
-        self.answers = {e.data["hash"]: e.data for e in self.effective_entries(data["to"]) if e.kind == "answered"}
+    def kept(state: ThreadState, entry: Entry, log: Sequence[Entry]) -> None:
+        real(state, entry, log)
+        earlier = thread_state.select_effective(log, entry.data["to"])
+        state.approvals.answers = {each.data["hash"]: each.data for each in earlier if each.kind == "answered"}
 
-    monkeypatch.setitem(threads._FOLDS, "rewind", kept)
+    monkeypatch.setattr(thread_state, "_fold_rewind", kept)
     with pytest.raises(Violated, match="rewound to"):
         await approvals_count_once(tmp_path / "again", planted=True)
 
 
 async def test_a_counted_retracted_reply_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wick.reply._WITHHELD", frozenset())
+    monkeypatch.setattr("wick.models.reply._WITHHELD", frozenset())
     with pytest.raises(Violated, match="the tool ran"):
         await taken_back(["refusal"], planted=True)
 

@@ -1,8 +1,8 @@
 """Reference implementation of the hook rules: compute the behaviour of an agent from its `Spec`.
 
 `Reference(spec).answer("go")` is straight-line and recursive. It shares no code with the dispatcher: it has no tasks,
-no seal and no log, and runs tools one after another instead of concurrently. `generated_agents.py` builds the
-agent of a `Spec`; its observed behaviour must equal the computed one.
+no seal and no log, and runs tools one after another instead of concurrently. `generated_agents.py` builds the agent of
+a `Spec`; its observed behaviour must equal the computed one.
 """
 
 from __future__ import annotations

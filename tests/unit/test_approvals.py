@@ -42,9 +42,9 @@ from wick import (  # fmt: skip
     tool,
     wrap,
 )
+from wick._internal.sealed_copies import ReadOnly
 from wick.hooks import Next
 from wick.operations import OPERATIONS
-from wick.seal import ReadOnly
 
 Kind = type[Operation[Any]]
 
@@ -491,7 +491,7 @@ def deputised(*answers: Any) -> Any:
 
     @before(Run, inherit=True)
     def deputise(run: Run) -> None:
-        run.progress.delegates.extend(map(answering, answers))
+        run.progress.extensions.delegates.extend(map(answering, answers))
 
     return deputise
 

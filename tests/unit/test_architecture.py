@@ -36,16 +36,20 @@ LAYERS: list[tuple[str, ...]] = [
     ("hook_programs",),
     ("capability",),
     ("loop",),
-    ("onion", "reply", "run_log"),
+    ("onion", "run_events"),
+    ("run_log",),
+    ("resume",),
     ("hooks", "approvals"),
     ("hook_checks",),
     ("operations",),
-    ("why",),
-    ("decisions", "events", "seal"),
+    ("run_state",),
+    ("why", "results"),
+    ("decisions", "events"),
     ("models", "backends", "stores", "permissions", "prices"),
     ("wickd",),
     ("protocols",),
     ("threads",),
+    ("thread_state",),
     ("tools",),
     ("messages",),
     ("_internal", "workspace", "program", "skills"),  # `skills` has programs that run elsewhere
@@ -54,8 +58,24 @@ LAYERS: list[tuple[str, ...]] = [
 ]
 DEPTH = {"wick_launcher": -2, "wick": -1} | {name: depth for depth, names in enumerate(LAYERS) for name in names}
 
-# The heart knows what a model is (protocols), never a particular one.
+# The heart knows what a model is (protocols) and how deltas become a reply, never a particular model.
 KNOWS_MODELS = {"wick", "agent", "config", "testing", "models", "cli"}
+
+# Modules of the heart that import types from above them, in place of `Any`.
+FOR_TYPES = {
+    "wick._internal.run_context",
+    "wick.decisions",
+    "wick.hooks",
+    "wick.operations",
+    "wick.results",
+    "wick.run_state",
+}
+
+# Modules that write the state of an operation; see `wick.why.DispatchState`.
+DISPATCHER = {
+    *("wick.approvals", "wick.loop", "wick.onion", "wick.operations", "wick.results"),
+    *("wick.run_events", "wick.run_log"),
+}
 
 # Packages whose modules do not know each other.
 INDEPENDENT = {"capabilities"}
@@ -143,10 +163,17 @@ def imports() -> list[Import]:
 
 def _imports(module: str, node: ast.AST, hidden: bool) -> Iterator[Import]:
     for child in ast.iter_child_nodes(node):
+        if is_for_types(child):
+            continue
         for target in _targets(child):
             yield Import(module, target, child.lineno, hidden)  # type: ignore[attr-defined]
         inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         yield from _imports(module, child, hidden or inside)
+
+
+def is_for_types(node: ast.AST) -> bool:
+    """Return True for the block of imports that only a type checker reads."""
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
 def _targets(node: ast.AST) -> list[str]:
@@ -182,9 +209,10 @@ def test_imports_run_downward() -> None:
 
 def test_the_heart_does_not_know_the_models() -> None:
     wrong = [
-        f"{found.place}, imports {found.target}; it may know only protocols.Model"
+        f"{found.place}, imports {found.target}; it may know only protocols.Model and models.reply"
         for found in own_imports()
         if unit(found.target) == "models" and unit(found.module) not in KNOWS_MODELS
+        if found.target != "wick.models.reply"
     ]
     assert not wrong, "\n".join(wrong)
 
@@ -214,15 +242,44 @@ def test_no_import_cycles() -> None:
         pytest.fail(f"these modules import each other: {' → '.join(error.args[1])}")
 
 
-def test_no_type_checking_escapes() -> None:
+def test_type_checking_imports_are_listed() -> None:
     escapes = [
         f"{name}, line {node.lineno}"
         for name, tree in modules().items()
+        if name not in FOR_TYPES
         for node in ast.walk(tree)
         if (isinstance(node, ast.alias) and node.name == "TYPE_CHECKING")
         or (isinstance(node, ast.Attribute) and node.attr == "TYPE_CHECKING")
     ]
     assert not escapes, f"TYPE_CHECKING hides a cycle; move what both need further down: {escapes}"
+    unused = FOR_TYPES - {name for name, tree in modules().items() if any(map(is_for_types, tree.body))}
+    assert not unused, f"these modules import nothing for types; remove them from FOR_TYPES: {sorted(unused)}"
+
+
+def test_type_checking_blocks_only_import() -> None:
+    blocks = [(name, node) for name, tree in modules().items() for node in ast.walk(tree) if is_for_types(node)]
+    wrong = [
+        f"{name}, line {line.lineno}"
+        for name, node in blocks
+        if isinstance(node, ast.If)
+        for line in [*node.body, *node.orelse]
+        if not isinstance(line, ast.ImportFrom) or not str(line.module).startswith("wick")
+    ]
+    assert blocks and not wrong, f"a TYPE_CHECKING block imports names of wick, and nothing else: {wrong}"
+
+
+def test_only_the_dispatcher_uses_the_state_of_an_operation() -> None:
+    """Hooks and capabilities use `op.why`, `op.notes` and the properties of an operation."""
+    operations = ("op", "run", "step", "call", "use", "sealed", "view")
+    wrong = [
+        f"{name}, line {node.lineno}"
+        for name, tree in modules().items()
+        if name not in DISPATCHER
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute) and node.value.attr == "state"
+        if isinstance(node.value.value, ast.Name) and node.value.value.id in operations and node.attr != "grants"
+    ]
+    assert not wrong, f"the state of an operation is the dispatcher's; give the operation a property: {wrong}"
 
 
 def test_imports_inside_functions_are_listed() -> None:

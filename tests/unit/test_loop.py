@@ -50,7 +50,6 @@ from wick import (
     before,
     constants,
     guard,
-    reply,
     tool,
     user,
     wrap,
@@ -60,6 +59,7 @@ from wick.capabilities.retry import Retry
 from wick.errors import HookError, MessageError, ModelError
 from wick.events import Done, Event, Failed
 from wick.hooks import Next
+from wick.models import reply
 from wick.protocols import CallArgs, CallStart, Delta, Finish, Request, TextDelta, Usage
 
 

@@ -39,7 +39,6 @@ from wick import (
     Step,
     Stop,
     Thread,
-    ToolResult,
     ToolUse,
     after,
     before,
@@ -66,34 +65,6 @@ async def test_each_operation_has_its_run() -> None:
     watch = OperationLog()
     await echo_agent(guard(Operation, name="watch")(watch)).run("go")
     assert {op.run.id for op in watch.ops} == {watch.ops[0].id}
-
-
-def test_a_hooks_own_result_must_be_of_the_right_kind() -> None:
-    run = Run()
-    use = ToolUse(run, tool_call(), echo, {})
-    model_call = ModelCall(run, Scripted(spare=True), "", [], [], {})
-    assert use.coerce_result("text") == ToolResult("text", tool_call_id="c1", name="echo")
-    assert model_call.coerce_result("text") == Message("assistant", "text")
-    assert run.coerce_result("text").text == "text"
-    for op, wrong in (
-        (use, 3),
-        (use, None),
-        (model_call, user("hi")),
-        (model_call, b""),
-        (run, 3),
-        (Step(run, 1), "x"),
-    ):
-        with pytest.raises(HookError, match="result"):
-            op.coerce_result(wrong)
-
-
-def test_a_skipped_operation_has_a_result_with_the_reason() -> None:
-    run = Run()
-    assert ToolUse(run, tool_call(), echo, {}).blocked_result("no").error == "no"
-    assert ModelCall(run, Scripted(spare=True), "", [], [], {}).blocked_result("no").text == "no"
-    run.halt(Stop("blocked: no"))
-    assert Step(run, 1).blocked_result("no") == Stop("blocked: no")
-    assert (run.blocked_result("no").outcome, run.blocked_result("no").reason) == ("stopped", "blocked: no")
 
 
 async def test_every_attempt_at_a_call_has_the_same_key_for_services_and_its_own_number() -> None:

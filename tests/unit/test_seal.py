@@ -27,8 +27,8 @@ from wick import (  # fmt: skip
 )
 from wick import threads as threads_module
 from wick._internal.frozen import FrozenDict
+from wick._internal.sealed_copies import ReadOnly, copy_value, open_copy
 from wick.errors import HookError, Sealed
-from wick.seal import ReadOnly, copy_value, open_copy
 
 MODEL = Scripted(spare=True)
 

@@ -39,7 +39,7 @@ from wick import (  # fmt: skip
 from wick.constants import PREVIEW_CHARS
 from wick.events import ChatModelStream, Event
 from wick.hooks import Next
-from wick.why import DispatchState, Why, diff_values
+from wick.why import StreamState, Why, diff_values
 
 # the record itself
 
@@ -83,13 +83,13 @@ def _delta(text: str) -> Event:
 
 
 def test_an_unheld_event_is_announced_at_once() -> None:
-    trail, seen = DispatchState(), list[Event]()
+    trail, seen = StreamState(), list[Event]()
     trail.show(_delta("a"), seen.append)
     assert (seen, trail.shown) == ([_delta("a")], True)
 
 
 def test_a_held_event_is_announced_after_the_last_holder() -> None:
-    trail, seen = DispatchState(holds=2), list[Event]()
+    trail, seen = StreamState(holds=2), list[Event]()
     trail.show(_delta("a"), seen.append)
     assert (seen, trail.shown) == ([], False)
     trail.release(True, seen.append)
@@ -99,7 +99,7 @@ def test_a_held_event_is_announced_after_the_last_holder() -> None:
 
 
 def test_a_replaced_event_is_never_announced() -> None:
-    trail, seen = DispatchState(holds=1), list[Event]()
+    trail, seen = StreamState(holds=1), list[Event]()
     trail.show(_delta("secret"), seen.append)
     trail.release(False, seen.append)
     assert (seen, trail.shown, trail.held) == ([], False, [])

@@ -28,21 +28,27 @@ from concurrent.futures import thread as executors
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-_current: ContextVar[Any] = ContextVar("wick_current_run", default=None)
+if TYPE_CHECKING:
+    from wick.operations import Run
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_current: ContextVar[Run | None] = ContextVar("wick_current_run", default=None)
 _DETACHED = "_wick_detached"  # an attribute of threads that belong to no run
 _lock = threading.Lock()
 _instrumented: set[str] = set()
 
 
-def find_run() -> Any:
+def find_run() -> Run | None:
     """Return the run that the calling code is part of, or None if it is part of no tool."""
     return _current.get()
 
 
 @contextmanager
-def run_context(run: Any) -> Iterator[None]:
+def run_context(run: Run) -> Iterator[None]:
     """Make every agent that is started inside, in whatever thread, a child of `run`."""
     if len(_instrumented) < 3:
         with _lock:
@@ -82,7 +88,7 @@ def _instrument_threads() -> None:
     start_new_thread = _thread.start_new_thread  # `threading` has a reference of its own
 
     @wraps(start_new_thread)
-    def start_raw_in_context(function: Any, *args: Any) -> int:
+    def start_raw_in_context(function: Callable[..., object], *args: Any) -> int:
         run = find_run()
         return start_new_thread(function if run is None else _bind_function(run, function), *args)
 
@@ -90,7 +96,7 @@ def _instrument_threads() -> None:
     _thread.start_new_thread = _thread.start_new = start_raw_in_context
 
 
-def _bind_thread(thread: threading.Thread, run: Any) -> None:
+def _bind_thread(thread: threading.Thread, run: Run) -> None:
     """Set the context variable first in a new thread, so that threads started from it inherit the run."""
     work, own = thread.run, thread.__dict__.get("run")
 
@@ -121,11 +127,11 @@ def _instrument_executors() -> None:
     class WorkItem(plain):  # type: ignore[misc, valid-type]
         """A work item that runs as part of the run that submitted it."""
 
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
+        def __init__(self, *args: object, **kwargs: object) -> None:
             super().__init__(*args, **kwargs)
-            self.submitted_by = find_run()
+            self.submitted_by: Run | None = find_run()
 
-        def run(self, *args: Any) -> None:
+        def run(self, *args: object) -> None:
             token = _current.set(self.submitted_by)
             try:
                 super().run(*args)
@@ -150,9 +156,9 @@ def _instrument_pools() -> None:
         setattr(pools, name, _bind_submit(getattr(pools, name)))
 
 
-def _bind_submit(method: Callable[..., Any]) -> Callable[..., Any]:
+def _bind_submit(method: Callable[..., T]) -> Callable[..., T]:
     @wraps(method)
-    def submit(self: Any, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def submit(self: object, func: Callable[..., object], *args: object, **kwargs: object) -> T:
         run = find_run()
         if run is None:
             return method(self, func, *args, **kwargs)
@@ -163,7 +169,7 @@ def _bind_submit(method: Callable[..., Any]) -> Callable[..., Any]:
     return submit
 
 
-def _bind_argument(run: Any, value: Any) -> Any:
+def _bind_argument(run: Run, value: object) -> object:
     """Return an argument of a pool's method: its threads also call callbacks and iterate over iterables."""
     if isinstance(value, list | tuple | dict | set | str | bytes | range):
         return value
@@ -172,18 +178,22 @@ def _bind_argument(run: Any, value: Any) -> Any:
     return _bind_function(run, value) if callable(value) else value
 
 
-def _bind_items(run: Any, items: Iterable[Any]) -> Iterator[Any]:
+def _bind_items(run: Run, items: Iterable[T]) -> Iterator[T]:
     """Yield items; the iterable's own code runs as part of the run."""
-    start, take, end = _bind_function(run, iter), _bind_function(run, next), object()
-    iterator = start(items)
-    while (item := take(iterator, end)) is not end:
+    iterator = _bind_function(run, items.__iter__)()
+    take = _bind_function(run, iterator.__next__)
+    while True:
+        try:
+            item = take()
+        except StopIteration:
+            return
         yield item
 
 
-def _bind_function(run: Any, func: Callable[..., Any]) -> Callable[..., Any]:
+def _bind_function(run: Run, func: Callable[P, T]) -> Callable[P, T]:
     """Return a function that calls `func` as part of a run."""
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
         token = _current.set(run)
         try:
             return func(*args, **kwargs)

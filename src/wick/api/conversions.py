@@ -123,29 +123,26 @@ def list_operation_rings(agent: Agent) -> list[OperationRings]:
 
 def _list_rings(agent: Agent, hooks: Iterable[Hook]) -> list[HookRing]:
     programs = [part for part in agent.capabilities if isinstance(part, Executables)]
-    return [
-        HookRing(
-            hook=hook.name,
-            capability=getattr(hook.owner, "name", None),
-            source=_hook_source(hook),
-            position=hook.position,
-            point=hook.point,
-            match=None if callable(hook.match) else [*parse_patterns(hook.match)],
-            priority=hook.priority if isfinite(hook.priority) else None,
-            timeout=hook.timeout,
-            inherit=hook.inherit or hook.position == "guard",
-            shadow=hook.shadow,
-            fail="open" if hook.on_error == "log" or any(part.fails_open(hook) for part in programs) else "closed",
+    rings = []
+    for hook in hooks:
+        program, is_program, _ = hook.name.partition("@")
+        source = f"program {program}" if is_program else "code"
+        rings.append(
+            HookRing(
+                hook=hook.name,
+                capability=getattr(hook.owner, "name", None),
+                source=source if hook.owner is None else str(hook.owner.name),
+                position=hook.position,
+                point=hook.point,
+                match=None if callable(hook.match) else [*parse_patterns(hook.match)],
+                priority=hook.priority if isfinite(hook.priority) else None,
+                timeout=hook.timeout,
+                inherit=hook.inherit or hook.position == "guard",
+                shadow=hook.shadow,
+                fail="open" if hook.on_error == "log" or any(part.fails_open(hook) for part in programs) else "closed",
+            )
         )
-        for hook in hooks
-    ]
-
-
-def _hook_source(hook: Hook) -> str:
-    if hook.owner is not None:
-        return str(hook.owner.name)
-    program, is_program, _ = hook.name.partition("@")
-    return f"program {program}" if is_program else "code"
+    return rings
 
 
 def make_changed_verdict(change: Change, titles: Mapping[str, str]) -> ChangedVerdict:

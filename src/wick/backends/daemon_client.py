@@ -281,17 +281,14 @@ class DaemonTerminal:
         """Write input; wait while the programs in the terminal do not read."""
         for start in range(0, len(data), 32_768):
             request = {"op": "input", "target": self._request_id, "data": encode_base64(data[start : start + 32_768])}
-            while await self._is_busy(request):  # noqa: ASYNC110 - wickd sends no event for this
-                await asyncio.sleep(0.05)
-
-    async def _is_busy(self, request: Json) -> bool:
-        try:
-            await self._daemon._request_result(request)
-        except BackendError as error:
-            if error.code != "busy":
-                raise
-            return True
-        return False
+            while True:
+                try:
+                    await self._daemon._request_result(request)
+                    break
+                except BackendError as error:
+                    if error.code != "busy":
+                        raise
+                await asyncio.sleep(0.05)  # wickd sends no event for this
 
     async def resize(self, rows: int, columns: int) -> None:
         await self._daemon._request_result(

@@ -108,17 +108,18 @@ class DaemonConnection(asyncio.Protocol):
 
     def read_from(self, reader: Any) -> None:
         """Start a task that reads an asyncio stream until its end."""
-        self._reading = asyncio.ensure_future(self._read_all(reader))
 
-    async def _read_all(self, reader: Any) -> None:
-        error: Exception | None = None
-        try:
-            while data := await reader.read(262_144):
-                self.data_received(data)
-        except (OSError, EOFError) as found:
-            error = found
-        finally:
-            self.connection_lost(error)
+        async def read_all() -> None:
+            error: Exception | None = None
+            try:
+                while data := await reader.read(262_144):
+                    self.data_received(data)
+            except (OSError, EOFError) as found:
+                error = found
+            finally:
+                self.connection_lost(error)
+
+        self._reading = asyncio.ensure_future(read_all())
 
     # -- replies ----------------------------------------------------------------------------------------------------
 
@@ -130,14 +131,11 @@ class DaemonConnection(asyncio.Protocol):
             return self.abort("it sent an invalid reply")
         if pending is None:
             return None  # its request was abandoned
-        if "chunk" in reply:
-            return self._handle_chunk(reply, pending)
-        if pending.on_result is not None and "result" in reply:
-            return pending.on_result()
-        del self._pending[pending.id]
-        return pending.resolve(reply)
-
-    def _handle_chunk(self, reply: Json, pending: PendingRequest) -> None:
+        if "chunk" not in reply:
+            if pending.on_result is not None and "result" in reply:
+                return pending.on_result()
+            del self._pending[pending.id]
+            return pending.resolve(reply)
         try:
             name, data = reply["chunk"], b64decode(reply["data"], validate=True)
             if name not in OUTPUTS:
@@ -145,12 +143,13 @@ class DaemonConnection(asyncio.Protocol):
         except (ValueError, TypeError, KeyError, binascii.Error):
             return self.abort("it sent an invalid output")
         if pending.on_chunk is None or pending.callback_error is not None:
-            return
+            return None
         try:
             pending.on_chunk(name, data)
         except Exception as error:
             pending.callback_error = error
             self.send({"op": "cancel", "target": pending.id})
+        return None
 
     def abort(self, why: str) -> None:
         """Close the connection after a protocol violation or a timeout."""
@@ -182,8 +181,10 @@ class DaemonConnection(asyncio.Protocol):
         """Send a request once the transport is writable."""
         id = self._new_id()
         line = _encode_line({"id": id, **request})
-        if self._paused is not None:
-            await self._wait_writable()
+        while self._paused is not None and self.alive:  # the write buffer is full
+            drained, _ = await asyncio.wait([self._paused], timeout=constants.DAEMON_ANSWER_SECONDS)
+            if not drained:
+                self.abort(f"it did not read for {constants.DAEMON_ANSWER_SECONDS:g} s")
         if not self.alive:
             raise DaemonLost(
                 f"{self.name} cannot be reached ({self._close_reason}); the request was not sent", began=False
@@ -191,15 +192,6 @@ class DaemonConnection(asyncio.Protocol):
         pending = self._pending[id] = PendingRequest(id, on_chunk, on_result)
         self._transport.write(line)
         return pending
-
-    async def _wait_writable(self) -> None:
-        """Wait until the write buffer has drained."""
-        try:
-            async with asyncio.timeout(constants.DAEMON_ANSWER_SECONDS):
-                while self._paused is not None and self.alive:
-                    await asyncio.shield(self._paused)
-        except TimeoutError:
-            self.abort(f"it did not read for {constants.DAEMON_ANSWER_SECONDS:g} s")
 
     async def request(self, request: Json, limit: float, on_chunk: OnChunk | None = None) -> Json:
         """Send a request and return its final reply. `limit` is a timeout that closes the connection."""

@@ -6,9 +6,8 @@
 
 The container is created on first use, and confined as described in wick.backends.containers.spec. Commands and file
 operations use wickd, a daemon inside the container, over the stdin and stdout of one exec. Without Python in the
-image, or while the daemon is lost, commands use the engine's exec, and files its archive API: a fallback with weaker
-promises, see `LIMITS`. A command is never run twice: if the daemon is lost while one runs, the error states that it may
-have run.
+image, or while the daemon is lost, each is an exec of its own: a fallback with weaker promises, see `LIMITS`. A command
+is never run twice: if the daemon is lost while one runs, the error states that it may have run.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from typing import Any, Literal, TypeVar, cast
 
 from wick import constants
 from wick.backends.containers import socket_folder
-from wick.backends.containers.archive_files import ArchiveFiles
 from wick.backends.containers.container import reap_containers as reap_containers
 from wick.backends.containers.engine import Engine, EngineError, ProcessNotStarted
 from wick.backends.containers.exec_commands import ExecRunner
@@ -49,6 +47,7 @@ from wick.workspace.results import (
 from wick.workspace.text import is_argument_text
 
 T = TypeVar("T")
+Runner = Daemon | ExecRunner
 DAEMONS = ("stdio", "tcp", "unix", "none")
 LIMITS = (  # of the fallback without wickd
     "a process that clears its environment and leaves its process group may outlive its command, and a link that "
@@ -170,95 +169,68 @@ class Docker:
         limit = self._timeout if timeout is None else timeout
         _check_command(command, limit, env or {})
         folder, link = self._resolve_workdir(workdir), await self._lifecycle.ensure_ready()
-        await self._check_workdir(link, folder)
-        options: dict[str, Any] = {"workdir": folder, "stdin": stdin, "timeout": limit}
+        await self._check_workdir(folder)
         async with link.guards.guard_command() as guard:
-            executed = await self._run_command(link, command, env, on_output, options)
+            _, executed = await self._run(
+                link,
+                "the command",
+                lambda link, runner: runner.run(
+                    command,
+                    workdir=folder,
+                    stdin=stdin,
+                    timeout=limit,
+                    env={**link.env, **(env or {})},
+                    on_output=on_output,
+                ),
+            )
         return guard.add_to(executed)
-
-    async def _run_command(
-        self,
-        link: ContainerLink,
-        command: str,
-        env: Mapping[str, str] | None,
-        on_output: OnOutput | None,
-        options: dict[str, Any],
-    ) -> CommandResult:
-        if daemon := link.daemon:
-            full_env = {**link.env, **(env or {})}
-            try:
-                return await daemon.run(command, env=full_env, on_output=on_output, **options)
-            except DaemonLost as lost:
-                link = await self._fall_back(lost, "the command")
-        return await self._run_by_exec(link, lambda plain: plain.run(command, env=env, on_output=on_output, **options))
 
     async def background(self, command: str, *, workdir: str = "", approved: bool = False) -> JobInfo:
         _check_command(command)
         folder, link = self._resolve_workdir(workdir), await self._lifecycle.ensure_ready()
-        await self._check_workdir(link, folder)
+        await self._check_workdir(folder)
         guard = await link.guards.begin()
         try:
-            runner, job = await self._start_job(link, command, folder)
+            runner, job = await self._run(
+                link, "the command", lambda link, runner: runner.job(command, workdir=folder, env=link.env)
+            )
         except BaseException:
             await guard.end()
             raise
         link.guards.follow(runner, job["id"], guard, lambda: self._list_jobs(link), self._lifecycle.end_daemon_commands)
         return job
 
-    async def _start_job(self, link: ContainerLink, command: str, folder: str) -> tuple[Daemon | ExecRunner, JobInfo]:
-        if daemon := link.daemon:
-            try:
-                return daemon, await daemon.job(command, workdir=folder, env=link.env)
-            except DaemonLost as lost:
-                link = await self._fall_back(lost, "the command")
-        job = await self._run_by_exec(link, lambda plain: plain.job(command, workdir=folder))
-        return cast(ExecRunner, link.exec_runner), job
-
     async def jobs(self) -> Sequence[JobInfo]:
         link = self._lifecycle.link
         return [job for _, job in await self._list_jobs(link)] if link else []
 
-    async def _list_jobs(self, link: ContainerLink) -> list[tuple[Daemon | ExecRunner, JobInfo]]:
+    async def _list_jobs(self, link: ContainerLink) -> list[tuple[Runner, JobInfo]]:
         """Return the jobs, each with its runner."""
-        found: list[tuple[Daemon | ExecRunner, JobInfo]] = []
-        if daemon := link.daemon:
-            found += [(daemon, job) for job in await daemon.jobs()]
-        if plain := link.exec_runner:
-            found += [(plain, job) for job in plain.jobs()]
+        runners = [runner for runner in (link.daemon, link.exec_runner) if runner is not None]
+        found = [(runner, job) for runner in runners for job in await runner.jobs()]
         return [(runner, await link.guards.explain(runner, job)) for runner, job in found]
 
     async def job_output(self, id: str, *, offset: int = 0) -> JobOutput:
-        link = await self._lifecycle.ensure_ready()
-        if link.daemon and not (link.exec_runner and link.exec_runner.has_job(id)):
-            return await link.daemon.job_output(id, offset=offset)
-        assert link.exec_runner is not None
-        return link.exec_runner.job_output(id, offset=offset)
+        return await _find_runner(await self._lifecycle.ensure_ready(), id).job_output(id, offset=offset)
 
     async def end_job(self, id: str) -> JobInfo:
         link = await self._lifecycle.ensure_ready()
-        if link.daemon and not (link.exec_runner and link.exec_runner.has_job(id)):
-            return await link.guards.explain(link.daemon, await link.daemon.end_job(id))
-        assert link.exec_runner is not None
-        return await link.guards.explain(link.exec_runner, await link.exec_runner.end_job(id))
+        runner = _find_runner(link, id)
+        return await link.guards.explain(runner, await runner.end_job(id))
 
     async def terminal(self, *, rows: int = 24, columns: int = 80, approved: bool = False) -> Terminal:
+        def open_terminal(link: ContainerLink, runner: Runner) -> Awaitable[Terminal]:
+            env = {"TERM": "xterm-256color", **link.env}
+            return runner.terminal(SHELL, rows=rows, columns=columns, workdir=self.workdir, env=env)
+
         link = await self._lifecycle.ensure_ready()
         guard = await link.guards.begin()
         try:
-            inner = await self._start_terminal(link, rows, columns)
+            _, inner = await self._run(link, "the terminal", open_terminal)
         except BaseException:
             await guard.end()
             raise
         return GuardedTerminal(inner, guard, lambda _: None)
-
-    async def _start_terminal(self, link: ContainerLink, rows: int, columns: int) -> Terminal:
-        env = {"TERM": "xterm-256color", **link.env}
-        if daemon := link.daemon:
-            try:
-                return await daemon.terminal(SHELL, rows=rows, columns=columns, workdir=self.workdir, env=env)
-            except DaemonLost as lost:
-                link = await self._fall_back(lost, "the terminal")
-        return await self._run_by_exec(link, lambda plain: plain.terminal(rows, columns, workdir=self.workdir, env=env))
 
     def _resolve_workdir(self, workdir: str) -> str:
         """Return the working directory of a command as an absolute path in the container."""
@@ -269,12 +241,10 @@ class Docker:
             raise BackendError(f"{workdir} is outside of the workspace; give a path inside {self.workdir}", "escapes")
         return folder
 
-    async def _check_workdir(self, link: ContainerLink, folder: str) -> None:
+    async def _check_workdir(self, folder: str) -> None:
         """Raise unless a folder is inside the workspace, with links resolved."""
         if folder == self.workdir:
             return
-        if link.daemon is None:
-            return await self._run_by_exec(link, lambda _: cast(ArchiveFiles, link.files).enter(folder))
         await self.stat(folder)
         try:
             await self.stat(f"{folder}/.wick-{secrets.token_hex(4)}")  # a random name: only the folder is checked
@@ -282,44 +252,56 @@ class Docker:
             if error.code != "not_found":
                 raise
 
-    async def _run_by_exec(self, link: ContainerLink, do: Callable[[ExecRunner], Awaitable[T]]) -> T:
-        """Run an operation by the engine's exec; retry once in a new container if it was not started."""
-        for last in (False, True):
+    async def _run(
+        self,
+        link: ContainerLink,
+        what: str,
+        do: Callable[[ContainerLink, Runner], Awaitable[T]],
+        *,
+        is_repeatable: bool = False,
+    ) -> tuple[Runner, T]:
+        """Run an operation by the daemon, or else by the engine's exec; return its runner and its result.
+
+        An operation that the daemon may have started is not repeated, unless it is repeatable. One that the engine
+        did not start is retried once, in a new container.
+        """
+        if daemon := link.daemon:
             try:
-                return await do(cast(ExecRunner, link.exec_runner))
+                return daemon, await do(link, daemon)
+            except DaemonLost as lost:
+                if lost.began and not is_repeatable:
+                    self._lifecycle.end_daemon_commands()
+                    raise BackendError(
+                        f"the connection to the container was lost: {what} may have run, wholly or in part; "
+                        f"look before you do it again ({lost})",
+                        "unknown",
+                    ) from None
+                link = await self._lifecycle.ensure_ready()
+            except BackendError as error:
+                if error.code != "no_engine":  # no search engine in the container: search here
+                    raise
+        for is_retry in (False, True):
+            runner = cast(ExecRunner, link.exec_runner)
+            try:
+                return runner, await do(link, runner)
             except EngineError as error:
                 self._lifecycle.mark_lost(link, error)
-                if last or not isinstance(error, ProcessNotStarted):
+                if is_retry or not isinstance(error, ProcessNotStarted):
                     raise
-            await self._lifecycle.ensure_ready()
+            link = await self._lifecycle.ensure_ready()
         raise AssertionError("unreachable")
-
-    async def _fall_back(self, lost: DaemonLost, what: str) -> ContainerLink:
-        """Return a link for a retry by exec; raise `unknown` if the daemon may have started the request."""
-        if lost.began:
-            self._lifecycle.end_daemon_commands()
-            raise BackendError(
-                f"the connection to the container was lost: {what} may have run, wholly or in part; "
-                f"look before you do it again ({lost})",
-                "unknown",
-            ) from None
-        return await self._lifecycle.ensure_ready()
 
     # -- files ------------------------------------------------------------------------------------------------------
 
     async def _run_file_operation(self, op: str, **args: Any) -> Any:
+        def do(link: ContainerLink, runner: Runner) -> Awaitable[Any]:
+            if isinstance(runner, Daemon):
+                return runner.file(op, self.workdir, self._protect, **args)
+            done: Awaitable[Any] = getattr(link.files, op)(**args)
+            return done
+
         link = await self._lifecycle.ensure_ready()
-        if daemon := link.daemon:
-            try:
-                return await daemon.file(op, self.workdir, self._protect, **args)
-            except DaemonLost as lost:
-                link = (
-                    await self._lifecycle.ensure_ready() if op in READ_OPERATIONS else await self._fall_back(lost, op)
-                )
-            except BackendError as error:
-                if error.code != "no_engine":  # no search engine in the container: search here
-                    raise
-        return await self._run_by_exec(link, lambda _: getattr(link.files, op)(**args))
+        return (await self._run(link, op, do, is_repeatable=op in READ_OPERATIONS))[1]
 
     async def ls(self, path: str = ".", *, links: bool = True) -> Listing:
         return cast(Listing, await self._run_file_operation("ls", path=path, **_links_argument(links)))
@@ -392,6 +374,12 @@ class Docker:
 def _links_argument(links: bool) -> dict[str, bool]:
     """Return the argument of an operation that follows no links; most have none."""
     return {} if links else {"links": False}
+
+
+def _find_runner(link: ContainerLink, id: str) -> Runner:
+    """Return the runner of a job; the daemon if it is unknown."""
+    plain = cast(ExecRunner, link.exec_runner)
+    return plain if link.daemon is None or plain.has_job(id) else link.daemon
 
 
 SHELL = "command -v bash >/dev/null 2>&1 && exec bash; exec sh"

@@ -154,25 +154,28 @@ class Local:
         await run_in_thread(cgroups.remove_idle_groups, "stop")
 
     async def _ensure_workspace(self) -> SandboxedWorkspace:
-        return await run_in_thread(self._open_workspace, "start") if self._workspace is None else self._workspace
-
-    def _open_workspace(self) -> SandboxedWorkspace:
         """Return the workspace; open it on first use."""
-        with self._open_lock:
-            if self._workspace is None:
-                self._workspace = SandboxedWorkspace(
-                    self._folder,
-                    self._sandbox,
-                    network=self._network,
-                    limits=self._limits,
-                    env=self._env,
-                    readable=self._readable,
-                    protect=self._protect,
-                    pinned=self._pinned,
-                    fixed=self._fixed,
-                    quota=self._quota,
-                )
+        if self._workspace is not None:
             return self._workspace
+
+        def open_workspace() -> SandboxedWorkspace:
+            with self._open_lock:
+                if self._workspace is None:
+                    self._workspace = SandboxedWorkspace(
+                        self._folder,
+                        self._sandbox,
+                        network=self._network,
+                        limits=self._limits,
+                        env=self._env,
+                        readable=self._readable,
+                        protect=self._protect,
+                        pinned=self._pinned,
+                        fixed=self._fixed,
+                        quota=self._quota,
+                    )
+                return self._workspace
+
+        return await run_in_thread(open_workspace, "start")
 
     # -- commands ---------------------------------------------------------------------------------------------------
 
@@ -352,15 +355,10 @@ class Local:
     ) -> GrepResult:
         """Find lines that match a regular expression (RE2)."""
         request = GrepRequest(pattern, path, glob, ignore_case, everything, links)
-        found = await self._run_ripgrep(request) if self._has_ripgrep else None
-        return await self._run_file_operation(request.search_files, "grep") if found is None else found
-
-    async def _run_ripgrep(self, request: GrepRequest) -> GrepResult | None:
-        """Search with ripgrep in a read-only sandbox; return None if RE2 must do it instead."""
-        command = await self._run_file_operation(request.build_ripgrep, "grep")
+        command = await self._run_file_operation(request.build_ripgrep, "grep") if self._has_ripgrep else None
         if command is None:
-            return None
-        argv, reading = command
+            return await self._run_file_operation(request.search_files, "grep")
+        argv, reading = command  # ripgrep, in a read-only sandbox
 
         def run() -> Awaitable[CommandResult]:
             launched = self._open_launch(argv, read_only=True)
@@ -368,7 +366,9 @@ class Local:
 
         executed = await self._run_until_stopped(reading.run_limited(run))
         found = await run_in_thread(lambda: reading.parse_matches(executed), "grep")
-        if found is None or request.links:
+        if found is None:  # ripgrep could not do it
+            return await self._run_file_operation(request.search_files, "grep")
+        if links:
             return found
         matches = found["matches"]  # ripgrep opens files by path, so check them without following links
         return {**found, "matches": await self._run_file_operation(lambda files: files.verify_matches(matches), "grep")}

@@ -57,7 +57,7 @@ def describe_result(op: Operation[Any], result: Any) -> Attributes:
             "tool_calls_count": len(result.tool_calls),
             "tool_calls": [call.name for call in result.tool_calls],
         }
-        return attributes | ({"gen_ai.response.finish_reasons": [op.state.finish]} if op.state.finish else {})
+        return attributes | ({"gen_ai.response.finish_reasons": [op.finish]} if op.finish else {})
     if isinstance(op, ToolUse):
         name, id = op.call.name, op.call.id
         attributes = {
@@ -75,7 +75,7 @@ def describe_result(op: Operation[Any], result: Any) -> Attributes:
 
 def list_record_events(run: Run) -> Iterator[tuple[str, Attributes]]:
     """Yield the records of `run.record` as span events."""
-    for name, data in run.progress.records:
+    for name, data in run.progress.extensions.records:
         yield name, {key: to_attribute(value) for key, value in data.items()}
 
 

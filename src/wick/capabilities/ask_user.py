@@ -41,41 +41,29 @@ class Inquiry:
         """Return the parsed answer; raise a ValueError that describes the expected form."""
         if answer is None or answer == "":
             answer = self.default
-        return _PARSERS[self.kind](self, answer)
-
-    def _confirm(self, answer: Any) -> bool:
-        word = answer.strip().lower() if isinstance(answer, str) else answer
-        if isinstance(word, bool):
-            return word
-        if word not in (*YES, *NO):
-            raise ValueError(f"the answer is yes or no, not {_shorten(answer)}")
-        return word in YES
-
-    def _select(self, answer: Any) -> str:
-        if not isinstance(answer, str) or answer not in self.options:
-            raise ValueError(f"the answer is one of {', '.join(self.options)}, not {_shorten(answer)}")
-        return answer
-
-    def _multiselect(self, answer: Any) -> list[str]:
-        if not isinstance(answer, list | tuple):
-            raise ValueError(f"the answer is a list of some of {', '.join(self.options)}, not {_shorten(answer)}")
-        chosen = {self._select(item) for item in answer}
-        return [option for option in self.options if option in chosen]
-
-    def _input(self, answer: Any) -> str:
+        if self.kind == "confirm":
+            word = answer.strip().lower() if isinstance(answer, str) else answer
+            if not isinstance(word, bool) and word not in (*YES, *NO):
+                raise ValueError(f"the answer is yes or no, not {_shorten(answer)}")
+            return word if isinstance(word, bool) else word in YES
+        if self.kind == "select":
+            return self._select(answer)
+        if self.kind == "multiselect":
+            if not isinstance(answer, list | tuple):
+                raise ValueError(f"the answer is a list of some of {', '.join(self.options)}, not {_shorten(answer)}")
+            chosen = {self._select(item) for item in answer}
+            return [option for option in self.options if option in chosen]
         if not isinstance(answer, str) or not answer.strip():
             raise ValueError(f"the answer is a text, not {_shorten(answer)}")
         if len(answer) > constants.ASK_ANSWER_CHARS:
             raise ValueError(f"the answer is longer than {constants.ASK_ANSWER_CHARS:,} characters")
         return answer
 
+    def _select(self, answer: Any) -> str:
+        if not isinstance(answer, str) or answer not in self.options:
+            raise ValueError(f"the answer is one of {', '.join(self.options)}, not {_shorten(answer)}")
+        return answer
 
-_PARSERS: dict[Kind, Callable[[Inquiry, Any], AnswerValue]] = {
-    "confirm": Inquiry._confirm,
-    "select": Inquiry._select,
-    "multiselect": Inquiry._multiselect,
-    "input": Inquiry._input,
-}
 
 Interactor = Callable[[Inquiry], Awaitable[Any]]
 """An async function that asks the user and returns a bool, an option, a list of options, or a text."""
@@ -110,9 +98,7 @@ class AskUser(Capability):
             Inquiry(kind, question.strip(), tuple(options or ()), None if default == "" else default)
         )
         for number in range(constants.ASK_TRIES):
-            answer = await (
-                self._call_interactor(inquiry) if self.interactor else self._ask_through_run(use, inquiry, number)
-            )
+            answer = await self._ask(use, inquiry, number)
             if isinstance(answer, Block):
                 return {"answer": False if kind == "confirm" else None, "reason": answer.reason}
             try:
@@ -121,17 +107,18 @@ class AskUser(Capability):
                 inquiry = replace(inquiry, problem=str(problem))
         raise ToolError(f"the user gave no answer that can be used: {inquiry.problem}")
 
-    async def _call_interactor(self, inquiry: Inquiry) -> Any:
-        assert self.interactor is not None
-        try:
-            return await run_with_timeout(self.seconds, self.interactor(inquiry), "asking the user")
-        except TimeoutError:
-            raise ToolError(f"the question lapsed without an answer: {inquiry.question}") from None
-        except Exception as error:
-            raise ToolError(f"the user could not be asked: {error}") from None
+    async def _ask(self, use: ToolUse, inquiry: Inquiry, number: int) -> Any:
+        """Ask through the interactor, or else through the agent's `ask=` or the log.
 
-    async def _ask_through_run(self, use: ToolUse, inquiry: Inquiry, number: int) -> Any:
-        """Ask through the agent's `ask=` or the log. Each retry is a new question with its own hash."""
+        In the log, each retry is a new question with its own hash.
+        """
+        if self.interactor:
+            try:
+                return await run_with_timeout(self.seconds, self.interactor(inquiry), "asking the user")
+            except TimeoutError:
+                raise ToolError(f"the question lapsed without an answer: {inquiry.question}") from None
+            except Exception as error:
+                raise ToolError(f"the user could not be asked: {error}") from None
         root = use.run.root
         if root.asker is None and root.thread.writer is None:
             raise ToolError("there is no user to ask; decide by yourself, and say so in your answer")
@@ -157,23 +144,24 @@ class Terminal:
 
     async def __call__(self, inquiry: Inquiry) -> Any:
         cancelled = Event()
+
+        def ask() -> Any:
+            with self._one_by_one:
+                if cancelled.is_set():
+                    return None
+                output = self._output or sys.stdout
+                output.write(format_inquiry(inquiry))
+                output.flush()
+                line = (self._input or sys.stdin).readline()
+            if not line:
+                raise EOFError("the terminal is closed")
+            return parse_line(inquiry, line.strip())
+
         try:
-            return await run_in_thread(lambda: self._ask(inquiry, cancelled), "the terminal")
+            return await run_in_thread(ask, "the terminal")
         except CancelledError:
             cancelled.set()  # drop the question if it is still queued
             raise
-
-    def _ask(self, inquiry: Inquiry, cancelled: Event) -> Any:
-        with self._one_by_one:
-            if cancelled.is_set():
-                return None
-            output = self._output or sys.stdout
-            output.write(format_inquiry(inquiry))
-            output.flush()
-            line = (self._input or sys.stdin).readline()
-        if not line:
-            raise EOFError("the terminal is closed")
-        return parse_line(inquiry, line.strip())
 
 
 def format_inquiry(inquiry: Inquiry) -> str:

@@ -64,8 +64,14 @@ class Budget(Capability):
             raise ConfigError(f"Budget(reserve={reserve!r}): the tokens reserved for an answer are 0 or more")
         if type(name) is not str or not name:
             raise ConfigError(f"Budget(name={name!r}): a name is a text")
-        self.tokens, self.dollars = tokens, None if dollars is None else _parse_dollars(dollars)
-        self.reserve, self.name = reserve, name
+        self.tokens, self.reserve, self.name, self.dollars = tokens, reserve, name, None
+        if dollars is not None:
+            try:
+                self.dollars = Decimal(str(dollars)) if not isinstance(dollars, bool) else Decimal(0)
+            except InvalidOperation:
+                self.dollars = Decimal(0)
+            if not (self.dollars.is_finite() and self.dollars > 0):
+                raise ConfigError(f"Budget(dollars={dollars!r}): dollars are a number above 0")
         self._ledger = _Ledger(self.tokens, self.dollars)
 
     @property
@@ -115,7 +121,7 @@ class _Reservation:
     @property
     def was_sent(self) -> bool:
         """Return True if the request was sent: each request leaves its own usage object in the trail."""
-        return self.call.state.usage is not self.usage_before
+        return self.call.usage is not self.usage_before
 
     def compute_amount(self, charge: Charge, dollars: bool) -> Amount:
         """Return the amount charged for an attempt; the reserved amount if the usage or price is unknown."""
@@ -154,7 +160,7 @@ class _Ledger:
             if self.dollars is not None and total.dollars > self.dollars:
                 prices = (amount.dollars, self.dollars, self.spent.dollars, self.reserved_total.dollars)
                 return _REFUSAL.format(*(f"${price:f}" for price in prices))
-            self.reservations[call] = _Reservation(call, amount, call.state.usage)
+            self.reservations[call] = _Reservation(call, amount, call.usage)
             self.reserved_total += amount
             return ""
 
@@ -185,13 +191,3 @@ _REFUSAL = "the next question may take {}; of {}, {} are spent and {} set aside"
 @lru_cache(maxsize=1_024)
 def _count_schema_tokens(tool: Tool) -> int:
     return len(canonical_json(tool.schema)) // CHARS_PER_TOKEN
-
-
-def _parse_dollars(value: float | str | Decimal) -> Decimal:
-    try:
-        dollars = Decimal(str(value)) if not isinstance(value, bool) else Decimal(0)
-    except InvalidOperation:
-        dollars = Decimal(0)
-    if not (dollars.is_finite() and dollars > 0):
-        raise ConfigError(f"Budget(dollars={value!r}): dollars are a number above 0")
-    return dollars

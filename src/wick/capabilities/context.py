@@ -32,28 +32,40 @@ class Context(Capability):
     ) -> None:
         if isinstance(files, str | bytes | os.PathLike) or not isinstance(files, Iterable):
             raise ConfigError(f"Context(files=…) takes a list, also of one: files=[{files!r}]")
-        self.texts, self.files, self.backend = tuple(map(_check_text, texts)), tuple(map(_check_path, files)), backend
+        text: Any  # the caller may not check types
+        for text in texts:
+            if not isinstance(text, str) or not text.strip():
+                raise ConfigError(f"Context takes texts, not {text!r}; files are given as files=[…]")
+        file: Any
+        paths: list[str] = []
+        for file in files:
+            path = os.fspath(file) if isinstance(file, str | os.PathLike) else None
+            if not isinstance(path, str) or not path:
+                raise ConfigError(f"Context(files=…) takes paths, not {file!r}")
+            paths.append(path)
+        self.texts, self.files, self.backend = tuple(text.strip() for text in texts), tuple(paths), backend
         if not self.texts and not self.files:
             raise ConfigError("Context needs texts, or files=[…]")
 
     @before(Run)
     async def read(self, run: Run) -> None:
         contents = [await self._read_content(path) for path in self.files]
-        run.scratch[self] = await run_in_thread(lambda: self._build_message(contents), "fencing the context")
+
+        def build_message() -> Message:
+            parts = [defuse_tags("file", text) for text in self.texts]
+            for path, (text, problem) in zip(self.files, contents, strict=True):
+                parts.append(f"{to_one_line(path, 500)}: {problem}" if problem else fence_text("file", text, path=path))
+            return Message("user", fence_text("context", "\n\n".join(parts)), name=self.name)
+
+        run.scratch[self] = await run_in_thread(build_message, "fencing the context")
 
     @before(ModelCall)
-    def tell(self, call: ModelCall) -> None:
+    def insert_message(self, call: ModelCall) -> None:
         message = call.run.scratch.get(self)
         if message is None or call.purpose:
             return
         front = next((n for n, other in enumerate(call.messages) if other.role != "system"), len(call.messages))
         call.messages.insert(front, message)
-
-    def _build_message(self, contents: Iterable[tuple[str, str]]) -> Message:
-        parts = [defuse_tags("file", text) for text in self.texts]
-        for path, (text, problem) in zip(self.files, contents, strict=True):
-            parts.append(f"{to_one_line(path, 500)}: {problem}" if problem else fence_text("file", text, path=path))
-        return Message("user", fence_text("context", "\n\n".join(parts)), name=self.name)
 
     async def _read_content(self, path: str) -> tuple[str, str]:
         """Return the content of a file and "", or "" and the reason why it cannot be read."""
@@ -87,16 +99,3 @@ def _decode_text(data: bytes) -> str:
     if b"\0" in data:
         raise ValueError("it is not a text file")
     return data.decode("utf-8", "replace")
-
-
-def _check_text(given: Any) -> str:
-    if not isinstance(given, str) or not given.strip():
-        raise ConfigError(f"Context takes texts, not {given!r}; files are given as files=[…]")
-    return given.strip()
-
-
-def _check_path(given: Any) -> str:
-    path = os.fspath(given) if isinstance(given, str | os.PathLike) else None
-    if not isinstance(path, str) or not path:
-        raise ConfigError(f"Context(files=…) takes paths, not {given!r}")
-    return path

@@ -98,7 +98,7 @@ class Critique(Capability):
         return Continue(f"A critic has read your answer and does not approve of it: {verdict.feedback}")
 
     @after(Run)
-    def say(self, run: Run) -> None:
+    def append_feedback(self, run: Run) -> None:
         """Append the critic's feedback to the reason of the result; keep the outcome."""
         feedback = run.scratch.get(self)
         if run.error is None and feedback and run.result.outcome == "completed":

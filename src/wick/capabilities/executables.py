@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -71,10 +71,14 @@ class Executables(Capability):
         }
         given = sources.gather_settings(folder or self.runner.cwd, self.trust, hooks=settings, claude=claude)
         self._settings = SettingsHooks(given, self.runner)
-        self._hooks = (*_sort_hooks(self._build_hooks()), *self._settings.hooks())
+        self._hooks = (*self._build_hooks(), *self._settings.hooks())
 
-    def _build_hooks(self) -> Iterable[tuple[str, Hook]]:
-        """Yield each hook with its event."""
+    def _build_hooks(self) -> list[Hook]:
+        """Return hooks in ring order, outermost first. After-hooks are outside, so that they also see refusals.
+
+        Results pass from the inside out. After-hooks are reversed, so that programs run in their listed order.
+        """
+        others, first, last = list[Hook](), list[Hook](), list[Hook]()
         for program in self._active:
             hooks = (
                 self._workers[program.name].hooks()
@@ -82,7 +86,10 @@ class Executables(Capability):
                 else single.build_hooks(program, self.runner)
             )
             events = {_resolve_point(event): event for event in program.points}
-            yield from ((events.get(hook.point, hook.point), hook) for hook in hooks)
+            for hook in hooks:
+                reviews = last if events.get(hook.point, hook.point) in _LAST else first
+                (reviews if hook.position == "after" else others).append(hook)
+        return [*reversed(last), *reversed(first), *others]
 
     def hooks(self) -> list[Hook]:
         """Return the hooks of the programs, each as its own ring."""
@@ -100,7 +107,13 @@ class Executables(Capability):
         """
         if point is None:
             return [*self._active]
-        wanted = _find_synonyms(point)
+        resolved = _resolve_point(point)
+        names = {name for name in (*POINTS, resolved) if _resolve_point(name) == resolved}
+        if point == "turn_end":
+            names = {resolved}
+        elif point in names & POINTS.keys():
+            names -= {"turn_end"}
+        wanted = {point, *names}
         return [program for program in self._active if not wanted.isdisjoint(program.points)]
 
     def program(self, name: str) -> HookProgram | None:
@@ -151,25 +164,3 @@ def _check_options(timeout: float, fail: Mapping[str, str], brand: str) -> None:
 
 def _resolve_point(event: str) -> str:
     return POINTS.get(event, event)
-
-
-def _find_synonyms(event: str) -> frozenset[str]:
-    """Return every name of an event and of its point; of events that share a point, not the other one's."""
-    names = {name for name in (*POINTS, _resolve_point(event)) if _resolve_point(name) == _resolve_point(event)}
-    if event == "turn_end":
-        names = {event, _resolve_point(event)}
-    elif event in names & POINTS.keys():
-        names -= {"turn_end"}
-    return frozenset((event, *names))
-
-
-def _sort_hooks(hooks: Iterable[tuple[str, Hook]]) -> list[Hook]:
-    """Return hooks in ring order, outermost first. After-hooks are outside, so that they also see refusals.
-
-    Results pass from the inside out. After-hooks are reversed, so that programs run in their listed order.
-    """
-    pairs = [*hooks]
-    reviews = [(event, hook) for event, hook in pairs if hook.position == "after"]
-    first = [hook for event, hook in reviews if event not in _LAST]
-    last = [hook for event, hook in reviews if event in _LAST]
-    return [*reversed(last), *reversed(first), *(hook for _, hook in pairs if hook.position != "after")]

@@ -21,11 +21,11 @@ from wick.operations import Run, ToolUse
 from wick.permissions.rules import (
     POLICIES,
     Rule,
+    RuleIndex,
     RuleSpec,
     RuleSubject,
     RuleType,
     find_allowing_rules,
-    match_rule,
     parse_rule,
 )
 from wick.protocols import Backend
@@ -85,6 +85,8 @@ class Permissions(Capability):
             *_parse_rules("ask", _check_list("ask", ask)),
             *_parse_rules("allow", _check_list("allow", allow)),
         )
+        self._has_specifiers = any(rule.specifier for rule in self.rules)
+        self._index = RuleIndex(self.rules)
         self._file_rules = tuple(rule for rule in self.rules if rule.specifier and not rule.is_host)
         self.grants = frozenset(_parse_grant(grant) for grant in _check_list("grants", grants or ()))
         self._are_stored = grants is not None  # in a store outside of the thread, where they can be revoked
@@ -111,8 +113,10 @@ class Permissions(Capability):
         else:
             await asyncio.sleep(0)  # yield to the event loop between the calls of one reply
         subject = replace(subject, linked=await self._find_linked_paths(subject))
-        if self._is_decided_by_names(subject):
-            use.state.unlinked.add(use.args.get("path", ""))  # the tool refuses it if it becomes a link
+        has_plain_path = subject.command is None and subject.path is not None and subject.path not in subject.linked
+        if has_plain_path and any(rule.names_tool(subject) for rule in self._file_rules):
+            # Rules match the path by its names, so the tool refuses it if a part of it becomes a link.
+            use.state.grants.unlinked.add(use.args.get("path", ""))
         granted = (use.bound.name, canonical_json(use.args)) in (
             self.grants | self._load_session_grants(use.run) | use.grants
         )
@@ -125,7 +129,7 @@ class Permissions(Capability):
         if verdict.decision == "deny":
             return Block(verdict.reason)
         if verdict.by == "mode" and verdict.decision == "ask":
-            use.state.default_question = verdict.reason
+            use.state.grants.default_question = verdict.reason
         return Ask(verdict.reason) if verdict.decision == "ask" else None
 
     def explain(self, tool: Tool | str, args: Mapping[str, Any], *, thread: Thread | None = None) -> PermissionVerdict:
@@ -155,7 +159,7 @@ class Permissions(Capability):
         return verdict
 
     def _apply_rules(self, subject: RuleSubject, read_only: bool, granted: bool) -> PermissionVerdict:
-        matches = [(rule, match_rule(rule, subject)) for rule in self.rules if rule.type != "allow"]
+        matches = self._index.match(subject)
         for rule, answer in matches:
             if rule.type == "deny" and answer == "yes":
                 return PermissionVerdict(
@@ -163,9 +167,8 @@ class Permissions(Capability):
                 )
         if self.mode == "plan" and not read_only:
             return PermissionVerdict("deny", "mode", "", PLAN)
-        for rule, answer in matches:
-            if answer != "no":
-                return PermissionVerdict("ask", rule.type, rule.text, _format_question(subject, rule))
+        for rule, _ in matches:
+            return PermissionVerdict("ask", rule.type, rule.text, _format_question(subject, rule))
         if granted:
             return PermissionVerdict("allow", "grant")
         if rules := find_allowing_rules(self.rules, subject):
@@ -187,15 +190,9 @@ class Permissions(Capability):
         scratch[self] = len(thread.entries), granted | _collect_grants(thread, fresh, self._are_stored)
         return scratch[self][1]  # type: ignore[no-any-return]
 
-    def _is_decided_by_names(self, subject: RuleSubject) -> bool:
-        """Return True if rules match a path by its names, which is valid only if no part of it is a link."""
-        if subject.command is not None or subject.path is None or subject.path in subject.linked:
-            return False
-        return any(rule.names_tool(subject) for rule in self._file_rules)
-
     async def _find_linked_paths(self, subject: RuleSubject) -> frozenset[str]:
         """Return the paths of a tool use that pass through a link, so that their target is unknown."""
-        if self.backend is None or not any(rule.specifier for rule in self.rules):
+        if self.backend is None or not self._has_specifiers:
             return frozenset()
         return frozenset([path for path in subject.paths() if await _leads_over_link(self.backend, path)])
 

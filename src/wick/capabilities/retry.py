@@ -46,7 +46,7 @@ class Retry(Capability):
                 backoff = min(self.longest, self.base * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.0)
                 wait = backoff if error.retry_after is None else error.retry_after
                 is_too_long = error.retry_after is not None and not wait <= self.patience
-                if not error.retryable or is_too_long or (call.state.shown and not self.visible):
+                if not error.retryable or is_too_long or (call.shown and not self.visible):
                     raise
                 # A string: a log record with the error would keep error → traceback → frame → run alive.
                 why = str(error)

@@ -33,7 +33,7 @@ class SelfDescription(Capability):
         return super().tools() if self.tool else []
 
     @before(ModelCall)
-    def tell(self, call: ModelCall) -> None:
+    def add_description(self, call: ModelCall) -> None:
         """Add the description to the system prompt. It is built once per run, so that the prompt can be cached."""
         if call.purpose or not self.system:
             return

@@ -69,7 +69,7 @@ class Sessions(Capability):
 
     @before(Run)
     async def set_policy(self, run: Run) -> None:
-        run.progress.ask_before_rerun = self.unknown == "ask_user"
+        run.progress.resumption.ask_before_rerun = self.unknown == "ask_user"
 
     # -- managing threads ----------------------------------------------------------------------------------------------
 

@@ -58,8 +58,18 @@ class StructuredOutput(Capability):
             raise ConfigError(f"StructuredOutput(retries={retries!r}): give a whole number of at least 0")
         if native not in (None, True, False) or need not in ("all", "any"):
             raise ConfigError('StructuredOutput takes native=True, False or None, and need="all" or "any"')
-        schemas = {KEY: schema} if _is_schema(schema) else _check_schemas(schema)
         self.several = not _is_schema(schema)
+        if not self.several:
+            schemas = {KEY: schema}
+        elif isinstance(schema, Mapping) and schema and all(map(_is_schema, schema.values())):
+            schemas = dict(schema)
+        else:
+            forms = "a pydantic model, a JSON Schema, or several as {name: schema}"
+            raise ConfigError(f"StructuredOutput takes {forms}, not {schema!r}")
+        name: Any  # the caller may not check types
+        for name in schemas if self.several else ():
+            if not isinstance(name, str) or not _NAME.fullmatch(name):
+                raise ConfigError(f"{name!r} cannot name an answer: take up to 50 letters, digits, - and _")
         if self.several and native:
             raise ConfigError("StructuredOutput(native=True) holds an answer to one schema; leave it out for several")
         self.retries, self.native, self.need = retries, native, need
@@ -92,7 +102,7 @@ class StructuredOutput(Capability):
                 state.recall(form, run.thread.values["outputs"][form.name])
 
     @before(ModelCall, priority=INNERMOST)
-    def tell(self, call: ModelCall) -> None:
+    def add_schema(self, call: ModelCall) -> None:
         """Add the schema to the request: as the provider's response format, or as tools."""
         state = call.run.scratch.get(self)
         if call.purpose or state is None:
@@ -337,15 +347,3 @@ def _is_schema(given: object) -> bool:
     if isinstance(given, Mapping):
         return any(isinstance(given.get(key), str) for key in ("type", "$ref", "$schema"))
     return isinstance(given, type) and issubclass(given, BaseModel)
-
-
-def _check_schemas(given: Any) -> dict[str, Any]:
-    fits = isinstance(given, Mapping) and given and all(map(_is_schema, given.values()))
-    if not fits:
-        raise ConfigError(
-            f"StructuredOutput takes a pydantic model, a JSON Schema, or several as {{name: schema}}, not {given!r}"
-        )
-    for name in given:
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise ConfigError(f"{name!r} cannot name an answer: take up to 50 letters, digits, - and _")
-    return dict(given)

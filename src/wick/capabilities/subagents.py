@@ -13,7 +13,7 @@ from wick import constants
 from wick._internal.frozen import digest, thaw
 from wick._internal.prompt_text import to_one_line
 from wick._internal.tasks import cancel_and_wait
-from wick.capabilities._child_agents.definitions import Definition, Subagent, load_definitions
+from wick.capabilities._child_agents.definitions import Definition, load_definitions
 from wick.capabilities._child_agents.runs import (
     OPEN,
     BackgroundTask,
@@ -84,9 +84,21 @@ class Subagents(Capability):
         return super().hooks() if self.background else []
 
     def tools(self) -> list[Tool]:
-        """Return the tools; those that start an agent list the agents."""
-        tools = [item for item in super().tools() if self.background or item.name == "task"]
-        return [_describe_agents(item, self.agents) if item.name in STARTS else item for item in tools]
+        """Return the tools; those that start an agent have the agents in their schema and description."""
+        lines = [f"- {agent.name}: {' '.join(agent.description.split())}" for agent in self.agents.values()]
+        tools: list[Tool] = []
+        for item in super().tools():
+            if item.name in STARTS:
+                plain: Any = item.fn.__func__  # type: ignore[attr-defined]
+                named = FunctionType(
+                    plain.__code__, plain.__globals__, plain.__name__, plain.__defaults__, plain.__closure__
+                )
+                named.__annotations__ = {**plain.__annotations__, "agent": Literal[tuple(self.agents)]}
+                description = "\n".join([item.description, "", "The agents:", *lines])
+                item = replace(item, fn=MethodType(named, self), description=description)
+            if self.background or item.name == "task":
+                tools.append(item)
+        return tools
 
     def foreign_tools(self) -> list[str]:
         return [item.name for agent in self.agents.values() for item in (*agent.own, *list_capability_tools(agent))]
@@ -377,13 +389,3 @@ def _summarize_record(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a task record for the model."""
     line = {"task": record["id"], "agent": record["agent"], "status": record["status"]}
     return line | ({"reason": record["reason"]} if record["reason"] not in ("", "completed") else {})
-
-
-def _describe_agents(item: Tool, agents: Mapping[str, Subagent]) -> Tool:
-    """Return a tool that starts an agent, with the agent names in its schema and description."""
-    plain: Any = item.fn.__func__  # type: ignore[attr-defined]
-    named = FunctionType(plain.__code__, plain.__globals__, plain.__name__, plain.__defaults__, plain.__closure__)
-    named.__annotations__ = {**plain.__annotations__, "agent": Literal[tuple(agents)]}
-    lines = [f"- {agent.name}: {' '.join(agent.description.split())}" for agent in agents.values()]
-    description = "\n".join([item.description, "", "The agents:", *lines])
-    return replace(item, fn=MethodType(named, item.fn.__self__), description=description)  # type: ignore[attr-defined]

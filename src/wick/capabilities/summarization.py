@@ -121,14 +121,15 @@ class Summarization(Capability):
         size = call.run.scratch.get(self)
         if call.purpose or size is None or call.result is None:
             return
-        reported, guess = call.state.usage.total_tokens, size.estimate + call.result.tokens
+        reported, guess = call.usage.total_tokens, size.estimate + call.result.tokens
         size.gap = reported - guess if reported * 2 >= guess else 0  # some providers leave out cached tokens
 
     @wrap(Run, priority=INNERMOST)
-    async def obey(self, run: Run, next: Next[Result]) -> Result | str:
+    async def summarize_on_command(self, run: Run, next: Next[Result]) -> Result | str:
         """Summarize now if the input is the command; the text after it directs the summary."""
-        words = self._parse_command(run.input)
-        if words is None:
+        text = run.input[0].text if len(run.input) == 1 and run.input[0].role == "user" else ""
+        first, *rest = text.split(maxsplit=1) or [""]
+        if not self.command or first != self.command:
             return await next(run)
         if not run.thread.messages:
             return "There is nothing to sum up yet."
@@ -138,7 +139,7 @@ class Summarization(Capability):
             return result
         size = self._measure_request(run)
         before = size.total
-        problem = await self._compact(run, size, words=words)
+        problem = await self._compact(run, size, words="".join(rest).strip())
         if problem:
             return f"Nothing was summed up: {problem}."
         return f"The conversation was summed up: of about {before:,} tokens, {size.total:,} are left."
@@ -146,13 +147,6 @@ class Summarization(Capability):
     async def compact(self, run: Run, words: str = "") -> bool:
         """Summarize now; `words` tell the model what matters. Return True if a summary was stored."""
         return not await self._compact(run, self._measure_request(run), words=words)
-
-    def _parse_command(self, input: Sequence[Message]) -> str | None:
-        """Return the text after the command, or None if the input is not the command."""
-        if not self.command or len(input) != 1 or input[0].role != "user":
-            return None
-        first, *rest = input[0].text.split(maxsplit=1) or [""]
-        return "".join(rest).strip() if first == self.command else None
 
     def _measure_request(self, run: Run) -> _RequestSize:
         size: _RequestSize = run.scratch.setdefault(self, _RequestSize())
@@ -188,7 +182,7 @@ class Summarization(Capability):
         new = [message for message in thread.messages[size.replaced : cut] if message.role != "system"]
         if not new:
             return self._record_failure(run, size, "there are no messages that are old enough")
-        for watcher in run.progress.compactions:
+        for watcher in run.progress.extensions.compactions:
             if refusal := await watcher.before_compaction(run, trigger, words):
                 return self._record_failure(run, size, refusal)
         old, before, entry = [*size.summary, *new], size.total, size.entry
@@ -205,7 +199,7 @@ class Summarization(Capability):
         thread.append("compaction", entry_data)
         size.update(thread)
         run.record("compaction", messages=len(new), before=before, after=size.total)
-        for watcher in run.progress.compactions:
+        for watcher in run.progress.extensions.compactions:
             await watcher.after_compaction(run, trigger, text)
         return ""
 
@@ -345,15 +339,17 @@ def _shorten_value(value: Any, most: int | None) -> Any:
 
 def _to_plain_text(message: Message, most: int | None) -> Message:
     """Return the message as text, with placeholders for images and files."""
-    content = message.content if isinstance(message.content, str) else "\n".join(map(_describe_part, message.content))
+    content = message.content
+    if not isinstance(content, str):
+        texts = []
+        for part in content:
+            if isinstance(part, FilePart):
+                texts.append(f"[a file: {part.name or part.url or part.media_type}]")
+            else:
+                texts.append(part.text if isinstance(part, TextPart) else "[a picture]")
+        content = "\n".join(texts)
     calls = message.tool_calls if most is None else tuple(_shorten_call(call, most) for call in message.tool_calls)
     return Message(message.role, _shorten_value(content, most), calls, message.tool_call_id, message.name)
-
-
-def _describe_part(part: Any) -> str:
-    if isinstance(part, TextPart):
-        return part.text
-    return f"[a file: {part.name or part.url or part.media_type}]" if isinstance(part, FilePart) else "[a picture]"
 
 
 def _check_tokens(name: str, value: object) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from wick._internal.aliases import resolve_tool_name
@@ -88,8 +88,16 @@ class ToolSearch(Capability):
             lines = [f"{item.name}: {to_one_line(item.description, LINE_CHARS)}" for item in tools[:TOOLS_LISTED]]
             more = len(tools) - TOOLS_LISTED
             return "\n".join([*lines, f"… and {more} more; search for what you need"] if more > 0 else lines)
-        ranked = [_find_tool(tools, name or query)] if action == "help" else _rank_tools(tools, query or name)
-        chosen = ranked[: self.results]
+        wanted = name or query
+        if action == "search":
+            chosen = _rank_tools(tools, query or name)[: self.results]
+        else:
+            chosen = [item for item in tools if item.name == wanted] or [item for item in tools if wanted in item.names]
+            if not chosen:
+                close = ", ".join(item.name for item in _rank_tools(tools, wanted)[:3])
+                hint = f"; did you mean {close}?" if close else '; see them all with action "list"'
+                raise ToolError(f"there is no tool named {wanted[:QUERY_CHARS]!r}{hint}")
+            chosen = chosen[:1]
         hideable = self._list_hideable(run)
         _mark_shown(run, [item for item in chosen if item in hideable])
         texts = [
@@ -113,15 +121,6 @@ def _mark_shown(run: Run, tools: Iterable[Tool]) -> None:
         run.thread.values[SHOWN] = [*shown, *new]
 
 
-def _find_tool(tools: Sequence[Tool], name: str) -> Tool:
-    match = [item for item in tools if item.name == name] or [item for item in tools if name in item.names]
-    if not match:
-        close = ", ".join(item.name for item in _rank_tools(tools, name)[:3])
-        hint = f"; did you mean {close}?" if close else '; see them all with action "list"'
-        raise ToolError(f"there is no tool named {name[:QUERY_CHARS]!r}{hint}")
-    return match[0]
-
-
 # -- ranking ----------------------------------------------------------------------------------------------------------
 
 
@@ -133,24 +132,18 @@ def _rank_tools(tools: Iterable[Tool], query: str) -> list[Tool]:
 
 
 def _score_tool(item: Tool, wanted: set[str]) -> int:
-    """Return the score of a tool: matches in its name count most, a partial word counts half."""
+    """Return the score of a tool: matches in its name count most, a prefix, as with file and files, counts half."""
     arguments = item.parameters.get("properties", {})
-    texts = ((8, " ".join(item.names)), (2, " ".join(arguments)), (2, item.description))
-    return sum(weight * _count_hits(wanted, _split_words(text)) for weight, text in texts) // 2
-
-
-def _count_hits(wanted: set[str], there: set[str]) -> int:
-    """Return the number of matches: 2 for each word, 1 for each prefix, as with file and files."""
-    hits = 0
-    for word in wanted:
-        if word in there:
-            hits += 2
-        elif any(
-            min(len(word), len(other)) >= PART_CHARS and (word.startswith(other) or other.startswith(word))
-            for other in there
-        ):
-            hits += 1
-    return hits
+    score = 0
+    for weight, text in ((4, " ".join(item.names)), (1, " ".join(arguments)), (1, item.description)):
+        there = _split_words(text)
+        for word in wanted:
+            prefixes = (other for other in there if min(len(word), len(other)) >= PART_CHARS)
+            if word in there:
+                score += 2 * weight
+            elif any(word.startswith(other) or other.startswith(word) for other in prefixes):
+                score += weight
+    return score
 
 
 def _split_words(text: str) -> set[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,54 +85,48 @@ class SseParser:
 
 def parse_event(payload: Mapping[str, Any]) -> Event | None:
     """Return the event of the output of `Event.to_json`; None if this version does not know it."""
-    data, read = payload.get("data"), _READERS.get(str(payload.get("event", "")))
-    if read is None:
+    name, data = str(payload.get("event", "")), payload.get("data")
+    fields: dict[str, Any] = data if isinstance(data, dict) else {}
+    event: Event
+    if name == StateChange.event:
+        event = StateChange(values=fields)
+    elif name == ApprovalRequest.event:
+        about = {key: value for key, value in fields.items() if key not in ("id", "question")}
+        event = ApprovalRequest(id=str(fields.get("id", "")), question=str(fields.get("question", "")), about=about)
+    elif name == Failed.event:
+        error = fields.get("error")
+        error = error if isinstance(error, dict) else {}
+        event = Failed(code=str(error.get("code", "error")), message=str(error.get("message", "")))
+    elif name in _FIELD_EVENTS:  # its data are its fields
+        kind = _FIELD_EVENTS[name]
+        own = kind.__dataclass_fields__.keys() - {"run_id", "name"}
+        event = kind(**{key: value for key, value in fields.items() if key in own})
+    else:
         return None
-    event = read(data if isinstance(data, dict) else {})
     event.run_id, event.name = str(payload.get("run_id", "")), str(payload.get("name", ""))
     if isinstance(event, Done | Failed):
         event.thread_id = str(payload.get("thread_id", ""))
     return event
 
 
-def _make_reader(kind: type[Event]) -> Callable[[dict[str, Any]], Event]:
-    """Return a function that reads an event whose data are its fields."""
-    own = {name for name in kind.__dataclass_fields__ if name not in ("run_id", "name")}
-    return lambda data: kind(**{name: value for name, value in data.items() if name in own})
-
-
-def _read_approval_request(data: dict[str, Any]) -> Event:
-    about = {name: value for name, value in data.items() if name not in ("id", "question")}
-    return ApprovalRequest(id=str(data.get("id", "")), question=str(data.get("question", "")), about=about)
-
-
-def _read_failed(data: dict[str, Any]) -> Event:
-    error = data.get("error")
-    error = error if isinstance(error, dict) else {}
-    return Failed(code=str(error.get("code", "error")), message=str(error.get("message", "")))
-
-
-_FIELD_EVENTS = (
-    ChatModelStart,
-    ChatModelStream,
-    ChatModelRestart,
-    ChatModelEnd,
-    ToolStart,
-    ToolStream,
-    ToolEnd,
-    ApprovalResponse,
-    SubagentStart,
-    SubagentEnd,
-    TaskStart,
-    TaskUpdate,
-    TaskEnd,
-    Done,
-    Resync,
-    UserMessage,
-)
-_READERS: dict[str, Callable[[dict[str, Any]], Event]] = {
-    **{kind.event: _make_reader(kind) for kind in _FIELD_EVENTS},
-    StateChange.event: lambda data: StateChange(values=data),
-    ApprovalRequest.event: _read_approval_request,
-    Failed.event: _read_failed,
+_FIELD_EVENTS: dict[str, type[Event]] = {
+    kind.event: kind
+    for kind in (
+        ChatModelStart,
+        ChatModelStream,
+        ChatModelRestart,
+        ChatModelEnd,
+        ToolStart,
+        ToolStream,
+        ToolEnd,
+        ApprovalResponse,
+        SubagentStart,
+        SubagentEnd,
+        TaskStart,
+        TaskUpdate,
+        TaskEnd,
+        Done,
+        Resync,
+        UserMessage,
+    )
 }

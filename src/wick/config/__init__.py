@@ -85,7 +85,7 @@ class Config:
         }
         check_exposure(path, [(id, part.options) for id, part in self.agents.items()])
         for part in self.agents.values():
-            part.siblings = [one for one in self.agents.values() if one is not part]
+            part.siblings = [other for other in self.agents.values() if other is not part]
             part.check_model()
 
     def __repr__(self) -> str:
@@ -139,18 +139,14 @@ def _read_part(data: Any, source: YamlSource, at: KeyPath) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise source.error_at(at, f"{'.'.join(map(str, at))} is a map of keys and values, such as `model: auto`")
     agent_schema = build_agent_schema(RINGS, list_agent_keys(RINGS).intersection(data))
-    options = coerce_value(data, agent_schema, ConfigLocation(source, at, at))
-    return {key: _expand_value(BY_KEY[key], value) if key in BY_KEY else value for key, value in options.items()}
-
-
-def _expand_value(ring: CapabilityRing, value: Any) -> Any:
-    """Return an option in its long form: a short value becomes a map with its option."""
-    if ring.key == "subagents" and isinstance(value, dict) and "agents" not in value:
-        return {"agents": value}
-    if isinstance(value, bool | dict) or not ring.short:
-        return value
-    several = ring.key == "context" and isinstance(value, str)
-    return {ring.short: [value] if several else value}
+    options: dict[str, Any] = coerce_value(data, agent_schema, ConfigLocation(source, at, at))
+    for key, value in options.items():  # a short value becomes a map with its option
+        ring = BY_KEY.get(key)
+        if key == "subagents" and isinstance(value, dict) and "agents" not in value:
+            options[key] = {"agents": value}
+        elif ring is not None and ring.short and not isinstance(value, bool | dict):
+            options[key] = {ring.short: [value] if key == "context" and isinstance(value, str) else value}
+    return options
 
 
 def _merge_options(defaults: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -14,7 +14,7 @@ from inspect import Parameter
 from logging import DEBUG, WARNING, getLogger
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, ClassVar, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 from wick._internal.aliases import resolve_tool_name
 from wick._internal.import_path import load_module
@@ -22,7 +22,7 @@ from wick._internal.safe_yaml import KeyPath, YamlSource
 from wick.agent import Agent
 from wick.capabilities._defaults import DEFAULTS
 from wick.capability import Capability
-from wick.config.files import find_named_files, pin_config, pin_volumes
+from wick.config.files import as_list, find_named_files, pin_config, pin_volumes, resolve_path
 from wick.config.keys import BACKENDS, CapabilityRing, load_own
 from wick.config.options_schema import read_hints, suggest_key
 from wick.config.process_files import ProcessFiles, check_loaded, find_module, find_packages, guard_editable, pin_files
@@ -161,8 +161,7 @@ class _AgentBuilder:
         if ring.backend and self.backend is None:
             self._log_off(ring.key)
             return None
-        adjust = self._ADJUSTERS.get(ring.key)
-        adjusted = adjust(self, options) if adjust else options
+        adjusted = self._adjust_options(ring.key, options)
         if adjusted is None:
             return None
         capability: Capability = self._construct(ring.load_class(), adjusted, self.backend)
@@ -199,9 +198,55 @@ class _AgentBuilder:
 
     # -- adjustments of options --
 
+    def _adjust_options(self, key: str, options: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the options of a capability with paths resolved and objects loaded; None if it stays off."""
+        if key == "skills":
+            return self._adjust_skills(options)
+        if key == "executables":
+            return self._adjust_executables(options)
+        if key == "memory":
+            if self.backend is None:
+                self._log_off("memory")
+            return options if self.backend is not None and options.get("paths", ["AGENTS.md"]) else None
+        if key == "summarization":
+            window = self.options.get("context_window")
+            return options if window is None else {"window": window, **options}
+        if key == "sessions":
+            store = options.get("store", "sessions")
+            if store == "memory":
+                return {**options, "store": load_own("wick.stores.in_memory:InMemory")()}
+            if re.match(r"postgres(ql)?://", store):
+                return {**options, "store": load_own("wick.stores.postgres:Postgres")(str(store))}
+            return {**options, "store": self._resolve_path(store)}
+        if key == "builtins":
+            tools = options.get("tools")
+            if tools is None:
+                tools = [name for name in BUILTIN if name != "web_search" or "search" in options]
+            return {**options, "tools": [*tools, *self._list_named_builtins()]}
+        if key == "subagents":
+            agents = options.get("agents")
+            if isinstance(agents, dict):
+                options["agents"] = {name: self._resolve_definition(agent) for name, agent in agents.items()}
+            elif agents is not None:
+                options["agents"] = [self._resolve_definition(agent) for agent in as_list(agents)]
+        elif key == "context" and self.backend is None and "files" in options:
+            options["files"] = [self._resolve_path(path) for path in options["files"]]
+        elif key == "mcp" and isinstance(pins := options.get("pins"), str):
+            options["pins"] = self._resolve_path(pins)
+        elif key == "ask_user" and options.get("interactor") == "terminal":
+            options["interactor"] = load_own("wick.capabilities.ask_user:Terminal")()
+        elif key == "recipes":
+            options["dirs"] = [self._resolve_path(folder) for folder in as_list(options.get("dirs", ".wick/recipes"))]
+            loaded = {name: self._load_python(str(given)) for name, given in options.get("handlers", {}).items()}
+            if loaded:
+                options["handlers"] = {
+                    name: item() if isinstance(item, type) else item for name, item in loaded.items()
+                }
+        return options
+
     def _adjust_skills(self, options: dict[str, Any]) -> dict[str, Any] | None:
         if "host" in options:
-            options["host"] = [self._resolve_path(path) for path in _as_list(options["host"])]
+            options["host"] = [self._resolve_path(path) for path in as_list(options["host"])]
         if self.backend is None:
             options["paths"] = ()
         has_any = options.get("paths") or options.get("host") or options.get("shipped")
@@ -210,46 +255,8 @@ class _AgentBuilder:
             return None
         return options if has_any else None
 
-    def _adjust_memory(self, options: dict[str, Any]) -> dict[str, Any] | None:
-        if self.backend is None:
-            self._log_off("memory")
-            return None
-        return options if options.get("paths", ["AGENTS.md"]) else None
-
-    def _adjust_summarization(self, options: dict[str, Any]) -> dict[str, Any]:
-        window = self.options.get("context_window")
-        return options if window is None else {"window": window, **options}
-
-    def _adjust_sessions(self, options: dict[str, Any]) -> dict[str, Any]:
-        store = options.get("store", "sessions")
-        if store == "memory":
-            return {**options, "store": load_own("wick.stores.in_memory:InMemory")()}
-        if re.match(r"postgres(ql)?://", store):
-            return {**options, "store": load_own("wick.stores.postgres:Postgres")(str(store))}
-        return {**options, "store": self._resolve_path(store)}
-
-    def _adjust_context(self, options: dict[str, Any]) -> dict[str, Any]:
-        if self.backend is None and "files" in options:
-            options["files"] = [self._resolve_path(path) for path in options["files"]]
-        return options
-
     def _list_named_builtins(self) -> list[str]:
         return [name for name in map(_parse_tool_name, self.options.get("tools", ())) if name in BUILTIN]
-
-    def _adjust_builtins(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Add the built-in tools that `tools:` names."""
-        tools = options.get("tools")
-        if tools is None:
-            tools = [name for name in BUILTIN if name != "web_search" or "search" in options]
-        return {**options, "tools": [*tools, *self._list_named_builtins()]}
-
-    def _adjust_subagents(self, options: dict[str, Any]) -> dict[str, Any]:
-        agents = options.get("agents")
-        if isinstance(agents, dict):
-            options["agents"] = {name: self._resolve_definition(one) for name, one in agents.items()}
-        elif agents is not None:
-            options["agents"] = [self._resolve_definition(one) for one in _as_list(agents)]
-        return options
 
     def _resolve_definition(self, given: str | dict[str, Any]) -> Any:
         """Return a subagent definition: the path of its Markdown file, or a map with resolved tools and hooks."""
@@ -264,15 +271,6 @@ class _AgentBuilder:
             definition["hooks"] = [self._build_hook(hook) for hook in given["hooks"]]
         return definition
 
-    def _adjust_mcp(self, options: dict[str, Any]) -> dict[str, Any]:
-        pins = options.get("pins")
-        return {**options, "pins": self._resolve_path(pins)} if isinstance(pins, str) else options
-
-    def _adjust_ask_user(self, options: dict[str, Any]) -> dict[str, Any]:
-        if options.get("interactor") == "terminal":
-            options["interactor"] = load_own("wick.capabilities.ask_user:Terminal")()
-        return options
-
     def _adjust_executables(self, options: dict[str, Any]) -> dict[str, Any]:
         """Resolve paths relative to the file, and add the event handlers under `hooks`."""
         if isinstance(handlers := self.options.get("hooks"), Mapping):
@@ -283,7 +281,7 @@ class _AgentBuilder:
             {**folder, "dir": self._resolve_path(str(folder.get("dir", "")))}
             if isinstance(folder, Mapping)
             else self._resolve_path(folder)
-            for folder in _as_list(options.get("dirs", ()))
+            for folder in as_list(options.get("dirs", ()))
         ]
         for name in {"folder", "cwd", "trust", "home"} & options.keys():
             options[name] = self._resolve_path(options[name])
@@ -292,28 +290,6 @@ class _AgentBuilder:
         if self.backend is not None and self.backend.name == "local":
             options.setdefault("cwd", self.backend.workdir)
         return options
-
-    def _adjust_recipes(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Resolve folders relative to the file, and load Python handlers."""
-        options["dirs"] = [self._resolve_path(folder) for folder in _as_list(options.get("dirs", ".wick/recipes"))]
-        if "handlers" in options:
-            handlers = {name: self._load_python(str(given)) for name, given in options["handlers"].items()}
-            options["handlers"] = {name: one() if isinstance(one, type) else one for name, one in handlers.items()}
-        return options
-
-    _ADJUSTERS: ClassVar = {
-        "skills": _adjust_skills,
-        "memory": _adjust_memory,
-        "summarization": _adjust_summarization,
-        "sessions": _adjust_sessions,
-        "context": _adjust_context,
-        "builtins": _adjust_builtins,
-        "subagents": _adjust_subagents,
-        "mcp": _adjust_mcp,
-        "executables": _adjust_executables,
-        "recipes": _adjust_recipes,
-        "ask_user": _adjust_ask_user,
-    }
 
     # -- backend, tools and hooks --
 
@@ -418,7 +394,7 @@ class _AgentBuilder:
 
     def _resolve_path(self, path: str) -> str:
         """Return an absolute path; relative ones start at the folder of the file."""
-        return str(self.folder / Path(path).expanduser())
+        return resolve_path(self.folder, path)
 
 
 def load_python_name(name: str, folder: Path) -> Any:
@@ -427,16 +403,17 @@ def load_python_name(name: str, folder: Path) -> Any:
     if not re.fullmatch(r"[\w.]+:[\w.]+", name):
         raise ConfigError(f"{name!r} is not written as module:name")
     beside = os.path.dirname(find_module(name, folder)) in (str(folder), str(folder / module.partition(".")[0]))
-    with _extend_import_path(folder) if beside else nullcontext():
+    if beside:
+        sys.path.append(str(folder))  # as the last entry it shadows no other module
+    try:
         return _load_checked(lambda: attrgetter(names)(import_module(module)), name)
+    finally:
+        if beside:
+            sys.path.remove(str(folder))
 
 
 def _parse_tool_name(given: Any) -> str:
     return resolve_tool_name(given) if isinstance(given, str) else ""
-
-
-def _as_list(given: Any) -> list[Any]:
-    return [given] if isinstance(given, str) else [*given]
 
 
 def _load_checked(load: Callable[[], Any], name: str) -> Any:
@@ -444,13 +421,3 @@ def _load_checked(load: Callable[[], Any], name: str) -> Any:
         return load_module(load)
     except Exception as error:  # importing a module may raise anything
         raise ConfigError(f"{name} cannot be loaded: {type(error).__name__}: {error}") from error
-
-
-@contextmanager
-def _extend_import_path(folder: Path) -> Iterator[None]:
-    """Append a folder to `sys.path` temporarily; as the last entry it shadows no other module."""
-    sys.path.append(str(folder))
-    try:
-        yield
-    finally:
-        sys.path.remove(str(folder))

@@ -55,13 +55,13 @@ def pin_volumes(volumes: Mapping[str, str], pin: Callable[[str], list[str]]) -> 
 
 def find_python_names(options: Mapping[str, Any]) -> Iterator[str]:
     """Yield the `module:name` references in hooks, tools and handlers of an agent and its subagents."""
-    for hook in _as_list(options.get("hooks")):
+    for hook in as_list(options.get("hooks")):
         yield from (name for name in ([hook] if isinstance(hook, str) else hook) if ":" in name)
-    yield from (tool for tool in _as_list(options.get("tools")) if isinstance(tool, str) and ":" in tool)
+    yield from (tool for tool in as_list(options.get("tools")) if isinstance(tool, str) and ":" in tool)
     recipes, subagents = _as_mapping(options.get("recipes")), _as_mapping(options.get("subagents"))
     yield from (str(handler) for handler in _as_mapping(recipes.get("handlers")).values())
     agents = subagents.get("agents")
-    for agent in agents.values() if isinstance(agents, Mapping) else _as_list(agents):
+    for agent in agents.values() if isinstance(agents, Mapping) else as_list(agents):
         if isinstance(agent, Mapping):
             yield from find_python_names(agent)
 
@@ -69,13 +69,13 @@ def find_python_names(options: Mapping[str, Any]) -> Iterator[str]:
 def _list_programs(options: Mapping[str, Any], folder: Path, workspace: str) -> Iterator[tuple[str, str]]:
     """Yield the paths that are executed, or trusted without a prompt, each with a description."""
     programs = _as_mapping(options.get("executables"))
-    for given in _as_list(programs.get("dirs")):
+    for given in as_list(programs.get("dirs")):
         path = given.get("dir", "") if isinstance(given, Mapping) else given
-        yield _resolve_path(folder, path), "a folder of hook programs"
-    for given in _as_list(programs.get("claude")):
-        yield _resolve_path(folder, given), "settings that name hook programs"
+        yield resolve_path(folder, path), "a folder of hook programs"
+    for given in as_list(programs.get("claude")):
+        yield resolve_path(folder, given), "settings that name hook programs"
     for name in {"trust", "home"} & programs.keys():
-        yield _resolve_path(folder, programs[name]), "the trust file of hook programs"
+        yield resolve_path(folder, programs[name]), "the trust file of hook programs"
     cwd = str(programs.get("cwd") or workspace)
     for command in _find_commands([options.get("hooks"), programs.get("settings")]):
         yield from ((path, "a program of a hook") for path in _find_command_files(command, str(folder / cwd)))
@@ -83,7 +83,7 @@ def _list_programs(options: Mapping[str, Any], folder: Path, workspace: str) -> 
         yield from _list_server_files(name, _as_mapping(server))
     store = _as_mapping(options.get("sessions")).get("store") or ("sessions" if options.get("sessions") is True else "")
     if store and store != "memory" and "://" not in store:
-        yield _resolve_path(folder, store), "the store of the threads"
+        yield resolve_path(folder, store), "the store of the threads"
 
 
 def _list_server_files(name: str, server: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -102,14 +102,14 @@ def _list_reread_files(options: Mapping[str, Any], folder: Path) -> Iterator[tup
     recipes, skills = options.get("recipes"), _as_mapping(options.get("skills"))
     if recipes:
         dirs = _as_mapping(recipes).get("dirs", ".wick/recipes")
-        yield from ((_resolve_path(folder, path), "a folder of recipes") for path in _as_list(dirs))
-    yield from ((_resolve_path(folder, path), "a folder of skills") for path in _as_list(skills.get("host")))
+        yield from ((resolve_path(folder, path), "a folder of recipes") for path in as_list(dirs))
+    yield from ((resolve_path(folder, path), "a folder of skills") for path in as_list(skills.get("host")))
     agents = _as_mapping(options.get("subagents")).get("agents")
-    for agent in agents.values() if isinstance(agents, Mapping) else _as_list(agents):
+    for agent in agents.values() if isinstance(agents, Mapping) else as_list(agents):
         if isinstance(agent, str):
-            yield _resolve_path(folder, agent), "a subagent"
+            yield resolve_path(folder, agent), "a subagent"
     if isinstance(pins := _as_mapping(options.get("mcp")).get("pins"), str):
-        yield _resolve_path(folder, pins), "the pins of MCP servers"
+        yield resolve_path(folder, pins), "the pins of MCP servers"
 
 
 def _find_commands(given: Any) -> Iterator[str]:
@@ -138,11 +138,13 @@ def _find_command_files(command: str, cwd: str) -> Iterator[str]:
             yield path
 
 
-def _resolve_path(folder: Path, path: Any) -> str:
+def resolve_path(folder: Path, path: Any) -> str:
+    """Return an absolute path; relative ones start at the folder."""
     return str(folder / Path(str(path)).expanduser())
 
 
-def _as_list(given: Any) -> list[Any]:
+def as_list(given: Any) -> list[Any]:
+    """Return the items of an option that is a list, one item, or off."""
     if given is None or isinstance(given, bool):
         return []
     return [given] if isinstance(given, str | Mapping) else [*given]

@@ -95,27 +95,21 @@ def build_agent_schema(rings: tuple[CapabilityRing, ...], used: frozenset[str]) 
 
 def _build_ring_schema(ring: CapabilityRing) -> Schema:
     kind = ring.load_class()
-    others = {"interactor": any_of({"enum": ["terminal"]}, REFERENCE)} if ring.key == "ask_user" else {}
-    schemas = (
-        _build_subagents_schemas(kind)
-        if ring.key == "subagents"
-        else (build_options_schema(kind, ("backend",), **others),)
-    )
+    if ring.key == "subagents":  # definitions with options, or definitions alone, by name
+        listed = any_of(TEXT, TEXTS)
+        known = {**dict.fromkeys((*DEFINITION, "system_prompt"), TEXT), "tools": listed, "without": listed}
+        definition = build_object_schema({**known, "model": MODEL, "hooks": _HOOKS}, required=["description"])
+        by_name: Schema = {"type": "object", "additionalProperties": definition}
+        agents = any_of(TEXT, {"type": "array", "items": any_of(TEXT, definition)}, by_name)
+        schemas = [{**build_options_schema(kind, agents=agents), "required": ["agents"]}, by_name]
+    else:
+        others = {"interactor": any_of({"enum": ["terminal"]}, REFERENCE)} if ring.key == "ask_user" else {}
+        schemas = [build_options_schema(kind, ("backend",), **others)]
     short = schemas[0]["properties"][ring.short] if ring.short else {"anyOf": []}
     forms = [form for form in short.get("anyOf", [short]) if form != {"type": "null"}]
     texts = [TEXT] if ring.key == "context" else []
     doc = (getdoc(kind) or "").partition("\n")[0]
     return any_of(SWITCH, *texts, *schemas, *forms, description=doc)
-
-
-def _build_subagents_schemas(kind: Callable[..., Any]) -> tuple[Schema, Schema]:
-    """Return the schemas of definitions with options, and of definitions alone, by name."""
-    listed = any_of(TEXT, TEXTS)
-    known = {**dict.fromkeys((*DEFINITION, "system_prompt"), TEXT), "tools": listed, "without": listed, "model": MODEL}
-    definition = build_object_schema({**known, "hooks": _HOOKS}, required=["description"])
-    by_name = {"type": "object", "additionalProperties": definition}
-    agents = any_of(TEXT, {"type": "array", "items": any_of(TEXT, definition)}, by_name)
-    return {**build_options_schema(kind, agents=agents), "required": ["agents"]}, by_name
 
 
 @cache

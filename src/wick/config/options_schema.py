@@ -194,13 +194,19 @@ def coerce_value(value: Any, schema: Schema, location: ConfigLocation) -> Any:
 def _match_form(value: Any, schema: Schema, location: ConfigLocation) -> tuple[Schema, Any]:
     """Return the alternative that a value matches, and the converted value."""
     forms = schema.get("anyOf", [schema])
-    for one in (value, _parse_text(value)) if isinstance(value, ExpandedText) else (value,):
+    for candidate in (value, _parse_text(value)) if isinstance(value, ExpandedText) else (value,):
         for form in forms:
-            if _is_form_of(form, one):
-                return form, one
+            if _is_form_of(form, candidate):
+                return form, candidate
     if isinstance(value, dict) and (objects := [form for form in forms if form.get("type") == "object"]):
         _raise_mismatch(value, objects, location)
-    raise location.build_error(f"{location} is {_describe_forms(forms)}, {_describe_mismatch(value, forms)}")
+    mismatch = f"not {_TYPE_WORDS[_name_type(value)]}" if value is not None else "not empty"
+    choices = [choice for form in forms for choice in form.get("enum", []) if isinstance(choice, str)]
+    # Texts from the environment are not shown: they may be secrets.
+    if choices and isinstance(value, str) and not isinstance(value, ExpandedText):
+        close = get_close_matches(value, choices, n=1)
+        mismatch = f"not {value!r}" + (f"; did you mean {close[0]!r}?" if close else "")
+    raise location.build_error(f"{location} is {_describe_forms(forms)}, {mismatch}")
 
 
 def _raise_mismatch(value: Mapping[str, Any], objects: Sequence[Schema], location: ConfigLocation) -> None:
@@ -276,15 +282,6 @@ def _describe_forms(forms: Iterable[Schema]) -> str:
         else:
             words.append(_TYPE_WORDS[form["type"]])
     return " or ".join(dict.fromkeys(words))
-
-
-def _describe_mismatch(value: Any, forms: Iterable[Schema]) -> str:
-    """Return a description of the wrong value. Texts from the environment are not shown: they may be secrets."""
-    choices = [one for form in forms for one in form.get("enum", []) if isinstance(one, str)]
-    if not choices or not isinstance(value, str) or isinstance(value, ExpandedText):
-        return f"not {_TYPE_WORDS[_name_type(value)]}" if value is not None else "not empty"
-    close = get_close_matches(value, choices, n=1)
-    return f"not {value!r}" + (f"; did you mean {close[0]!r}?" if close else "")
 
 
 # -- for editors ----------------------------------------------------------------------------------------------------

@@ -42,8 +42,13 @@ def check_exposure(path: Path, agents: Iterable[tuple[str, Mapping[str, Any]]]) 
     A key from an environment variable is not in the file.
     """
     known = [*agents]
+    own_paths = {path.absolute(), path.resolve()}
     exposed = [
-        id for id, options in known if any(_is_inside(folder, path) for folder in _list_visible_folders(path, options))
+        id
+        for id, options in known
+        for folder in _list_visible_folders(path, options)
+        for root in (folder.resolve(), folder.absolute())
+        if any(own_path.is_relative_to(root) for own_path in own_paths)
     ]
     if not exposed or not path.is_file():  # an agent of a request or a command line has no file
         return
@@ -67,9 +72,3 @@ def _list_visible_folders(path: Path, options: Mapping[str, Any]) -> Iterator[Pa
     for folder in (*named, *(backend.get("readable") or ()), *(volumes if isinstance(volumes, Mapping) else ())):
         if isinstance(folder, str):
             yield path.absolute().parent / Path(folder).expanduser()
-
-
-def _is_inside(folder: Path, path: Path) -> bool:
-    """Return True if a file is inside a folder, with links resolved or not."""
-    paths = {path.absolute(), path.resolve()}
-    return any(one.is_relative_to(root) for one in paths for root in (folder.resolve(), folder.absolute()))

@@ -13,7 +13,8 @@ from collections.abc import Hashable
 from typing import Any
 
 from wick._internal.frozen import canonical_json, digest
-from wick.operations import InboxScreen, Operation, Run, ToolUse
+from wick.operations import Operation, Run, ToolUse
+from wick.run_state import InboxScreen
 
 _NOTE = "agreed_by_programs"
 
@@ -41,7 +42,7 @@ def screen_messages(run: Run, program: Hashable, name: str, screen: InboxScreen)
     """Register a screen for messages that arrive during a run, next to other screens of this name."""
     names = run.scratch.setdefault(_NOTE, {})
     if program not in names:
-        while name in run.progress.screens:
+        while name in run.progress.inbox.screens:
             name += "'"
         names[program] = name
     run.screen(names[program], screen)

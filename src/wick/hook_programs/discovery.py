@@ -132,28 +132,25 @@ def discover(
     directories: Sequence[HookDirectory], runner: Runner, trust: Trust, fail: Mapping[str, Fail] | None = None
 ) -> list[HookProgram]:
     """Return every program of these directories in running order, including broken and untrusted ones."""
-    there = [(directory, list_programs(directory)) for directory in directories]
-    if not any(paths for _, paths in there):
-        return []
-    return run_blocking(lambda: _discover(there, runner, trust, fail or {}))
+    listed = [(directory, list_programs(directory)) for directory in directories]
+    policies = fail or {}
 
+    async def inspect_all() -> list[HookProgram]:
+        programs: list[HookProgram] = []
+        loaded: set[str] = set()
+        types: dict[str | os.PathLike[str], dict[str, Any]] = {}
+        for directory, paths in listed:
+            new = [path for path in paths if directory.prefix + path.name not in loaded]
+            check = (lambda: "") if directory.own or not new else make_folder_check(directory.path, trust.files())
+            rows = await asyncio.gather(*(_inspect_file(directory, path, runner, trust, check) for path in new))
+            for row, type in rows:
+                programs.append(replace(row, fail=policies[row.name]) if row.name in policies else row)
+                loaded |= {row.name} if row.points or row.tools else set()
+                types |= {row.path: type.to_json()} if type else {}
+        trust.record_types(types)
+        return programs
 
-async def _discover(
-    there: Sequence[tuple[HookDirectory, list[Path]]], runner: Runner, trust: Trust, fail: Mapping[str, Fail]
-) -> list[HookProgram]:
-    programs: list[HookProgram] = []
-    loaded: set[str] = set()
-    types: dict[str | os.PathLike[str], dict[str, Any]] = {}
-    for directory, paths in there:
-        new = [path for path in paths if directory.prefix + path.name not in loaded]
-        check = (lambda: "") if directory.own or not new else make_folder_check(directory.path, trust.files())
-        rows = await asyncio.gather(*(_inspect_file(directory, path, runner, trust, check) for path in new))
-        for row, type in rows:
-            programs.append(replace(row, fail=fail[row.name]) if row.name in fail else row)
-            loaded |= {row.name} if row.points or row.tools else set()
-            types |= {row.path: type.to_json()} if type else {}
-    trust.record_types(types)
-    return programs
+    return run_blocking(inspect_all) if any(paths for _, paths in listed) else []
 
 
 async def _inspect_file(

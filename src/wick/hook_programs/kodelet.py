@@ -51,8 +51,29 @@ class KodeletEvent:
     def matches(self, op: Operation[Any]) -> bool:
         return _MATCHES[self.event](op)
 
-    def build_payload(self, op: Operation[Any], cwd: str, phase: str = "") -> Json:
-        return {**self._common_fields(op.run, cwd), **_PAYLOADS[self.event](op)}
+    def build_payload(self, op: Any, cwd: str, phase: str = "") -> Json:
+        fields = self._common_fields(op.run, cwd)
+        messages = op.run.thread.messages
+        if self.event == "user_message_send":
+            fields["message"] = "\n\n".join(message.text for message in op.input if _is_user_message(message))
+        elif self.event == "agent_stop":
+            texts = [message for message in messages if message.role in ("user", "assistant") and message.text]
+            fields["messages"] = format_messages(texts)
+        elif self.event == "turn_end":
+            answers = [m for m in messages if m.role == "assistant" and m.text and not m.tool_calls]
+            fields |= {"response": answers[-1].text, "turn_number": len(answers)}
+        else:
+            known = _known_tool(op)
+            name = TOOLS.get(known, op.tool.name if op.tool else op.call.name)
+            args = translate(known, convert(known, thaw(op.args), KODELET_VALUES), KODELET, _schema_properties(op))
+            fields |= {"tool_name": name, "tool_input": args, "tool_user_id": op.call.id}
+        if self.event == "after_tool_call":
+            result = _tool_output(op)
+            output = {"toolName": fields["tool_name"], "success": not result.error}
+            output |= {"error": result.error} if result.error else {}
+            output |= {"metadata": {"output": result.output}, "timestamp": datetime.now(UTC).isoformat()}
+            fields["tool_output"] = output
+        return fields
 
     def build_message_payload(self, run: Run, message: Message, cwd: str) -> Json:
         return {**self._common_fields(run, cwd), "message": message.text}
@@ -63,11 +84,23 @@ class KodeletEvent:
         fields = {"event": self.event, "conv_id": run.thread.id, "cwd": cwd, "invoked_by": by}
         return {**fields, "recipe_name": str(recipe)} if recipe else fields
 
-    def apply_answer(self, answer: Json, op: Operation[Any]) -> Decision | None:
+    def apply_answer(self, answer: Json, op: Any) -> Decision | None:
         fields = _FIELDS[self.event]
         known = {name: value for name, value in answer.items() if name in fields and value is not None}
         check_fields(known, fields, self.event)
-        return _ANSWERS[self.event](known, op)
+        if known.get("blocked"):
+            return Block(known.get("reason") or _UNSAID)
+        if "input" in known:
+            tool = _known_tool(op)
+            args = restore(tool, known["input"], KODELET, _schema_properties(op))
+            replace_args(op, convert(tool, args, KODELET_VALUES, back=True))
+        if "output" in known:
+            _replace_output(op, known["output"])
+        messages = known.get("follow_up_messages", [])
+        if not all(isinstance(message, str) for message in messages):
+            raise InvalidAnswer("answered with 'follow_up_messages' that are not all texts")
+        texts = [message for message in messages if message.strip()]
+        return Continue("\n\n".join(texts)) if texts else None
 
 
 # -- which operations are events ------------------------------------------------------------------------------------
@@ -99,13 +132,6 @@ _MATCHES: dict[str, Callable[[Any], bool]] = {
 # -- payloads -------------------------------------------------------------------------------------------------------
 
 
-def _describe_call(use: ToolUse) -> Json:
-    known = _known_tool(use)
-    name = TOOLS.get(known, use.tool.name if use.tool else use.call.name)
-    args = translate(known, convert(known, thaw(use.args), KODELET_VALUES), KODELET, _schema_properties(use))
-    return {"tool_name": name, "tool_input": args, "tool_user_id": use.call.id}
-
-
 def _known_tool(use: ToolUse) -> str:
     """Return wick's original name of a tool that kodelet has, too; else an empty text."""
     return next((name for name in TOOLS if name in use.names), "")
@@ -117,39 +143,9 @@ def _schema_properties(use: ToolUse) -> Mapping[str, Any]:
     return properties
 
 
-def _describe_result(use: ToolUse) -> Json:
-    call = _describe_call(use)
-    result = _tool_output(use)
-    output: Json = {"toolName": call["tool_name"], "success": not result.error}
-    if result.error:
-        output["error"] = result.error
-    output["metadata"] = {"output": result.output}
-    return {**call, "tool_output": {**output, "timestamp": datetime.now(UTC).isoformat()}}
-
-
 def _tool_output(use: ToolUse) -> ToolResult:
     """Return the result of a tool; an exception becomes an error result."""
     return use.result if use.error is None else ToolResult(error=str(use.error) or type(use.error).__name__)
-
-
-def _describe_stop(step: Step) -> Json:
-    texts = [message for message in step.run.thread.messages if message.role in ("user", "assistant") and message.text]
-    return {"messages": format_messages(texts)}
-
-
-def _describe_turn(step: Step) -> Json:
-    messages = step.run.thread.messages
-    answers = [m for m in messages if m.role == "assistant" and m.text and not m.tool_calls]
-    return {"response": answers[-1].text, "turn_number": len(answers)}
-
-
-_PAYLOADS: dict[str, Callable[[Any], Json]] = {
-    "before_tool_call": _describe_call,
-    "after_tool_call": _describe_result,
-    "user_message_send": lambda run: {"message": "\n\n".join(m.text for m in run.input if _is_user_message(m))},
-    "agent_stop": _describe_stop,
-    "turn_end": _describe_turn,
-}
 
 
 # -- answers --------------------------------------------------------------------------------------------------------
@@ -164,21 +160,9 @@ _FIELDS: dict[str, Mapping[str, Any]] = {
 _OUTPUT = {"toolName": str, "success": bool, "error": str, "metadata": dict, "metadataType": str, "timestamp": str}
 
 
-def _apply_call_answer(answer: Json, use: ToolUse) -> Decision | None:
-    if answer.get("blocked"):
-        return Block(answer.get("reason") or _UNSAID)
-    if "input" in answer:
-        known = _known_tool(use)
-        args = restore(known, answer["input"], KODELET, _schema_properties(use))
-        replace_args(use, convert(known, args, KODELET_VALUES, back=True))
-    return None
-
-
-def _apply_result_answer(answer: Json, use: ToolUse) -> None:
-    if "output" not in answer:
-        return
-    check_fields(answer["output"], _OUTPUT, "a tool's output")
-    given = {name: value for name, value in answer["output"].items() if value is not None}
+def _replace_output(use: ToolUse, output: Json) -> None:
+    check_fields(output, _OUTPUT, "a tool's output")
+    given = {name: value for name, value in output.items() if value is not None}
     before = _tool_output(use)
     text = given.get("metadata", {}).get("output", before.output)
     if not isinstance(text, str):
@@ -187,20 +171,3 @@ def _apply_result_answer(answer: Json, use: ToolUse) -> None:
     error = (given.get("error") or before.error or "the tool failed") if failed else ""
     if (text, error) != (before.output, before.error):
         use.result = ToolResult(text, error)
-
-
-def _apply_stop_answer(answer: Json, step: Step) -> Decision | None:
-    messages = answer.get("follow_up_messages", [])
-    if not all(isinstance(message, str) for message in messages):
-        raise InvalidAnswer("answered with 'follow_up_messages' that are not all texts")
-    texts = [message for message in messages if message.strip()]
-    return Continue("\n\n".join(texts)) if texts else None
-
-
-_ANSWERS: dict[str, Callable[[Json, Any], Decision | None]] = {
-    "before_tool_call": _apply_call_answer,
-    "after_tool_call": _apply_result_answer,
-    "user_message_send": lambda answer, run: Block(answer.get("reason") or _UNSAID) if answer.get("blocked") else None,
-    "agent_stop": _apply_stop_answer,
-    "turn_end": lambda answer, step: None,
-}

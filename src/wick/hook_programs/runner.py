@@ -126,7 +126,7 @@ class Runner:
             env = {**clean_environment(), **env}
             return await daemon.run(argv=argv, workdir=cwd, env=env, whole=True, **more)
         place = SandboxedWorkspace(
-            cwd, self.sandbox, limits=DEFAULT_LIMITS, env=env, readable=_readable_paths(argv[0], cwd), protect=PROTECTED
+            cwd, self.sandbox, limits=DEFAULT_LIMITS, env=env, readable=readable_paths(argv[0], cwd), protect=PROTECTED
         )
         launch = Launch(place, [*_TO_ITS_END, *argv], daemon)
         try:
@@ -201,7 +201,7 @@ _ENDED = {128 + number: describe_exit(number)[1].removeprefix("the command ") fo
 _NOT_STARTED = (NOT_FOUND, CANNOT_EXECUTE)
 
 
-def _readable_paths(program: str, cwd: str) -> list[str]:
+def readable_paths(program: str, cwd: str) -> list[str]:
     """Return the folder of the program, which may be outside of its working directory."""
     if "/" not in program:
         return []

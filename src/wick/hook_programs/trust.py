@@ -286,17 +286,13 @@ def is_independent(path: Path, folder: Path_, trusted: Iterable[Path]) -> bool:
     module = path.name.partition(".")[0]
     if path.suffix in MODULES and module.isidentifier() and _is_module(module):
         return False
-    names = _mention_pattern(path.name, module)
-    return not any(names.search(_read_text(other)) for other in trusted if other != path)
-
-
-def _mention_pattern(name: str, module: str) -> re.Pattern[str]:
-    """Return a pattern for the ways in which a program names a file that it loads; it rather finds too much."""
-    whole, stem = re.escape(name), re.escape(module)
+    # The ways in which a program names a file that it loads. They rather match too much.
+    whole, stem = re.escape(path.name), re.escape(module)
     quoted = rf"(?:[/\"'`]|(?:^|[\s;&|])(?:source|\.)\s+)(?:{whole}|{stem})(?![\w-])"
     imported = rf"\bimport\b.*\b{stem}\b|\bfrom\s+\.*{stem}\b"
-    bare = rf"|(?<![\w.-]){whole}(?![\w-])" if name != module else ""
-    return re.compile(f"{quoted}|{imported}{bare}", re.MULTILINE)
+    bare = rf"|(?<![\w.-]){whole}(?![\w-])" if path.name != module else ""
+    mention = re.compile(f"{quoted}|{imported}{bare}", re.MULTILINE)
+    return not any(mention.search(_read_text(other)) for other in trusted if other != path)
 
 
 def _is_module(name: str) -> bool:

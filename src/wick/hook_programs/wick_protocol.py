@@ -131,7 +131,16 @@ def apply_answer(answer: dict[str, Any], point: str, op: Operation[Any]) -> Deci
     """Apply the changes of an answer and return its decision; raise `InvalidAnswer` if this point forbids it."""
     check_fields(answer, _FIELDS, point)
     given = {name: value for name, value in answer.items() if value is not None}
-    decision = _parse_decision(given, point)
+    decision: Decision | None = None
+    word = given.get("decision", "")
+    if word not in ("", "allow", "pass"):
+        if word not in _DECISIONS:
+            raise InvalidAnswer(f"answered with the decision {word[:40]!r}; the decisions are {', '.join(_DECISIONS)}")
+        kind, text = _DECISIONS[word]
+        position, _, operation = point.partition("_")
+        if kind not in allowed_decisions(position, operation):  # type: ignore[arg-type]
+            raise InvalidAnswer(f"answered with the decision {word!r}, which is not possible at {point}")
+        decision = kind(given.get(text) or given.get("reason") or _UNSAID[word])
     for name in ("args", "result", "input", "system"):
         if name in given and name not in _CHANGES.get(point, ()):
             raise InvalidAnswer(f"answered with the field {name!r}, which cannot be changed at {point}")
@@ -141,19 +150,6 @@ def apply_answer(answer: dict[str, Any], point: str, op: Operation[Any]) -> Deci
         if name in given:
             _replace_field(op, name, given[name])
     return decision
-
-
-def _parse_decision(given: dict[str, Any], point: str) -> Decision | None:
-    word = given.get("decision", "")
-    if word in ("", "allow", "pass"):
-        return None
-    if word not in _DECISIONS:
-        raise InvalidAnswer(f"answered with the decision {word[:40]!r}; the decisions are {', '.join(_DECISIONS)}")
-    kind, text = _DECISIONS[word]
-    position, _, operation = point.partition("_")
-    if kind not in allowed_decisions(position, operation):  # type: ignore[arg-type]
-        raise InvalidAnswer(f"answered with the decision {word!r}, which is not possible at {point}")
-    return kind(given.get(text) or given.get("reason") or _UNSAID[word])  # type: ignore[no-any-return]
 
 
 _DECISIONS: dict[str, tuple[Any, str]] = {
@@ -191,7 +187,7 @@ def _replace_field(op: Operation[Any], name: str, value: Any) -> None:
     elif isinstance(op, ToolUse):
         op.result = parse_tool_result(value)
     elif isinstance(value, str):
-        op.result = op.coerce_result(value)
+        op.result = op.results.coerce(value)
     else:
         raise InvalidAnswer("answered with a JSON object in 'result', which is a text here")
 

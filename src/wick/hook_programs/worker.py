@@ -26,7 +26,7 @@ from wick.errors import BackendError
 from wick.hook_programs.answers import InvalidAnswer, encode_payload, parse_answer
 from wick.hook_programs.failure_policy import one_line
 from wick.hook_programs.pipe import Pipe
-from wick.hook_programs.runner import Runner
+from wick.hook_programs.runner import Runner, readable_paths
 from wick.workspace.processes import clean_environment
 from wick.workspace.protected import PROTECTED
 
@@ -270,10 +270,6 @@ def _file_identity(path: str) -> Identity | None:
 # -- launch ---------------------------------------------------------------------------------------------------------
 
 
-def _program_folder(program: str) -> str:
-    return os.path.dirname(os.path.realpath(program))
-
-
 async def _launch_options(
     runner: Runner, argv: Sequence[str]
 ) -> tuple[dict[str, Any], Callable[[], Awaitable[None]] | None]:
@@ -281,7 +277,7 @@ async def _launch_options(
     if runner.sandbox is None:
         env = {**clean_environment(), **runner.env}
         return {"argv": [*argv], "workdir": runner.cwd, "env": env}, None
-    folders = [_program_folder(argv[0])]  # the program may be outside of its working directory
+    folders = readable_paths(argv[0], runner.cwd)
     place = SandboxedWorkspace(
         runner.cwd, runner.sandbox, limits=DEFAULT_LIMITS, env=runner.env, readable=folders, protect=PROTECTED
     )

@@ -94,20 +94,17 @@ async def post(endpoint: Endpoint, body: bytes) -> Response:
             if type(error) is TimeoutError:
                 raise
             failure = _describe_failure(endpoint, error)
-            if isinstance(failure, Unreachable) or sockets or not _is_unanswered(error):
+            if isinstance(error, OSError):  # a reset may come after a part of the answer, a failed write cannot
+                is_unanswered = error.errno in (None, EPIPE)
+            else:  # the message is not a text if a part of the answer came
+                is_unanswered = isinstance(error, aiohttp.ServerDisconnectedError) and isinstance(error.message, str)
+            if isinstance(failure, Unreachable) or sockets or not is_unanswered:
                 raise failure from None
 
 
 @lru_cache(64)
 def _parse_url(url: str) -> URL:
     return URL(url, encoded=True)
-
-
-def _is_unanswered(error: Exception) -> bool:
-    """Return True if a connection was closed before the request. After a reset, that is unknown."""
-    if isinstance(error, OSError):
-        return error.errno in (None, EPIPE)  # it could not be written
-    return isinstance(error, aiohttp.ServerDisconnectedError) and isinstance(error.message, str)  # else a part came
 
 
 # -- errors ---------------------------------------------------------------------------------------------------------
@@ -182,8 +179,14 @@ _sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, _Held] = WeakKeyDictiona
 
 async def _hold_session() -> AsyncGenerator[aiohttp.ClientSession, None]:
     """Close the session when the event loop shuts down: a closing loop closes its async generators."""
+
+    def open_socket(address: Any) -> socket.socket:
+        opened = socket.socket(*address[:3])
+        _opened.get([]).append(opened.fileno())
+        return opened
+
     connector = aiohttp.TCPConnector(
-        limit=0, keepalive_timeout=constants.CONNECTION_IDLE_SECONDS, socket_factory=_open_socket
+        limit=0, keepalive_timeout=constants.CONNECTION_IDLE_SECONDS, socket_factory=open_socket
     )
     # `trust_env` would read ~/.netrc for each request and send its passwords; `find_proxy` finds the proxy.
     session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False)
@@ -192,12 +195,6 @@ async def _hold_session() -> AsyncGenerator[aiohttp.ClientSession, None]:
     finally:
         _sessions.pop(asyncio.get_running_loop(), None)  # the session refers to the loop, which would leak
         await session.close()
-
-
-def _open_socket(address: Any) -> socket.socket:
-    opened = socket.socket(*address[:3])
-    _opened.get([]).append(opened.fileno())
-    return opened
 
 
 async def close() -> None:

@@ -63,7 +63,14 @@ class ModelServer:
         host = f"[{host}]" if ":" in host else host
         authority = f"{host}:{port}" if port else host
         path, query = quote(parts.path or "/", safe=_SAFE), quote(parts.query, safe=_SAFE)
-        url, headers = urlunsplit((parts.scheme, authority, path, query, "")), _build_headers(self.name, self.headers)
+        url = urlunsplit((parts.scheme, authority, path, query, ""))
+        headers = {"user-agent": "wick", "accept-encoding": "identity"}
+        headers |= {key.lower(): value for key, value in self.headers.items()}
+        for key, value in headers.items():
+            if any(sign in key + value for sign in "\r\n\0"):
+                raise ConfigError(
+                    f"there is a line break in what {self.name} is sent as {key!r}; check its key and headers"
+                )
         endpoint = Endpoint(url, headers, self.network, proxy, self.limits.connect, self.limits.first_byte)
         keys = _find_credentials(parts, self.headers, proxy)
         object.__setattr__(self, "endpoint", endpoint)
@@ -87,15 +94,6 @@ def _find_credentials(parts: SplitResult, headers: Mapping[str, str], proxy: str
                 pair = b64decode(value.split()[-1], validate=True).decode()
                 keys |= {pair, pair.partition(":")[2]}
     return {form for key in keys for form in (key, quote(key, safe=""), unquote(key), dumps(key)[1:-1])}
-
-
-def _build_headers(name: str, headers: Mapping[str, str]) -> dict[str, str]:
-    sent = {"user-agent": "wick", "accept-encoding": "identity"}
-    sent |= {key.lower(): value for key, value in headers.items()}
-    for key, value in sent.items():
-        if any(sign in key + value for sign in "\r\n\0"):
-            raise ConfigError(f"there is a line break in what {name} is sent as {key!r}; check its key and headers")
-    return sent
 
 
 class Response(Protocol):
@@ -197,26 +195,23 @@ async def _build_refusal(server: ModelServer, response: Response) -> ModelError:
     with suppress(OSError):
         while len(body) < constants.ERROR_BODY_BYTES and (piece := await response.read(until - monotonic())):
             body += piece
+    body = body[: constants.ERROR_BODY_BYTES]
+    try:
+        reason = loads(body)
+        while isinstance(reason, dict):
+            known = ("error", "message", "detail", "code", "type")
+            reason = next((reason[key] for key in known if reason.get(key)), None)
+    except ValueError:
+        reason = body.decode(errors="replace")
+    reason = " ".join(str(reason or "").split()) or "no reason was given"
     shortest = constants.KEY_CHARS if status != 401 else constants.REFUSED_KEY_CHARS  # a 401 concerns the key
-    reason = server.redact(_extract_reason(body[: constants.ERROR_BODY_BYTES]), shortest)[:500]
-    text = f"{server.name} answered {status}: {reason}"
+    text = f"{server.name} answered {status}: {server.redact(reason, shortest)[:500]}"
     if status == 407 and server.endpoint.proxy:
         proxy = shown_address(server.endpoint.proxy)
         text = f"{text}; check the user and the password of the proxy {proxy} in HTTP_PROXY"
     elif status in (401, 403) and server.unauthorized:
         text = f"{text}; {server.unauthorized}"
     return ModelError(text, status=status, retryable=status in RETRYABLE, retry_after=_retry_after(response.headers))
-
-
-def _extract_reason(body: bytes) -> str:
-    """Return the message in the body of an error, in any known format."""
-    try:
-        reason = loads(body)
-    except ValueError:
-        return " ".join(body.decode(errors="replace").split()) or "no reason was given"
-    while isinstance(reason, dict):
-        reason = next((reason[key] for key in ("error", "message", "detail", "code", "type") if reason.get(key)), None)
-    return " ".join(str(reason or "no reason was given").split())
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

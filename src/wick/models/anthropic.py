@@ -20,7 +20,6 @@ from wick.models import _http, openai_common
 from wick.models._http import ModelServer, TimeLimits
 from wick.models._network import NetworkSettings, PathText
 from wick.protocols import CallArgs, CallStart, Delta, Finish, HoldsSchema, ReasoningDelta, Request, TextDelta, Usage
-from wick.tools import Tool
 
 BASE_URL = "https://api.anthropic.com"
 KEY = "ANTHROPIC_API_KEY"
@@ -97,11 +96,12 @@ class Anthropic:
         end = _MARK + b"}]" if self.cache else b"}]"
         pieces = [openai_common.with_extra(self.server, self._options(request), request, *_OURS)]
         if request.tools:
-            pieces += (
-                b',"tools":[',
-                b",".join(openai_common.encode_tools("anthropic", request.tools, _encode_tool))[:-1],
-                end,
+            tools = openai_common.encode_tools(
+                "anthropic",
+                request.tools,
+                lambda tool: {key: value for key, name in _TOOL_FIELDS.items() if (value := getattr(tool, name))},
             )
+            pieces += b',"tools":[', b",".join(tools)[:-1], end
         if text:
             pieces += b',"system":[', openai_common.dumps({"type": "text", "text": text})[:-1], end
         return b"".join((*pieces, b',"messages":[', *_close_turns(turns, self.cache), b"]}"))
@@ -175,9 +175,7 @@ _TURN = {"user": _USER, "tool": _USER, "assistant": _ASSISTANT}
 _MARK = b',"cache_control":{"type":"ephemeral"}'
 
 
-def _encode_tool(tool: Tool) -> dict[str, Any]:
-    fields = {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
-    return {key: value for key, value in fields.items() if value}
+_TOOL_FIELDS = {"name": "name", "description": "description", "input_schema": "parameters"}  # name of the API: ours
 
 
 class _Turns(NamedTuple):
@@ -380,8 +378,7 @@ class _Reply:
                 return
             try:
                 event = orjson.loads(data)
-                read = _EVENTS.get(event["type"])
-                deltas = read(self, event) if read else ()
+                deltas = self._read(event["type"], event)
             except (AttributeError, KeyError, TypeError, ValueError):
                 raise openai_common.unreadable_error(self._server, data) from None
             yield from deltas
@@ -391,19 +388,36 @@ class _Reply:
             raise openai_common.truncated_error(self._server)
         return Finish(self.finish)
 
-    def _piece(self, event: dict[str, Any]) -> Sequence[Delta]:
-        delta = event["delta"]
-        kind = delta["type"]
-        if kind == "text_delta":
-            return self._text(delta["text"])
-        if kind == "input_json_delta":
-            index, text = event["index"], _string(delta["partial_json"])
-            return (CallArgs(index, text),) if text and index in self._calls else ()
-        if kind == "thinking_delta":
-            return self._thought("anthropic", delta["thinking"], "")
-        if kind == "signature_delta":
-            return self._thought("anthropic", "", delta["signature"])
-        return ()
+    def _read(self, kind: str, event: dict[str, Any]) -> Sequence[Delta]:
+        if kind == "content_block_delta":
+            delta = event["delta"]
+            if delta["type"] == "text_delta":
+                return self._text(delta["text"])
+            if delta["type"] == "input_json_delta":
+                index, text = event["index"], _string(delta["partial_json"])
+                return (CallArgs(index, text),) if text and index in self._calls else ()
+            if delta["type"] == "thinking_delta":
+                return self._thought("anthropic", delta["thinking"], "")
+            if delta["type"] == "signature_delta":
+                return self._thought("anthropic", "", delta["signature"])
+            return ()
+        if kind == "content_block_start":
+            return self._start(event)
+        if kind == "message_start":
+            return self._count(event["message"].get("usage") or {})
+        if kind == "message_delta":
+            if reason := event["delta"].get("stop_reason"):
+                self.finish = _REASONS.get(reason, _string(reason))
+            return self._count(event.get("usage") or {})
+        if kind == "message_stop":
+            self.done, self.finish = True, self.finish or "stop"
+        elif kind == "error":
+            error, message = event["error"].get("type"), event["error"].get("message")
+            status = _STATUS.get(error)
+            reason = " ".join(self._server.redact(str(message or error or "no reason was given")).split())[:500]
+            text = f"{self._server.name} broke off its answer: {reason}"
+            raise ModelError(text, status=status, retryable=status in _http.RETRYABLE)
+        return ()  # others, such as ping, are ignored
 
     def _start(self, event: dict[str, Any]) -> Sequence[Delta]:
         block = event["content_block"]
@@ -433,14 +447,6 @@ class _Reply:
             kind = f"{kind}@{self._chars}+{len(self._calls)}"
         return (ReasoningDelta(text, signature, kind),)
 
-    def _begin(self, event: dict[str, Any]) -> Sequence[Delta]:
-        return self._count(event["message"].get("usage") or {})
-
-    def _change(self, event: dict[str, Any]) -> Sequence[Delta]:
-        if reason := event["delta"].get("stop_reason"):
-            self.finish = _REASONS.get(reason, _string(reason))
-        return self._count(event.get("usage") or {})
-
     def _count(self, usage: dict[str, Any]) -> Sequence[Delta]:
         """Update the usage with the latest counts. The API counts cached tokens apart from the input."""
         self._usage |= {name: value for name, value in usage.items() if value is not None}
@@ -449,28 +455,6 @@ class _Reply:
         sent = count(used, "input_tokens") + written + read
         thought = count(used, "output_tokens_details", "thinking_tokens")
         return (Usage(sent, count(used, "output_tokens"), read, thought, written),)
-
-    def _stop(self, event: dict[str, Any]) -> Sequence[Delta]:
-        self.done, self.finish = True, self.finish or "stop"
-        return ()
-
-    def _error(self, event: dict[str, Any]) -> Sequence[Delta]:
-        kind, message = event["error"].get("type"), event["error"].get("message")
-        status = _STATUS.get(kind)
-        reason = " ".join(self._server.redact(str(message or kind or "no reason was given")).split())[:500]
-        raise ModelError(
-            f"{self._server.name} broke off its answer: {reason}", status=status, retryable=status in _http.RETRYABLE
-        )
-
-
-_EVENTS = {  # others, such as ping, are ignored
-    "content_block_delta": _Reply._piece,
-    "content_block_start": _Reply._start,
-    "message_start": _Reply._begin,
-    "message_delta": _Reply._change,
-    "message_stop": _Reply._stop,
-    "error": _Reply._error,
-}
 
 
 def _string(value: Any) -> str:

@@ -71,7 +71,18 @@ def main() -> None:
     request = json.loads(sys.stdin.readline())
     try:
         _preload(request["path"], out)
-        server = _serve(request)
+        llama = import_module("xllamacpp")
+        params = llama.CommonParams()
+        params.model.path = request["path"]
+        params.n_ctx = request["context"] * request["parallel"]  # divided among the slots
+        params.n_parallel = request["parallel"]
+        if request["threads"]:
+            params.cpuparams.n_threads = params.cpuparams_batch.n_threads = request["threads"]
+        params.hostnames, params.port, params.api_keys = ["127.0.0.1"], 0, [request["key"]]
+        params.ui = False
+        params.verbosity = request["verbosity"]
+        params.chat_template = _choose_template(request["path"])
+        server = llama.Server(params)
     except Exception as error:
         _report(out, error=str(error) or type(error).__name__)
         sys.stdin.read()  # llama.cpp may still log the reason in another thread
@@ -95,21 +106,6 @@ def _preload(path: str, out: Any) -> None:
             if done / size - reported >= 0.01:
                 reported = done / size
                 _report(out, read=round(reported, 2))
-
-
-def _serve(request: dict[str, Any]) -> Any:
-    llama = import_module("xllamacpp")
-    params = llama.CommonParams()
-    params.model.path = request["path"]
-    params.n_ctx = request["context"] * request["parallel"]  # divided among the slots
-    params.n_parallel = request["parallel"]
-    if request["threads"]:
-        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = request["threads"]
-    params.hostnames, params.port, params.api_keys = ["127.0.0.1"], 0, [request["key"]]
-    params.ui = False
-    params.verbosity = request["verbosity"]
-    params.chat_template = _choose_template(request["path"])
-    return llama.Server(params)
 
 
 def _choose_template(path: str) -> str:

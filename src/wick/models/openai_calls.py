@@ -55,15 +55,13 @@ class ToolCallAssembler:
             return None if another else number
         if id or not self.begun:
             return None
-        return None if name and self._is_whole(name) else self.last[0]
-
-    def _is_whole(self, name: str) -> bool:
-        """Return True if the last call is complete, so that a name starts the next one."""
         number, texts = self.last
+        if not name:
+            return number
         if self.begun[number].name != name:
-            return True
+            return None
         try:
-            orjson.loads("".join(texts))
+            orjson.loads("".join(texts))  # arguments that are complete: the name starts another call
         except ValueError:
-            return False
-        return True
+            return number
+        return None

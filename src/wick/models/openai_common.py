@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 from operator import is_
 from typing import Any, TypeVar
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 import orjson
 
@@ -38,7 +38,15 @@ def build_server(
     network: NetworkSettings,
 ) -> ModelServer:
     """Return the server with credentials. The key of the environment is sent to OpenAI's address only."""
-    address = _build_url(name, base_url)
+    try:
+        address = urlsplit(base_url)
+        usable = address.scheme in ("http", "https") and address.hostname and address.port != 0
+    except ValueError:  # an invalid port, or an unclosed bracket
+        usable = False
+    if not usable:
+        raise ConfigError(f"the base_url of {name} must be like http://host:port/v1, not {shown_address(base_url)!r}")
+    if address.username or address.password:
+        raise ConfigError(f"the base_url of {name} holds a password; give it as api_key or in headers instead")
     own = (address.scheme, address.hostname, address.port) == ("https", "api.openai.com", None)
     key = (api_key or (os.environ.get("OPENAI_API_KEY", "") if own else "")).strip()
     sent = {"content-type": "application/json", "accept": "text/event-stream"}
@@ -55,19 +63,6 @@ def build_server(
         unauthorized="check OPENAI_API_KEY" if own else f"check the api_key of {name}",
         network=network,
     )
-
-
-def _build_url(name: str, base_url: str) -> SplitResult:
-    try:
-        parts = urlsplit(base_url)
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:  # an invalid port, or an unclosed bracket
-        usable = False
-    if not usable:
-        raise ConfigError(f"the base_url of {name} must be like http://host:port/v1, not {shown_address(base_url)!r}")
-    if parts.username or parts.password:
-        raise ConfigError(f"the base_url of {name} holds a password; give it as api_key or in headers instead")
-    return parts
 
 
 # -- requests -------------------------------------------------------------------------------------------------------

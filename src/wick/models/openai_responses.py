@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from wick.errors import ConfigError, ModelError
-from wick.messages import ImagePart, Message, Part, Reasoning, TextPart
+from wick.messages import ImagePart, Message, Part, TextPart
 from wick.models import _http, openai_common
 from wick.models._http import ModelServer, TimeLimits
 from wick.models._network import NetworkSettings, PathText
@@ -114,7 +114,13 @@ class OpenAIResponses:
                 {"type": "function_call", "call_id": call.id, **openai_common.call_fields(call)}
                 for call in message.tool_calls
             ]
-            items = _insert_thoughts([*text, *calls], message.reasoning)
+            items: list[dict[str, Any]] = [*text, *calls]
+            for thought in message.reasoning:
+                if thought.provider == _WIRE and (match := _SIGNATURE.fullmatch(thought.signature)):
+                    index, id, encrypted = match.groups()
+                    summary = [{"type": "summary_text", "text": thought.text}] if thought.text else []
+                    item = {"type": "reasoning", "id": id, "summary": summary, "encrypted_content": encrypted}
+                    items.insert(min(int(index), len(items) - 1), item)  # never last: the API refuses that
         else:
             content: Any = message.content
             if not isinstance(content, str):
@@ -138,17 +144,6 @@ def _encode_part(part: Part) -> dict[str, Any]:
     if part.url:
         return {"type": "input_file", "file_url": part.url}
     return {"type": "input_file", "filename": part.name or "file", "file_data": openai_common.media_url(part)}
-
-
-def _insert_thoughts(items: list[dict[str, Any]], thoughts: tuple[Reasoning, ...]) -> list[dict[str, Any]]:
-    """Insert each reasoning item at its position, but never last: the API refuses a trailing one."""
-    for thought in thoughts:
-        if thought.provider == _WIRE and (match := _SIGNATURE.fullmatch(thought.signature)):
-            place, id, encrypted = match.groups()
-            summary = [{"type": "summary_text", "text": thought.text}] if thought.text else []
-            item = {"type": "reasoning", "id": id, "summary": summary, "encrypted_content": encrypted}
-            items.insert(min(int(place), len(items) - 1), item)
-    return items
 
 
 # -- replies --------------------------------------------------------------------------------------------------------

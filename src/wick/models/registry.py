@@ -40,10 +40,25 @@ DEFAULTS = {"ANTHROPIC_API_KEY": "sonnet", "OPENAI_API_KEY": "gpt-4o"}  # the mo
 def create_model(spec: str | Mapping[str, Any]) -> Model:
     """Create the model for a text or a dict."""
     provider, model, options = _parse_spec(spec)
-    make = PROVIDERS.get(provider) or _find_plugin(provider)
-    if make is None:
+    if provider in ("demo", "auto"):
+        _reject_options(provider, model, options)
+    if provider == "demo":
+        from wick.models.demo import Demo
+
+        return Demo()
+    if provider == "auto":
+        chosen, why = choose_model()
+        is_demo = ":" not in chosen.name  # a warning, as it is visible without logging configuration
+        logger.log(logging.WARNING if is_demo else logging.INFO, "auto: %s", why)
+        vars(chosen)["why"] = why
+        return chosen
+    if provider == "local":
+        return _create_client(_load_client(provider), model, options)
+    if provider in _CLIENTS:
+        return _create_served(provider, model, options)
+    if (create := _find_plugin(provider)) is None:
         raise _unknown_model(provider, model)
-    return make(model, options)
+    return create(model, options)
 
 
 def check_spec(spec: str | Mapping[str, Any]) -> None:
@@ -54,8 +69,7 @@ def check_spec(spec: str | Mapping[str, Any]) -> None:
     if provider in ("demo", "auto"):
         _reject_options(provider, model, options)
     elif provider in _CLIENTS and not options.keys() <= {"base_url", "api_key"}:
-        module, kind = _CLIENTS[provider]
-        parameters = inspect.signature(getattr(import_module(module), kind)).parameters.values()
+        parameters = inspect.signature(_load_client(provider)).parameters.values()
         if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
             return
         known = ["provider", *(parameter.name for parameter in parameters)]
@@ -68,20 +82,40 @@ def check_spec(spec: str | Mapping[str, Any]) -> None:
 
 _CLIENTS = {
     "anthropic": ("wick.models.anthropic", "Anthropic"),
-    **dict.fromkeys(("openai", "ollama", "gateway", "proxy"), ("wick.models.openai", "OpenAI")),
+    "openai": ("wick.models.openai", "OpenAI"),
     "openai-responses": ("wick.models.openai_responses", "OpenAIResponses"),
+    **dict.fromkeys(("ollama", "gateway", "proxy"), ("wick.models.openai", "OpenAI")),
     "local": ("wick.models.local", "Local"),
 }
+PROVIDERS = (*_CLIENTS, "demo", "auto")
+
+
+def _load_client(provider: str) -> Callable[..., Model]:
+    """Import and return the client of a provider."""
+    module, name = _CLIENTS[provider]
+    client: Callable[..., Model] = getattr(import_module(module), name)
+    return client
 
 
 def _parse_spec(spec: str | Mapping[str, Any]) -> tuple[str, str, Options]:
-    """Return the provider, the model and the other options of a spec."""
+    """Return the provider, the model and the other options of a spec. An unknown provider is an empty text."""
     options = {"model": spec} if isinstance(spec, str) else {key: spec[key] for key in spec if spec[key] is not None}
     for key in ("provider", "model", "base_url", "api_key", "name", "version"):
         if not isinstance(options.get(key, ""), str):
             raise ConfigError(f"the {key!r} of a model's spec must be a text, not {type(options[key]).__name__}")
     model, provider = options.pop("model", "").strip(), options.pop("provider", "").strip()
-    return (*(_split_name(model) if not provider else (provider, model)), options)
+    if provider:
+        return provider, model, options
+    if model in ("demo", "auto"):
+        return model, "", options
+    full_name = ALIASES.get(model, model)
+    for family_provider, family in FAMILIES.items():
+        if re.fullmatch(family, full_name):
+            return family_provider, full_name, options
+    prefix, colon, rest = (part.strip() for part in model.partition(":"))
+    if colon and (prefix in PROVIDERS or _find_plugin(prefix)):
+        return prefix, rest, options
+    return "", model, options
 
 
 def _unknown_model(provider: str, model: str) -> ConfigError:
@@ -111,55 +145,24 @@ def choose_model() -> tuple[Model, str]:
     return model, f"{model.name}, as {keys} are not set and no Ollama with a model answers at {ollama_url()}"
 
 
-def _split_name(text: str) -> tuple[str, str]:
-    """Return the provider and the model of a text; the provider is empty if it is unknown."""
-    if text in ("demo", "auto"):
-        return text, ""
-    name = ALIASES.get(text, text)
-    for provider, family in FAMILIES.items():
-        if re.fullmatch(family, name):
-            return provider, name
-    provider, colon, model = (part.strip() for part in text.partition(":"))
-    return (provider, model) if colon and (provider in PROVIDERS or _find_plugin(provider)) else ("", text)
-
-
 # -- the providers --------------------------------------------------------------------------------------------------
 
 
-def _create_anthropic(model: str, options: Options) -> Model:
-    from wick.models.anthropic import Anthropic
-
-    return _create_served(Anthropic, ALIASES.get(model, model), _with_environment("ANTHROPIC", options))
-
-
-def _create_openai(model: str, options: Options) -> Model:
-    from wick.models.openai import OpenAI
-
-    return _create_served(OpenAI, model, _with_environment("OPENAI", options))
-
-
-def _create_responses(model: str, options: Options) -> Model:
-    from wick.models.openai_responses import OpenAIResponses
-
-    return _create_served(OpenAIResponses, model, _with_environment("OPENAI", options))
-
-
-def _create_ollama(model: str, options: Options) -> Model:
-    from wick.models.openai import OpenAI
-
-    return _create_served(OpenAI, model, _add_version_path({"base_url": ollama_url(), "name": "ollama", **options}))
-
-
-def _create_gateway(model: str, options: Options) -> Model:
-    """Create a model behind a gateway with OpenAI's API, such as LiteLLM's proxy."""
-    from wick.models.openai import OpenAI
-
+def _add_address(provider: str, model: str, options: Options) -> tuple[str, Options]:
+    """Return the model and the options of a server, with its address if the environment or the provider has one."""
+    if provider == "anthropic":
+        return ALIASES.get(model, model), _with_environment("ANTHROPIC", options)
+    if provider in ("openai", "openai-responses"):
+        return model, _with_environment("OPENAI", options)
+    if provider == "ollama":
+        return model, _add_version_path({"base_url": ollama_url(), "name": "ollama", **options})
+    # A gateway with OpenAI's API, such as LiteLLM's proxy.
     model, address = re.fullmatch(r"(.*?)(?:@(https?://.*))?", model, re.DOTALL).groups()  # type: ignore[union-attr]
     given = {"base_url": address, **options} if address else options
     options = {"name": "gateway", **_with_environment("OPENAI", given)}
     if "base_url" not in options:
         raise ConfigError("a gateway needs an address: say gateway:MODEL@http://host:4000, or set OPENAI_BASE_URL")
-    return _create_served(OpenAI, model, _add_version_path(options))
+    return model, _add_version_path(options)
 
 
 def _add_version_path(options: Options) -> Options:
@@ -168,44 +171,9 @@ def _add_version_path(options: Options) -> Options:
     return {**options, "base_url": f"{bare[0].rstrip('/')}/v1"} if bare else options
 
 
-def _create_local(model: str, options: Options) -> Model:
-    from wick.models.local import Local
-
-    return _create_client(Local, model, options)
-
-
-def _create_demo(model: str, options: Options) -> Model:
-    from wick.models.demo import Demo
-
-    _reject_options("demo", model, options)
-    return Demo()
-
-
-def _create_auto(model: str, options: Options) -> Model:
-    _reject_options("auto", model, options)
-    chosen, why = choose_model()
-    is_demo = ":" not in chosen.name  # a warning, as it is visible without logging configuration
-    logger.log(logging.WARNING if is_demo else logging.INFO, "auto: %s", why)
-    vars(chosen)["why"] = why
-    return chosen
-
-
 def _reject_options(provider: str, model: str, options: Options) -> None:
     if model not in ("", provider) or options:
         raise ConfigError(f"{provider!r} says it all; leave out {', '.join([model] if model else options)}")
-
-
-PROVIDERS: dict[str, Callable[[str, Options], Model]] = {
-    "anthropic": _create_anthropic,
-    "openai": _create_openai,
-    "openai-responses": _create_responses,
-    "ollama": _create_ollama,
-    "gateway": _create_gateway,
-    "proxy": _create_gateway,
-    "local": _create_local,
-    "demo": _create_demo,
-    "auto": _create_auto,
-}
 
 
 def _with_environment(provider: str, options: Options) -> Options:
@@ -216,8 +184,9 @@ def _with_environment(provider: str, options: Options) -> Options:
     return {"base_url": address, "api_key": os.environ.get(f"{provider}_API_KEY"), **options}
 
 
-def _create_served(client: Callable[..., Model], model: str, options: Options) -> Model:
+def _create_served(provider: str, model: str, options: Options) -> Model:
     """Create a model behind a server, after validating options that would fail at the first request."""
+    model, options = _add_address(provider, model, options)
     for key in ("stream_usage", "replay_reasoning", "cache"):
         if not isinstance(options.get(key, True), bool):
             raise ConfigError(f"the {key!r} of a model's spec must be true or false, not {options[key]!r}")
@@ -234,7 +203,8 @@ def _create_served(client: Callable[..., Model], model: str, options: Options) -
         raise ConfigError("the 'limits' of a model's spec must be seconds above 0, as in {'first_byte': 30}")
     if not isinstance(headers, Mapping) or not all(isinstance(text, str) for text in chain(*headers.items())):
         raise ConfigError("the 'headers' of a model's spec must be texts, as in {'x-team': 'search'}")
-    return _create_client(client, model, {**options, "limits": limits} if "limits" in options else options)
+    options = {**options, "limits": limits} if "limits" in options else options
+    return _create_client(_load_client(provider), model, options)
 
 
 def _create_client(client: Callable[..., Model], model: str, options: Options) -> Model:

@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from inspect import isawaitable
-from typing import Any
 
 from wick.errors import ModelError
 from wick.messages import Message, ToolCall
@@ -81,7 +80,19 @@ class FunctionModel:
 def _deltas(reply: Reply, request: Request) -> Iterator[Delta]:
     if isinstance(reply, BaseException):
         raise reply
-    message = _message(reply)
+    match reply:
+        case Message(role="assistant"):
+            message = reply
+        case str():
+            message = Message("assistant", reply)
+        case ToolCall():
+            message = Message("assistant", "", (reply,))
+        case [*calls] if all(isinstance(call, ToolCall) for call in calls):
+            message = Message("assistant", "", tuple(calls))
+        case _:
+            raise ModelError(
+                f"{reply!r} is not a reply: give a text, an assistant's message, tool calls or an exception"
+            )
     for thought in message.reasoning:
         yield ReasoningDelta(thought.text, thought.signature, thought.provider)
     for word in re.findall(r"\s*\S+\s*$|\s*\S+|\s+", message.text):
@@ -95,16 +106,3 @@ def _deltas(reply: Reply, request: Request) -> Iterator[Delta]:
     prompt = request.messages[-1].tokens if request.messages else 0
     yield Usage(input_tokens=prompt, output_tokens=message.tokens)
     yield Finish("tool_calls" if message.tool_calls else "stop")
-
-
-def _message(reply: Any) -> Message:
-    match reply:
-        case Message(role="assistant"):
-            return reply
-        case str():
-            return Message("assistant", reply)
-        case ToolCall():
-            return Message("assistant", "", (reply,))
-        case [*calls] if all(isinstance(call, ToolCall) for call in calls):
-            return Message("assistant", "", tuple(calls))
-    raise ModelError(f"{reply!r} is not a reply: give a text, an assistant's message, tool calls or an exception")

@@ -27,7 +27,15 @@ from wick.errors import ConfigError
 from wick.permissions.shell import Script, parse_script
 from wick.permissions.shell_grammar import load_grammar
 from wick.permissions.shell_lexer import Redirect
-from wick.permissions.specifiers import CommandPattern, FilePattern, HostPattern, MatchResult, ToolPath, strictest
+from wick.permissions.specifiers import (
+    STAR,
+    CommandPattern,
+    FilePattern,
+    HostPattern,
+    MatchResult,
+    ToolPath,
+    strictest,
+)
 from wick.tools import Tool
 
 RuleType = Literal["deny", "ask", "allow"]
@@ -43,7 +51,7 @@ S = TypeVar("S", CommandPattern, FilePattern, HostPattern)
 _TEXT = re.compile(r"(?P<tool>[^\s()|]+)(?:\((?P<specifier>.*)\))?", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Rule:
     """A permission rule as written, with the message that is shown when it decides."""
 
@@ -53,7 +61,7 @@ class Rule:
     specifier: str = ""
     message: str = ""
 
-    @property
+    @cached_property
     def is_literal(self) -> bool:
         """Return True if the rule names a single tool, without wildcards or a kind."""
         return not self.tool.startswith("kind:") and not any(sign in self.tool for sign in "*?[")
@@ -63,20 +71,20 @@ class Rule:
         """Return True if an agent without this tool may have the rule."""
         return not self.is_literal or bool(list_tool_aliases(self.tool) - {self.tool})
 
-    @property
+    @cached_property
     def is_host(self) -> bool:
         return self.specifier.startswith(DOMAIN)
 
-    @property
+    @cached_property
     def command_pattern(self) -> CommandPattern:
         """The specifier as a pattern for commands."""
         return _build_pattern(CommandPattern, self.specifier, self.text)
 
-    @property
+    @cached_property
     def file_pattern(self) -> FilePattern:
         return _build_pattern(FilePattern, self.specifier, self.text)
 
-    @property
+    @cached_property
     def host_pattern(self) -> HostPattern:
         return _build_pattern(HostPattern, self.specifier.removeprefix(DOMAIN).strip(), self.text)
 
@@ -153,8 +161,9 @@ class RuleSubject:
         ever = now | tool.names | list_tool_aliases(tool.origin) | frozenset(called)
         return cls(tool.name, now, ever, tool.kind, args, **more)
 
-    @property
+    @cached_property
     def command(self) -> str | None:
+        """The command, if the tool runs one."""
         shell = self.kind == "shell" or "execute" in self.all_names
         return self._text_arg("command") if shell else None
 
@@ -215,6 +224,58 @@ def match_rule(rule: Rule, subject: RuleSubject) -> MatchResult:
         if redirect.is_file and rule.names_tool(file := subject.as_file_use(redirect)):
             results.append(_match_specifier(rule, file) if redirect.target.fixed else "maybe")
     return strictest(results)
+
+
+class RuleIndex:
+    """The deny and ask rules, by tool and by the first word of their command.
+
+    A policy has many rules, and most are about programs that a command does not run. A rule is skipped only if
+    `match_rule` would return "no" for it.
+    """
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self._rules = tuple(rule for rule in rules if rule.type != "allow")
+        self._by_tool: dict[str, tuple[list[int], dict[str, list[int]]]] = {}  # places of rules: others, by word
+        for place, rule in enumerate(self._rules):
+            others, by_word = self._by_tool.setdefault(rule.tool, ([], {}))
+            words = _index_words(rule)
+            for word in words:
+                by_word.setdefault(word, []).append(place)
+            if not words:
+                others.append(place)
+
+    def match(self, subject: RuleSubject) -> list[tuple[Rule, MatchResult]]:
+        """Return the rules that match a tool use, or may match it, in their order."""
+        found: list[tuple[Rule, MatchResult]] = []
+        for place in self._find_candidates(subject):
+            if (result := match_rule(self._rules[place], subject)) != "no":
+                found.append((self._rules[place], result))
+        return found
+
+    def _find_candidates(self, subject: RuleSubject) -> Iterable[int]:
+        script = subject.script if self._rules and subject.command is not None else None
+        if script is not None and (script.unnamed or script.redirects):
+            return range(len(self._rules))  # an unknown program may be any, and a redirection is the use of a file
+        places = set[int]()
+        for others, by_word in self._by_tool.values():
+            first = others[0] if others else next(iter(by_word.values()))[0]
+            if not self._rules[first].names_tool(subject):  # the tool is the same for all of them
+                continue
+            places.update(others)
+            words = by_word if script is None else (script.names | script.mentions) & by_word.keys()
+            for word in words:
+                places.update(by_word[word])
+        return sorted(places)
+
+
+def _index_words(rule: Rule) -> set[str]:
+    """Return the words of which a command has at least one if the rule matches it; none if that is not known."""
+    own = resolve_tool_name(rule.tool)
+    if not rule.specifier or rule.is_host or not (own == "execute" or rule.tool == "kind:shell"):
+        return set()
+    pattern = rule.command_pattern
+    words = {pattern.pattern[0].casefold(), *pattern.tokens[:1]}
+    return set() if any(STAR in word for word in words) else words
 
 
 def _match_specifier(rule: Rule, subject: RuleSubject) -> MatchResult:

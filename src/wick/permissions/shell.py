@@ -133,6 +133,9 @@ _SQLITE_FLAG = re.compile(
     r"--?(?:no)?(?:headers?|csv|json|line|column|batch|bail|readonly|box|table|markdown|html|list|ascii|quote|echo|version)"
 )
 _QUOTES = re.compile(r"['\"\\]")
+PLAIN_CHARS = 200
+_PLAIN = re.compile(r"[A-Za-z_./][A-Za-z0-9_./-]*(?: [A-Za-z0-9_./-]+)*")
+_SHELL_WORDS = KEYWORDS | NAMED
 _IMPLICIT = {  # files that programs run without naming them
     "python": re.compile(r".*\.(?:py|pth|zip|so)"),
     "node": re.compile(r".*\.(?:js|mjs|cjs|ts|node)|package\.json"),
@@ -146,6 +149,17 @@ _IMPLICIT = {  # files that programs run without naming them
     "go": re.compile(r".*\.go"),
     "git": re.compile(r"\.?gitconfig|config|(?:pre|post|prepare|commit)-[\w-]+"),
 }
+
+
+def split_plain(text: str) -> Words | None:
+    """Return the words of a short command without anything that a shell interprets; None for any other text.
+
+    All parsers agree about such a text, so that none of them is needed.
+    """
+    if len(text) > PLAIN_CHARS or not _PLAIN.fullmatch(text):
+        return None
+    words = text.split(" ")
+    return None if _SHELL_WORDS.intersection(words) else tuple(map(Word, words))
 
 
 def simplify(path: str) -> str:
@@ -192,9 +206,13 @@ class _Reader:
         if len(text) > SHELL_CHARS or self.nested >= SHELL_NESTING or self.texts > SHELL_TEXTS:
             return self.hide("it is too long or too deep to be read")
         self.nested += 1
-        moved, parsed = self._changes_folder(), parse(text, self.budget)
+        words = split_plain(text) if self.texts == 1 else None
+        parsed = parse(text, self.budget) if words is None else ParsedScript([SimpleCommand(0, words=[*words])])
+        moved = self._changes_folder()
         self._add_parsed(parsed)
-        if parsed.problem:
+        if words is not None:
+            pass  # all parsers read it in the same way
+        elif parsed.problem:
             self.opaque.append(parsed.problem)
             self.hide(parsed.problem)
         else:
@@ -449,7 +467,9 @@ class _Reader:
             if words[at].text not in FINDS:
                 at += 1
                 continue
-            end = next((end for end in range(at + 1, len(words)) if _ends_exec(words, end)), None)
+            ends = (end for end in range(at + 1, len(words)) if words[end].text in (";", "+"))
+            # A plus ends the command only after `{}`.
+            end = next((end for end in ends if words[end].text == ";" or words[end - 1].text == "{}"), None)
             if end is None:
                 return self._add_candidates(words, "the command of find has no end")
             if words[at].text.endswith("dir"):
@@ -787,11 +807,6 @@ def _option_values(words: Words, letter: str, *names: str) -> list[Word]:
 def _mark_replaced(word: Word, sign: str) -> Word:
     """Return the word as not fixed if it contains the placeholder."""
     return replace(word, fixed=False, glob=False) if sign in word.text else word
-
-
-def _ends_exec(words: Words, at: int) -> bool:
-    """Return True if the command of `find -exec` ends here. A plus ends it only after `{}`."""
-    return words[at].text == ";" or (words[at].text == "+" and words[at - 1].text == "{}")
 
 
 def _xargs_command(options: Sequence[Word], words: Words) -> Words:

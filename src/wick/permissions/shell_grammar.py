@@ -119,7 +119,11 @@ def _visit(node: Any, seen: GrammarScan, depth: int = 0) -> None:
         if words:
             seen.found.append(GrammarCommand(node.start_byte, node.end_byte, words))
     elif node.type == "file_redirect":
-        _record_redirect(node, seen)
+        sign = next((child.type for child in node.children if not child.is_named), "")
+        targets = [child for child in node.children if child.is_named and child.type != "file_descriptor"]
+        seen.redirects += [Redirect(sign, _node_word(target)) for target in targets[:1]]
+        if targets[1:]:  # the grammar takes the words after a target for targets, too
+            seen.trailing.append((node.start_byte, [_node_word(child) for child in targets[1:]]))
     elif node.type in ("heredoc_redirect", "herestring_redirect"):
         _record_input(node, seen)
     elif node.type == "word" and "\n" in _node_text(node):  # the grammar missed the end of the line
@@ -130,15 +134,6 @@ def _visit(node: Any, seen: GrammarScan, depth: int = 0) -> None:
         seen.opaque.append(f"it has {node.type.replace('_', ' ')}s")
     for child in node.children:
         _visit(child, seen, depth + 1)
-
-
-def _record_redirect(node: Any, seen: GrammarScan) -> None:
-    sign = next((child.type for child in node.children if not child.is_named), "")
-    named = [child for child in node.children if child.is_named and child.type != "file_descriptor"]
-    for target in named[:1]:
-        seen.redirects.append(Redirect(sign, _node_word(target)))
-    if named[1:]:  # the grammar takes the words after a target for targets, too
-        seen.trailing.append((node.start_byte, [_node_word(child) for child in named[1:]]))
 
 
 def _record_input(node: Any, seen: GrammarScan) -> None:

@@ -462,19 +462,15 @@ class _Parser:
                 if not len(lines) % 4:
                     self.budget.spend()
             body = "".join(f"{line}\n" for line in lines)
-            row.inputs.append(Word(body, fixed=quoted or not self._expand_document(body, start)))
+            has_expansions = not quoted and any(sign in body for sign in "$`\\")
+            if has_expansions:
+                if "\\\n" in body:
+                    raise UnclearCommand("it has a here-document that is not plain")
+                inner = _Parser(body, self.parsed, self.budget, depth=self.depth + 1, base=self.base + start)
+                inner._read_double_quoted(end="")
+            row.inputs.append(Word(body, fixed=not has_expansions))
             self._note_literal(body if quoted else "")
         self.documents = []
-
-    def _expand_document(self, body: str, start: int) -> bool:
-        """Parse the substitutions of a here-document; return True if it has any."""
-        if not any(sign in body for sign in "$`\\"):
-            return False
-        if "\\\n" in body:
-            raise UnclearCommand("it has a here-document that is not plain")
-        inner = _Parser(body, self.parsed, self.budget, depth=self.depth + 1, base=self.base + start)
-        inner._read_double_quoted(end="")
-        return True
 
     # -- words ------------------------------------------------------------------------------------------------------
 

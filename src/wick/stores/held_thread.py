@@ -24,9 +24,10 @@ from wick._internal.frozen import FrozenDict, freeze
 from wick._internal.tasks import cancel_and_wait, closing_stream
 from wick.errors import StoreError
 from wick.messages import Message
-from wick.protocols import Lease, Queued, Store
+from wick.protocols import Lease, Queued, Store, Summary
 from wick.stores.process_identity import holder_name
-from wick.threads import Entry, Thread
+from wick.thread_state import Entry
+from wick.threads import Thread
 
 logger = logging.getLogger(__name__)
 
@@ -62,8 +63,17 @@ async def hold(
     `patience` is how long a question of a run waits for its answer before the run pauses.
     """
     async with _wait_in_queue(store, owner, thread.id, wait):
-        await _ensure_thread(store, owner, thread.id)
-        lease = await _acquire_lease(store, owner, thread.id, seconds, wait)
+        try:
+            lease = await _acquire_lease(store, owner, thread.id, seconds, wait)
+        except StoreError as error:
+            if error.code != "not_found":
+                raise
+            try:
+                await store.create(owner, thread.id)
+            except StoreError as refusal:
+                if refusal.code != "conflict":  # else it was created concurrently
+                    raise
+            lease = await _acquire_lease(store, owner, thread.id, seconds, wait)
         held = HeldThread(store, owner, thread, lease, seconds, patience)
         try:
             await held.catch_up()
@@ -75,29 +85,40 @@ async def hold(
 
 
 async def _acquire_lease(store: Store, owner: str, id: str, seconds: float, wait: bool) -> Lease:
+    """Create the thread unless it exists, and acquire its lease."""
+    try:
+        await store.create(owner, id)
+    except StoreError as error:
+        if error.code == "invalid":  # one that exists may have a name that new threads cannot have
+            try:
+                await store.head(owner, id)
+            except StoreError:
+                raise error from None
+        elif error.code != "conflict":
+            raise
     holder, pause = holder_name(), SHORTEST_WAIT
     unreleased = _unreleased.get(store, {})
     if (owner, id) in unreleased:  # this process failed to release it earlier; it would block until it expires
         await store.release(owner, id, unreleased[owner, id])
         unreleased.pop((owner, id), None)
+
+    async def release_unwanted(taking: asyncio.Task[Lease]) -> None:
+        """Release the lease that a cancelled caller no longer waits for."""
+        with suppress(StoreError):  # the lease expires
+            await store.release(owner, id, (await taking).fence)
+
     while True:
         taking = asyncio.create_task(store.lease(owner, id, holder, seconds), name=f"taking {id}")
         try:
             return await asyncio.shield(taking)
         except asyncio.CancelledError:  # the lease may have been acquired
-            await asyncio.shield(_release_unwanted(taking, store, owner, id))
+            await asyncio.shield(release_unwanted(taking))
             raise
         except StoreError as error:
             if error.code != "conflict" or not wait:
                 raise
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, LONGEST_WAIT)
-
-
-async def _release_unwanted(taking: asyncio.Task[Lease], store: Store, owner: str, id: str) -> None:
-    """Release the lease that a cancelled caller no longer waits for."""
-    with suppress(StoreError):  # the lease expires
-        await store.release(owner, id, (await taking).fence)
 
 
 _unreleased: WeakKeyDictionary[Store, dict[tuple[str, str], int]] = WeakKeyDictionary()  # fences, by owner and thread
@@ -113,18 +134,39 @@ async def release_leases(store: Store) -> None:
                 del left[owner, id]
 
 
-async def _ensure_thread(store: Store, owner: str, id: str) -> None:
-    """Create a thread, unless it exists; one that exists may have a name that new threads cannot have."""
-    try:
-        await store.create(owner, id)
-    except StoreError as error:
-        if error.code == "invalid":
+class HeldInbox:
+    """The inbox of a held thread. It is read again only after the store's watch has reported a new item."""
+
+    def __init__(self, store: Store, owner: str, id: str, items: Sequence[Queued] | None) -> None:
+        self._store, self._owner, self._id = store, owner, id
+        self._items = items or ()
+        self._known = max((item.position for item in self._items), default=0)
+        self.is_stale = items is None
+        self._watch_task: asyncio.Task[None] | None = None
+
+    async def fetch(self) -> Sequence[Queued]:
+        """Return the items. The first call starts the watch."""
+        if self._watch_task is None:
+            self._watch_task = asyncio.create_task(self._watch(), name=f"inbox of {self._id}")
+        if self.is_stale or self._watch_task.done():  # without a watch, every call reads
+            self.is_stale = False  # before the read: an item that arrives meanwhile may not be in it
             try:
-                await store.head(owner, id)
-            except StoreError:
-                raise error from None
-        elif error.code != "conflict":
-            raise
+                self._items = await self._store.inbox(self._owner, self._id)
+            except BaseException:
+                self.is_stale = True
+                raise
+        return self._items
+
+    async def _watch(self) -> None:
+        with suppress(StoreError):
+            async with closing_stream(self._store.watch(self._owner, self._id)) as all_news:
+                async for news in all_news:
+                    if news.inbox > self._known:
+                        self._known, self.is_stale = news.inbox, True
+
+    async def close(self) -> None:
+        task, self._watch_task = self._watch_task, None  # break the cycle task → traceback → frame → self
+        await cancel_and_wait(() if task is None else (task,))
 
 
 class HeldThread:
@@ -143,6 +185,8 @@ class HeldThread:
         self._consumed: set[int] = set()  # positions of inbox items that are in the log
         self._answered_questions: set[str] = set()  # questions with an answer that is about to be logged
         self._error: StoreError | None = None
+        self.released_head: Summary | None = None  # the thread when its lease was released
+        self._inbox = HeldInbox(store, owner, thread.id, lease.inbox)
         self._renewal_task: asyncio.Task[None] | None = self._loop.create_task(
             self._renew_lease(), name=f"lease of {thread.id}"
         )
@@ -151,6 +195,10 @@ class HeldThread:
     def last_written(self) -> int:
         """The sequence number of the last entry in the store."""
         return self._last
+
+    def has_consumed(self, position: int) -> bool:
+        """Return True if the inbox item at a position is in the log."""
+        return position in self._consumed
 
     @property
     def failure(self) -> StoreError | None:
@@ -161,7 +209,7 @@ class HeldThread:
         """Load new entries from the store, and write those that it lacks."""
         thread = self.thread
         self._check_not_held()
-        head = await self.store.head(self.owner, thread.id)
+        head = self.lease.head or await self.store.head(self.owner, thread.id)
         if thread.entries and head.last:
             place = min(head.last, len(thread.entries))  # the last entry of the common part
             batches = self.store.read(self.owner, thread.id, after=place - 1, limit=1)
@@ -171,7 +219,8 @@ class HeldThread:
                     f"thread {thread.id} is another one here than in the store; load it from there", "conflict"
                 )
         self._last = min(head.last, len(thread.entries))
-        await load(self.store, self.owner, thread.id, thread)
+        if head.last > len(thread.entries):
+            await load(self.store, self.owner, thread.id, thread)
         self._last = max(self._last, head.last)
         if head.queued:
             await self._fetch_inbox()
@@ -224,6 +273,10 @@ class HeldThread:
         self._fetched |= {row.position: Message.from_json(row.data) for row in fresh}
         return [self._fetched[row.position] for row in fresh]
 
+    async def has_messages(self) -> bool:
+        """Return True if there are messages in the inbox."""
+        return any(row.kind == "message" for row in await self._fetch_inbox())
+
     def discard_message(self, message: Message) -> None:
         """Discard an inbox message; the next write consumes it."""
         self._rejected.append(message)
@@ -243,6 +296,7 @@ class HeldThread:
         return None
 
     async def _find_answer(self, question: str) -> FrozenDict | None:
+        self._inbox.is_stale = True  # the first answer counts, also one that the watch has not reported yet
         answers = (row.data for row in await self._fetch_inbox() if row.kind == "answer" and row.data["id"] == question)
         if (first := next(answers, None)) is None:
             return None
@@ -250,7 +304,8 @@ class HeldThread:
         return FrozenDict(freeze(first))
 
     async def _fetch_inbox(self) -> Sequence[Queued]:
-        rows = await self.store.inbox(self.owner, self.thread.id)
+        on_own_loop = self._on_own_loop()
+        rows = await (self._inbox.fetch() if on_own_loop else self.store.inbox(self.owner, self.thread.id))
         queued = [row for row in rows if row.position not in self._consumed]  # read while they were being consumed
         self._queued_answers |= {row.position: row.data["id"] for row in queued if row.kind == "answer"}
         return queued
@@ -263,8 +318,14 @@ class HeldThread:
         while self._unwritten:
             batch = list(self._unwritten)
             try:
-                rows, took = [entry.to_json() for entry in batch], self._consumed_positions(batch)
-                self._last = await self._append_with_retry(rows, took)
+                queued = {id(message): position for position, message in self._fetched.items()}
+                messages = [*self._rejected, *(entry.data for entry in batch if entry.kind == "message")]
+                took = [queued[id(message)] for message in messages if id(message) in queued]
+                logged = {entry.data["id"] for entry in batch if entry.kind == "answered"}
+                awaited = {*self.thread.questions, *self._answered_questions} - logged
+                answers = self._queued_answers.items()
+                took += [position for position, question in answers if question not in awaited]  # obsolete answers
+                self._last = await self._append_with_retry([entry.to_json() for entry in batch], took)
             except StoreError as error:
                 self._error = error
                 return
@@ -292,15 +353,6 @@ class HeldThread:
                     raise
             await asyncio.sleep(pause)
 
-    def _consumed_positions(self, batch: Sequence[Entry]) -> list[int]:
-        """Return the positions of inbox items that these entries consume, and of obsolete answers."""
-        queued = {id(message): position for position, message in self._fetched.items()}
-        messages = [*self._rejected, *(entry.data for entry in batch if entry.kind == "message")]
-        took = [queued[id(message)] for message in messages if id(message) in queued]
-        logged = {entry.data["id"] for entry in batch if entry.kind == "answered"}
-        awaited = {*self.thread.questions, *self._answered_questions} - logged
-        return took + [position for position, question in self._queued_answers.items() if question not in awaited]
-
     async def _renew_lease(self) -> None:
         while True:
             await asyncio.sleep(self.seconds / 3)
@@ -319,8 +371,9 @@ class HeldThread:
         # Break the cycle task → traceback → frame → self.
         renewing, self._renewal_task = self._renewal_task, None
         await cancel_and_wait(() if renewing is None else (renewing,))
+        await self._inbox.close()
         try:
-            await self.store.release(self.owner, self.thread.id, self.lease.fence)
+            self.released_head = await self.store.release(self.owner, self.thread.id, self.lease.fence)
         except StoreError as error:  # the lease expires
             _unreleased.setdefault(self.store, {})[self.owner, self.thread.id] = self.lease.fence
             logger.warning("the lease of %s could not be released: %s", self.thread.id, error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, count
 from threading import RLock
@@ -74,10 +74,22 @@ class InMemory:
 
     # -- threads ----------------------------------------------------------------------------------------------------
 
-    async def create(self, owner: str, id: str, *, title: str = "", meta: Mapping[str, Any] | None = None) -> Summary:
+    async def create(
+        self,
+        owner: str,
+        id: str,
+        *,
+        title: str = "",
+        meta: Mapping[str, Any] | None = None,
+        messages: Sequence[Mapping[str, Any]] = (),
+    ) -> Summary:
         rows.check_name("an owner", owner)
+        bodies = rows.encode_messages(messages, "") if messages else []
         with self._lock:
-            return self._summarize(self._create_thread(owner, id, title, rows.encode_meta(meta)))
+            stored = self._create_thread(owner, id, title, rows.encode_meta(meta))
+            for body in bodies:
+                self._enqueue(stored, "message", body)
+            return self._summarize(stored)
 
     def _create_thread(self, owner: str, id: str, title: str, meta: str) -> _StoredThread:
         key = owner, rows.check_thread_id(id)
@@ -126,6 +138,7 @@ class InMemory:
         running: bool | None = None,
         asking: bool | None = None,
         queued: bool | None = None,
+        prefix: str = "",
         order: Literal["updated", "created"] = "updated",
         oldest_first: bool = False,
         cursor: str = "",
@@ -133,9 +146,15 @@ class InMemory:
     ) -> Page:
         def wanted(stored: _StoredThread) -> bool:
             flags = ((running, stored.run), (asking, stored.asking), (queued, stored.queue))
-            return stored.owner == owner and all(want is None or want == bool(flag) for want, flag in flags)
+            mine = stored.owner == owner and stored.id.startswith(prefix)
+            return mine and all(want is None or want == bool(flag) for want, flag in flags)
 
         return self._list_page(wanted, order, oldest_first, cursor, limit)
+
+    async def count(self, owner: str) -> int:
+        with self._lock:
+            self._sweep_if_due()
+            return sum(stored.owner == owner for stored in self._threads.values())
 
     async def unfinished(self, *, cursor: str = "", limit: int = 50) -> Page:
         return self._list_page(lambda stored: bool(stored.run or stored.queue), "created", True, cursor, limit)
@@ -302,7 +321,8 @@ class InMemory:
             if self._is_leased(stored):
                 raise rows.held_error(id, stored.holder, stored.until - now)
             stored.fence, stored.holder, stored.until = next(self._fences), holder, now + seconds
-            return Lease(stored.fence, holder, stored.until)
+            inbox = _decode_inbox(stored.queue.values())
+            return Lease(stored.fence, holder, stored.until, self._summarize(stored), inbox)
 
     async def renew(self, owner: str, id: str, fence: int, seconds: float) -> Lease:
         seconds = rows.check_lease_seconds(seconds)
@@ -313,11 +333,12 @@ class InMemory:
             stored.until = self._clock() + seconds
             return Lease(fence, stored.holder, stored.until)
 
-    async def release(self, owner: str, id: str, fence: int) -> None:
+    async def release(self, owner: str, id: str, fence: int) -> Summary:
         with self._lock:
             stored = self._find_thread(owner, id)
             if stored.fence == fence:
                 stored.holder, stored.until = "", 0.0
+            return self._summarize(stored)
 
     # -- the inbox --------------------------------------------------------------------------------------------------
 
@@ -354,7 +375,7 @@ class InMemory:
     async def inbox(self, owner: str, id: str) -> builtins.list[Queued]:
         with self._lock:
             queue = [*self._find_thread(owner, id).queue.values()]
-        return [Queued(item.position, item.kind, rows.decode_json(item.data), item.at) for item in queue]
+        return _decode_inbox(queue)
 
     def watch(self, owner: str, id: str) -> AsyncGenerator[News, None]:
         async def now() -> News:
@@ -391,8 +412,19 @@ class InMemory:
 
     def _schedule_sweep(self) -> None:
         loop = asyncio.get_running_loop()
-        if self._timer is None or self._timer[0]() is not loop:
-            self._timer = ref(loop), loop.call_later(self._sweep_interval, _sweep_by_timer, ref(self))
+        if self._timer is not None and self._timer[0]() is loop:
+            return
+        store = ref(self)  # the timer must not keep the store alive
+
+        def sweep() -> None:
+            found = store()
+            if found is not None:
+                found._timer = None
+                found.sweep()
+                if found._threads:
+                    found._schedule_sweep()
+
+        self._timer = ref(loop), loop.call_later(self._sweep_interval, sweep)
 
     def sweep(self) -> None:
         """Delete expired threads."""
@@ -408,6 +440,10 @@ class InMemory:
         if self._timer is not None:
             self._timer[1].cancel()
             self._timer = None
+
+
+def _decode_inbox(queue: Iterable[Queued]) -> list[Queued]:
+    return [Queued(item.position, item.kind, rows.decode_json(item.data), item.at) for item in queue]
 
 
 def _sweep_by_timer(store: ref[InMemory]) -> None:

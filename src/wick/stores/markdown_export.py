@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, datetime
-from typing import Any
 
 import orjson
 
@@ -29,15 +28,13 @@ def export_markdown(title: str, thread: Thread) -> str:
         if message.text:
             parts.append(message.text)
         for call in message.tool_calls:
-            parts += [f"uses `{call.name}`", _code_block(_format_json(thaw(call.args)), "json")]
+            args = thaw(call.args)
+            try:
+                text = orjson.dumps(args, option=orjson.OPT_INDENT_2).decode()
+            except TypeError:  # an integer beyond 64 bits, or a lone surrogate
+                text = json.dumps(args, ensure_ascii=False, indent=2)
+            parts += [f"uses `{call.name}`", _code_block(text, "json")]
     return "\n\n".join(parts) + "\n"
-
-
-def _format_json(args: Any) -> str:
-    try:
-        return orjson.dumps(args, option=orjson.OPT_INDENT_2).decode()
-    except TypeError:  # an integer beyond 64 bits, or a lone surrogate
-        return json.dumps(args, ensure_ascii=False, indent=2)
 
 
 def _code_block(text: str, language: str = "") -> str:

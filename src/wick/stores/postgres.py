@@ -64,11 +64,25 @@ class Postgres:
 
     # -- threads ----------------------------------------------------------------------------------------------------
 
-    async def create(self, owner: str, id: str, *, title: str = "", meta: Mapping[str, Any] | None = None) -> Summary:
+    async def create(
+        self,
+        owner: str,
+        id: str,
+        *,
+        title: str = "",
+        meta: Mapping[str, Any] | None = None,
+        messages: Sequence[Mapping[str, Any]] = (),
+    ) -> Summary:
         rows.check_name("an owner", owner)
-        about = rows.encode_meta(meta)
+        about, bodies = rows.encode_meta(meta), rows.encode_messages(messages, "") if messages else []
         async with self._pools.connection(writes=True) as connection:
-            return await create_thread(connection, owner, id, rows.shorten_title(title), about)
+            if not bodies:
+                return await create_thread(connection, owner, id, rows.shorten_title(title), about)
+            async with connection.transaction():
+                await create_thread(connection, owner, id, rows.shorten_title(title), about)
+                for body in bodies:
+                    await self._enqueue_item(connection, owner, id, "message", body)
+                return summary_from_row(await find_thread(connection, owner, id, SUMMARY))
 
     async def head(self, owner: str, id: str) -> Summary:
         async with self._pools.connection(writes=False) as connection:
@@ -81,16 +95,23 @@ class Postgres:
         running: bool | None = None,
         asking: bool | None = None,
         queued: bool | None = None,
+        prefix: str = "",
         order: Literal["updated", "created"] = "updated",
         oldest_first: bool = False,
         cursor: str = "",
         limit: int = 50,
     ) -> Page:
-        if not rows.is_valid_name(owner):
+        if not rows.is_valid_name(owner) or not rows.is_valid_prefix(prefix):
             return Page(())
-        flags = ((running, "run <> ''"), (asking, "asking > 0"), (queued, "queued > 0"))
-        wanted = [f"({flag}) = {want}" for want, flag in flags if want is not None]
-        return await self._list_page(["owner = %s", *wanted], (owner,), order, oldest_first, cursor, limit)
+        where, values = rows.build_list_filter(owner, prefix, running, asking, queued, "%s")
+        return await self._list_page(where, values, order, oldest_first, cursor, limit)
+
+    async def count(self, owner: str) -> int:
+        if not rows.is_valid_name(owner):
+            return 0
+        async with self._pools.connection(writes=False) as connection:
+            ((number,),) = await fetch_rows(connection, "SELECT count(*) FROM threads WHERE owner = %s", (owner,))
+        return int(number)
 
     async def unfinished(self, *, cursor: str = "", limit: int = 50) -> Page:
         return await self._list_page(["(run <> '' OR queued > 0)"], (), "created", True, cursor, limit)
@@ -239,13 +260,14 @@ class Postgres:
         seconds = rows.check_lease_seconds(seconds)
         query = (
             f"UPDATE threads SET fence = nextval('fences'), holder = %s, until = {NOW} + %s "
-            f"WHERE owner = %s AND id = %s AND (holder = %s OR {HOLDER} = '') RETURNING fence, until"
+            f"WHERE owner = %s AND id = %s AND (holder = %s OR {HOLDER} = '') RETURNING fence, until, {SUMMARY}"
         )
         async with self._pools.connection(writes=True) as connection:
             other, left = await find_thread(connection, owner, id, f"holder, until - {NOW}")
             ended = "" if rows.is_live_holder(other) else other  # its lease can be taken over at once
-            for fence, until in await fetch_rows(connection, query, (holder, seconds, owner, id, ended)):
-                return Lease(fence, holder, until)
+            for fence, until, *row in await fetch_rows(connection, query, (holder, seconds, owner, id, ended)):
+                head = summary_from_row(row)
+                return Lease(fence, holder, until, head, None if head.queued else ())
         raise rows.held_error(id, other or "another process", left)
 
     async def renew(self, owner: str, id: str, fence: int, seconds: float) -> Lease:
@@ -260,13 +282,14 @@ class Postgres:
                 return Lease(fence, holder, until)
         raise rows.fenced_error(id)
 
-    async def release(self, owner: str, id: str, fence: int) -> None:
+    async def release(self, owner: str, id: str, fence: int) -> Summary:
         given = (owner, id, rows.check_number("a fence", fence))
         async with self._pools.connection(writes=True) as connection:
             await find_thread(connection, owner, id, "key")
             await connection.execute(
                 "UPDATE threads SET holder = '', until = 0 WHERE owner = %s AND id = %s AND fence = %s", given
             )
+            return summary_from_row(await find_thread(connection, owner, id, SUMMARY))
 
     # -- the inbox --------------------------------------------------------------------------------------------------
 

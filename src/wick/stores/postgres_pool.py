@@ -58,6 +58,12 @@ STEPS: tuple[tuple[str, ...], ...] = (
             thread bigint NOT NULL REFERENCES threads ON DELETE CASCADE, key text COLLATE "C" NOT NULL,
             position bigint NOT NULL, PRIMARY KEY (thread, key))""",
     ),
+    (  # one index for each order of a list of threads, and for the lists that are usually short
+        "CREATE INDEX ON threads (owner, updated, key)",
+        "CREATE INDEX ON threads (owner, created, key)",
+        "CREATE INDEX ON threads (owner, updated, key) WHERE run <> ''",
+        "CREATE INDEX ON threads (owner, updated, key) WHERE asking > 0",
+    ),
 )
 
 
@@ -240,7 +246,20 @@ async def migrate_schema(connection: Connection, schema: str) -> None:
     """Migrate the schema in one transaction, under an advisory lock."""
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock(hashtext('wick'), hashtext(%s))", (schema,))
-        version = await _schema_version(connection, schema)
+        cursor = await connection.execute("SELECT to_regnamespace(%s) IS NOT NULL", (f'"{schema}"',))
+        if not (await cursor.fetchone() or (False,))[0]:
+            await connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
+        cursor = await connection.execute(
+            "SELECT to_regclass('version') IS NOT NULL, to_regclass('threads') IS NOT NULL"
+        )
+        is_versioned, has_threads = await cursor.fetchone() or (False, False)
+        if has_threads and not is_versioned:
+            message = f"the schema {schema} belongs to something else; name another one"
+            raise StoreError(message, "incompatible", INCOMPATIBLE)
+        version = 0
+        if is_versioned:
+            found = await (await connection.execute("SELECT max(version) FROM version")).fetchone()
+            version = int(found[0]) if found and found[0] is not None else 0
         if version > len(STEPS):
             raise StoreError(
                 f"the schema {schema} was written by a newer wick (version {version}; this one knows {len(STEPS)}); "
@@ -256,22 +275,6 @@ async def migrate_schema(connection: Connection, schema: str) -> None:
                 await connection.execute(statement)
         await connection.execute("DELETE FROM version")
         await connection.execute("INSERT INTO version VALUES (%s)", (len(STEPS),))
-
-
-async def _schema_version(connection: Connection, schema: str) -> int:
-    cursor = await connection.execute("SELECT to_regnamespace(%s) IS NOT NULL", (f'"{schema}"',))
-    if not (await cursor.fetchone() or (False,))[0]:
-        await connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
-    cursor = await connection.execute("SELECT to_regclass('version') IS NOT NULL, to_regclass('threads') IS NOT NULL")
-    versioned, threads = await cursor.fetchone() or (False, False)
-    if not versioned and threads:
-        raise StoreError(
-            f"the schema {schema} belongs to something else; name another one", "incompatible", INCOMPATIBLE
-        )
-    if not versioned:
-        return 0
-    found = await (await connection.execute("SELECT max(version) FROM version")).fetchone()
-    return int(found[0]) if found and found[0] is not None else 0
 
 
 _ERROR_MEANINGS = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import struct
+import sys
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -302,6 +303,25 @@ def decode_cursor(cursor: str, order: str, oldest_first: bool) -> PageMark | Non
     except (TypeError, ValueError, StoreError):
         pass
     raise StoreError("this cursor is of another list; begin again without one", "invalid")
+
+
+def is_valid_prefix(prefix: str) -> bool:
+    """Return True if the id of a thread can start with this text."""
+    return not prefix or is_valid_name(prefix)
+
+
+def build_list_filter(
+    owner: str, prefix: str, running: bool | None, asking: bool | None, queued: bool | None, sign: str
+) -> tuple[list[str], tuple[Any, ...]]:
+    """Return the conditions of a list of threads and their values. Partial indexes use the same conditions."""
+    where, values = [f"owner = {sign}"], [owner]
+    if prefix:  # a range, so that the unique index on owner and id serves it
+        where.append(f"id >= {sign} AND id <= {sign}")
+        values += [prefix, prefix + chr(sys.maxunicode) * NAME_CHARS]
+    for want, condition in ((running, "run <> ''"), (asking, "asking > 0"), (queued, "queued > 0")):
+        if want is not None:
+            where.append(condition if want else f"NOT ({condition})")
+    return where, tuple(values)
 
 
 def build_page_query(

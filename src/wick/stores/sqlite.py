@@ -11,10 +11,11 @@ import os
 import sqlite3
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, TypeVar
-from weakref import WeakMethod, WeakSet, finalize
+from weakref import WeakSet, finalize
 
 from wick._internal.frozen import digest
 from wick._internal.worker_threads import run_in_thread
@@ -42,7 +43,7 @@ from wick.stores.sqlite_queries import (
     read_fork_source,
     summary_from_row,
 )
-from wick.stores.sqlite_search import scan_messages, search_messages, update_index
+from wick.stores.sqlite_search import search_messages, update_index
 from wick.stores.sqlite_writer import SqliteWriter, Transaction
 from wick.stores.watchers import ThreadWatchers, follow_thread
 
@@ -92,9 +93,18 @@ class Sqlite:
     def _ensure_writer(self) -> SqliteWriter:
         with self._writer_lock:
             if self._writer is None:
-                chore = None if self._retention is None else _weak_callback(self._delete_expired)
+                clock, retention = self._clock, self._retention or 0.0
+
+                def delete_expired(do: Transaction) -> None:
+                    """Delete expired threads, in small batches. The writer must not keep the store alive by it."""
+                    now = clock()
+                    delete_idle(do, idle_threads(do.db, now, retention, "", 100), now, retention)
+
+                chore = None if self._retention is None else delete_expired
                 pause = min(SWEEP_SECONDS, max(1.0, (self._retention or 0) / 10))
-                self._writer = SqliteWriter(self._file, self._watchers, self._readers.idle, chore, pause)
+                self._writer = SqliteWriter(
+                    self._file, self._watchers, self._readers.idle, chore, pause, lambda do: update_index(do.db)
+                )
                 finalize(self, self._writer.stop)
             return self._writer
 
@@ -103,13 +113,27 @@ class Sqlite:
 
     # -- threads ----------------------------------------------------------------------------------------------------
 
-    async def create(self, owner: str, id: str, *, title: str = "", meta: Mapping[str, Any] | None = None) -> Summary:
+    async def create(
+        self,
+        owner: str,
+        id: str,
+        *,
+        title: str = "",
+        meta: Mapping[str, Any] | None = None,
+        messages: Sequence[Mapping[str, Any]] = (),
+    ) -> Summary:
         rows.check_name("an owner", owner)
         rows.check_thread_id(id)
-        about = rows.encode_meta(meta)
-        return await self._write(
-            lambda do: create_thread(do, owner, id, rows.shorten_title(title), about, self._clock())
-        )
+        about, bodies = rows.encode_meta(meta), rows.encode_messages(messages, "") if messages else []
+
+        def work(do: Transaction) -> Summary:
+            head = create_thread(do, owner, id, rows.shorten_title(title), about, self._clock())
+            if not bodies:
+                return head
+            enqueue_messages(do, owner, id, bodies, "", self._clock())
+            return self._read_summary(do.db, owner, id)
+
+        return await self._write(work)
 
     async def head(self, owner: str, id: str) -> Summary:
         return await self._read(lambda db: self._read_summary(db, owner, id))
@@ -124,16 +148,23 @@ class Sqlite:
         running: bool | None = None,
         asking: bool | None = None,
         queued: bool | None = None,
+        prefix: str = "",
         order: Literal["updated", "created"] = "updated",
         oldest_first: bool = False,
         cursor: str = "",
         limit: int = 50,
     ) -> Page:
-        if not rows.is_valid_name(owner):
+        if not rows.is_valid_name(owner) or not rows.is_valid_prefix(prefix):
             return Page(())
-        flags = ((running, "run != ''"), (asking, "asking > 0"), (queued, "queued > 0"))
-        wanted = [f"({flag}) = {int(want)}" for want, flag in flags if want is not None]
-        return await self._list_page(["owner = ?", *wanted], (owner,), order, oldest_first, cursor, limit)
+        where, values = rows.build_list_filter(owner, prefix, running, asking, queued, "?")
+        return await self._list_page(where, values, order, oldest_first, cursor, limit)
+
+    async def count(self, owner: str) -> int:
+        if not rows.is_valid_name(owner):
+            return 0
+        query = "SELECT count(*) FROM threads WHERE owner = ?"
+        (number,) = await self._read(lambda db: db.execute(query, (owner,)).fetchone())
+        return int(number)
 
     async def unfinished(self, *, cursor: str = "", limit: int = 50) -> Page:
         return await self._list_page(["(run != '' OR queued > 0)"], (), "created", True, cursor, limit)
@@ -225,11 +256,7 @@ class Sqlite:
 
     async def search(self, owner: str, text: str, *, limit: int = 20) -> builtins.list[Hit]:
         wanted, limit = rows.split_words(text), rows.clamp_limit(limit)
-        try:
-            while await self._write(lambda do: update_index(do.db, owner)):
-                pass  # in batches, so that other writes run in between
-        except StoreError:  # the file is not writable: search without the index
-            return await self._read(lambda db: scan_messages(db, owner, wanted, limit))
+        self._ensure_writer().request_deferred_work()  # another process may have left messages that are not indexed
         return await self._read(lambda db: search_messages(db, owner, wanted, limit))
 
     # -- leases -----------------------------------------------------------------------------------------------------
@@ -237,7 +264,13 @@ class Sqlite:
     async def lease(self, owner: str, id: str, holder: str, seconds: float) -> Lease:
         rows.check_name("a holder", holder)
         seconds = rows.check_lease_seconds(seconds)
-        return await self._write(lambda do: acquire_lease(do.db, owner, id, holder, seconds, self._clock()))
+
+        def work(do: Transaction) -> Lease:
+            lease = acquire_lease(do.db, owner, id, holder, seconds, self._clock())
+            head = self._read_summary(do.db, owner, id)
+            return replace(lease, head=head, inbox=list_inbox(do.db, owner, id) if head.queued else ())
+
+        return await self._write(work)
 
     async def renew(self, owner: str, id: str, fence: int, seconds: float) -> Lease:
         seconds = rows.check_lease_seconds(seconds)
@@ -252,14 +285,14 @@ class Sqlite:
 
         return await self._write(work)
 
-    async def release(self, owner: str, id: str, fence: int) -> None:
+    async def release(self, owner: str, id: str, fence: int) -> Summary:
         rows.check_number("a fence", fence)
 
-        def work(do: Transaction) -> None:
-            find_thread(do.db, owner, id, "key")
+        def work(do: Transaction) -> Summary:
             do.db.execute(f"UPDATE threads SET holder = '', until = 0 WHERE {FENCED}", (owner, id, fence))
+            return self._read_summary(do.db, owner, id)
 
-        await self._write(work)
+        return await self._write(work)
 
     # -- the inbox --------------------------------------------------------------------------------------------------
 
@@ -301,11 +334,6 @@ class Sqlite:
 
     # -- expiry and closing -----------------------------------------------------------------------------------------
 
-    def _delete_expired(self, do: Transaction) -> None:
-        """Delete expired threads, in small batches."""
-        now, seconds = self._clock(), self._retention or 0.0
-        delete_idle(do, idle_threads(do.db, now, seconds, "", 100), now, seconds)
-
     async def check(self) -> None:
         """Open the file, or raise a StoreError: it is damaged, of a newer version, or of another program."""
         await run_in_thread(self._file.check, "checking a database")
@@ -318,18 +346,6 @@ class Sqlite:
             writer.stop()
             await run_in_thread(lambda: writer.join(2 * self._file.busy_seconds + 5), "sqlite closing")
         self._readers.close()
-
-
-def _weak_callback(sweep: Callable[[Transaction], None]) -> Callable[[Transaction], None]:
-    """Return a callback that holds its store weakly, so that the writer thread does not keep it alive."""
-    method = WeakMethod(sweep)
-
-    def work(do: Transaction) -> None:
-        found = method()
-        if found is not None:
-            found(do)
-
-    return work
 
 
 _stores: WeakSet[Sqlite] = WeakSet()

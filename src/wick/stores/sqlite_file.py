@@ -56,6 +56,13 @@ STEPS: tuple[tuple[str, ...], ...] = (
             thread INTEGER NOT NULL REFERENCES threads ON DELETE CASCADE, key TEXT NOT NULL, position INTEGER NOT NULL,
             PRIMARY KEY (thread, key)) WITHOUT ROWID""",
     ),
+    (  # one index for each order of a list of threads, and for the lists that are usually short
+        "CREATE INDEX by_updated ON threads (owner, updated, key)",
+        "CREATE INDEX by_created ON threads (owner, created, key)",
+        "CREATE INDEX running ON threads (owner, updated, key) WHERE run <> ''",
+        "CREATE INDEX asking ON threads (owner, updated, key) WHERE asking > 0",
+        "CREATE INDEX unindexed ON threads (owner, key) WHERE indexed < last",  # for the search index
+    ),
 )
 
 
@@ -317,7 +324,17 @@ class SqliteReaders:
 
     def read_sync(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Read in one transaction, for a consistent snapshot."""
-        link = self._take_connection()
+        link = None
+        while link is None:
+            try:
+                link = self.idle.pop()
+                link.check()
+            except IndexError:
+                link = self._file.open(writes=False)
+            except StoreError:  # the file was replaced
+                if link is not None:
+                    link.close()
+                link = None
         try:
             link.db.execute("BEGIN")
             found = work(link.db)
@@ -347,15 +364,3 @@ class SqliteReaders:
             self.idle.append(link)
         else:
             link.close()
-
-    def _take_connection(self) -> SqliteConnection:
-        while self.idle:
-            with suppress(IndexError):  # another thread took it
-                link = self.idle.pop()
-                try:
-                    link.check()
-                except StoreError:
-                    link.close()
-                    continue
-                return link
-        return self._file.open(writes=False)

@@ -1,30 +1,34 @@
-"""Full-text search of a SQLite store by a trigram index, which is updated on each search.
+"""Full-text search of a SQLite store by a trigram index.
 
-So appends do not pay for the index. A SQLite without FTS5 trigrams (before 3.34) scans the messages.
+The writer thread updates the index in small portions after writes, so that neither an append nor a search waits for
+it. A search scans the messages that are not yet in the index. A SQLite without FTS5 trigrams (before 3.34) scans all.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from contextlib import suppress
 
+from wick.errors import StoreError
 from wick.protocols import Hit
 from wick.stores import rows
 
-MESSAGES_AT_ONCE = 1_000
+MESSAGES_AT_ONCE = 200  # in one portion: about 20 ms
+THREADS_AT_ONCE = 100
 SEQ_BITS = 32  # the rowid of a message combines the thread's key and its sequence number
 TRIGRAM_CHARS = 3  # a trigram
 
 HIT_COLUMNS = "SELECT t.id, t.title, e.seq, e.at, e.data, e.kind, e.sum"
 
 
-def update_index(db: sqlite3.Connection, owner: str) -> bool:
-    """Add a batch of the owner's messages to the index; return True if more are left."""
-    if not _has_index(db, make=True):
-        return False
+def update_index(db: sqlite3.Connection) -> bool:
+    """Add a portion of messages to the index; return True if more are left."""
     behind = db.execute(
-        "SELECT key, id, indexed, last FROM threads WHERE owner = ? AND indexed < last LIMIT 100", (owner,)
+        "SELECT key, id, indexed, last FROM threads WHERE indexed < last LIMIT ?", (THREADS_AT_ONCE,)
     ).fetchall()
+    if not behind or not _has_index(db, make=True):
+        return False
     room = MESSAGES_AT_ONCE
     for key, id, start, last in behind:
         query = (
@@ -32,17 +36,16 @@ def update_index(db: sqlite3.Connection, owner: str) -> bool:
             "WHERE thread = ? AND seq > ? AND kind = 'message' ORDER BY seq LIMIT ?"
         )
         found = db.execute(query, (key, start, room)).fetchall()
-        messages = [rows.entry_from_row(id, row[0], row) for row in found]
-        db.executemany(
-            "INSERT OR REPLACE INTO said (rowid, text) VALUES (?, ?)",
-            [(key << SEQ_BITS | one["seq"], rows.fold_text(rows.message_text(one["data"]))) for one in messages],
-        )
+        for row in found:
+            with suppress(StoreError):  # reading the thread reports a damaged entry; the index goes on without it
+                text = rows.fold_text(rows.message_text(rows.entry_from_row(id, row[0], row)["data"]))
+                db.execute("INSERT OR REPLACE INTO said (rowid, text) VALUES (?, ?)", (key << SEQ_BITS | row[0], text))
         room -= len(found)
         done = last if room > 0 else found[-1][0]
         db.execute("UPDATE threads SET indexed = ? WHERE key = ?", (done, key))
         if room <= 0:
             return True
-    return len(behind) == 100
+    return len(behind) == THREADS_AT_ONCE
 
 
 def drop_index(db: sqlite3.Connection, key: int) -> None:
@@ -52,23 +55,25 @@ def drop_index(db: sqlite3.Connection, key: int) -> None:
 
 
 def search_messages(db: sqlite3.Connection, owner: str, words: Sequence[str], limit: int) -> list[Hit]:
+    """Return the newest messages with all words, from the index and from the messages that are not yet in it."""
     long = [word for word in words if len(word) >= TRIGRAM_CHARS]
     if not long or not _has_index(db, make=False):
-        return scan_messages(db, owner, words, limit)
+        return _scan_messages(db, owner, words, limit, "")
     query = (
         f"{HIT_COLUMNS}, s.text FROM said s JOIN threads t ON t.key = s.rowid >> {SEQ_BITS} "
         f"JOIN entries e ON e.thread = t.key AND e.seq = s.rowid & {2**SEQ_BITS - 1} "
         "WHERE said MATCH ? AND t.owner = ? ORDER BY e.at DESC, e.seq DESC"
     )
     match = " AND ".join('"{}"'.format(word.replace('"', '""')) for word in long)
-    found = db.execute(query, (match, owner))
-    return _collect_hits(found, words, limit)
+    found = _collect_hits(db.execute(query, (match, owner)), words, limit)  # both queries read the same snapshot
+    found += _scan_messages(db, owner, words, limit, "AND t.indexed < t.last AND e.seq > t.indexed")
+    return sorted(found, key=lambda hit: (hit.at, hit.seq), reverse=True)[:limit]
 
 
-def scan_messages(db: sqlite3.Connection, owner: str, words: Sequence[str], limit: int) -> list[Hit]:
+def _scan_messages(db: sqlite3.Connection, owner: str, words: Sequence[str], limit: int, which: str) -> list[Hit]:
     query = (
         f"{HIT_COLUMNS} FROM threads t JOIN entries e ON e.thread = t.key "
-        "WHERE t.owner = ? AND e.kind = 'message' ORDER BY e.at DESC, e.seq DESC"
+        f"WHERE t.owner = ? AND e.kind = 'message' {which} ORDER BY e.at DESC, e.seq DESC"
     )
     return _collect_hits(db.execute(query, (owner,)), words, limit)
 

@@ -26,6 +26,7 @@ T = TypeVar("T")
 
 MAX_BATCH_JOBS = 512
 POLL_SECONDS = 0.2  # interval of polling for writes of other processes, while there are watches
+DEFERRED_SECONDS = 0.5  # after a write, deferred work waits this long for more writes
 
 
 @dataclass(slots=True)
@@ -74,9 +75,12 @@ class SqliteWriter:
         readers: deque[SqliteConnection],
         chore: Work | None = None,
         every: float = 0.0,
+        deferred: Callable[[Transaction], bool] | None = None,
     ) -> None:
         self._file, self._watchers, self._readers = file, watchers, readers
         self._periodic_work, self._period, self._periodic_work_at = chore, every, 0.0
+        self._deferred_work = deferred  # one portion of work that writes leave behind; True if more is left
+        self._deferred_at: float | None = 0.0 if deferred else None  # when its next portion is due
         self._jobs: SimpleQueue[_WriteJob | None] = SimpleQueue()
         self._connection: SqliteConnection | None = None
         self._seen_version = 0  # the data_version that watchers know of
@@ -98,6 +102,10 @@ class SqliteWriter:
         """Start polling for writes of other processes."""
         self._jobs.put(None)
 
+    def request_deferred_work(self) -> None:
+        """Run the deferred work soon, also if nothing was written."""
+        self._jobs.put(_WriteJob(lambda transaction: None))
+
     def stop(self) -> None:
         """Finish the queued jobs, and end the thread."""
         self._stopping = True
@@ -114,15 +122,22 @@ class SqliteWriter:
             if jobs:
                 self._write_jobs(jobs)
                 _deliver_results(jobs)
+                if self._deferred_work is not None and self._deferred_at is None:
+                    self._deferred_at = time.monotonic() + DEFERRED_SECONDS
             jobs.clear()  # a waiting thread must not keep jobs alive
             self._run_periodic_work()
+            self._run_deferred_work()
         self._drop_connection()
 
     def _collect_jobs(self) -> list[_WriteJob]:
         jobs: list[_WriteJob] = []
         timeout = self._period if self._periodic_work is not None else None
+        timeout = POLL_SECONDS if self._watchers else timeout
+        if self._deferred_at is not None:
+            left = max(0.0, self._deferred_at - time.monotonic())
+            timeout = left if timeout is None else min(left, timeout)
         with suppress(Empty):
-            job = self._jobs.get(timeout=POLL_SECONDS if self._watchers else timeout)
+            job = self._jobs.get(timeout=timeout) if timeout != 0 else self._jobs.get_nowait()
             while True:
                 if job is not None and not job.is_cancelled:
                     jobs.append(job)
@@ -148,13 +163,26 @@ class SqliteWriter:
                 self._write_jobs([job])
 
     def _run_transaction(self, jobs: list[_WriteJob]) -> list[tuple[ThreadKey, News | None]]:
-        link = self._ensure_connection()
+        link, alone = self._ensure_connection(), len(jobs) == 1
         try:
             link.check()
             transaction = Transaction(link.db)
             link.db.execute("BEGIN IMMEDIATE")
             for job in jobs:
-                _run_job(job, transaction, alone=len(jobs) == 1)
+                news_count = len(transaction.news)
+                if not alone:
+                    link.db.execute("SAVEPOINT work")  # an error rolls back only this job
+                try:
+                    job.value = job.work(transaction)
+                except SQLITE_ERRORS:
+                    raise
+                except Exception as error:
+                    clear_frames(error.__traceback__)  # a stored error would keep cursors alive, and the file open
+                    job.error = error
+                    del transaction.news[news_count:]
+                    link.db.execute("ROLLBACK" if alone else "ROLLBACK TO work")
+                if not alone:
+                    link.db.execute("RELEASE work")
             if link.db.in_transaction:
                 link.db.execute("COMMIT")
         except SQLITE_ERRORS as error:
@@ -169,20 +197,26 @@ class SqliteWriter:
         if self._watchers and now - self._polled_at >= POLL_SECONDS:
             self._polled_at = now
             with suppress(StoreError, *SQLITE_ERRORS):  # the next write reports it
-                self._poll_other_processes()
+                link = self._ensure_connection()
+                version = link.db.execute("PRAGMA data_version").fetchone()[0]  # unchanged by this connection's writes
+                changed = self._watchers.watched_keys() if version != self._seen_version else []
+                self._seen_version = version
+                for key in changed:
+                    query = "SELECT last, inbox FROM threads WHERE owner = ? AND id = ?"
+                    found = link.db.execute(query, key).fetchone()
+                    self._watchers.notify(key, News(*found) if found else None)
         if self._periodic_work is not None and now - self._periodic_work_at >= self._period:
             self._periodic_work_at = now
             self._write_jobs([_WriteJob(self._periodic_work)])
 
-    def _poll_other_processes(self) -> None:
-        link = self._ensure_connection()
-        version = link.db.execute("PRAGMA data_version").fetchone()[0]  # unchanged by this connection's own writes
-        if version == self._seen_version:
+    def _run_deferred_work(self) -> None:
+        """Run a portion of the deferred work if it is due. The next one is due at once, after the queued jobs."""
+        if self._deferred_work is None or self._deferred_at is None or time.monotonic() < self._deferred_at:
             return
-        self._seen_version = version
-        for key in self._watchers.watched_keys():
-            found = link.db.execute("SELECT last, inbox FROM threads WHERE owner = ? AND id = ?", key).fetchone()
-            self._watchers.notify(key, News(*found) if found else None)
+        job = _WriteJob(self._deferred_work)
+        self._write_jobs([job])
+        more = job.error is None and job.value  # after an error, the next write tries again
+        self._deferred_at = time.monotonic() if more and not self._stopping else None
 
     def _ensure_connection(self) -> SqliteConnection:
         """Return the connection; open it if needed, after closing those of the readers.
@@ -207,35 +241,17 @@ class SqliteWriter:
             link.close()
 
 
-def _run_job(job: _WriteJob, transaction: Transaction, *, alone: bool) -> None:
-    """Run one job in a savepoint; its error rolls back only this job."""
-    db, news_count = transaction.db, len(transaction.news)
-    if not alone:
-        db.execute("SAVEPOINT work")
-    try:
-        job.value = job.work(transaction)
-    except SQLITE_ERRORS:
-        raise
-    except Exception as error:
-        clear_frames(error.__traceback__)  # a stored error would keep cursors alive, and the file open
-        job.error = error
-        del transaction.news[news_count:]
-        db.execute("ROLLBACK" if alone else "ROLLBACK TO work")
-    if not alone:
-        db.execute("RELEASE work")
-
-
 def _deliver_results(jobs: list[_WriteJob]) -> None:
     """Deliver results, waking each event loop once."""
+
+    def deliver(jobs: list[_WriteJob]) -> None:
+        for job in jobs:
+            job.deliver()
+
     by_loop: dict[asyncio.AbstractEventLoop, list[_WriteJob]] = {}
     for job in jobs:
         if job.future is not None:
             by_loop.setdefault(job.future.get_loop(), []).append(job)
     for loop, loop_jobs in by_loop.items():
         with suppress(RuntimeError):  # the event loop is closed
-            loop.call_soon_threadsafe(_deliver_on_loop, loop_jobs)
-
-
-def _deliver_on_loop(jobs: list[_WriteJob]) -> None:
-    for job in jobs:
-        job.deliver()
+            loop.call_soon_threadsafe(deliver, loop_jobs)

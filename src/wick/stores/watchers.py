@@ -24,15 +24,15 @@ class ThreadWatch:
         self._end: StoreError | bool = False
 
     def notify(self, news: News | StoreError | bool) -> None:
-        with suppress(RuntimeError):  # the event loop is closed
-            self._loop.call_soon_threadsafe(self._receive, news)
+        def receive() -> None:
+            if isinstance(news, News):
+                self._news = _merge_news(self._news, news)
+            else:
+                self._end = news
+            self._changed.set()
 
-    def _receive(self, news: News | StoreError | bool) -> None:
-        if isinstance(news, News):
-            self._news = _merge_news(self._news, news)
-        else:
-            self._end = news
-        self._changed.set()
+        with suppress(RuntimeError):  # the event loop is closed
+            self._loop.call_soon_threadsafe(receive)
 
     async def wait_newer(self, seen: News) -> News | None:
         """Wait for newer news; return None when the store is closed."""

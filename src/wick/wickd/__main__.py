@@ -36,18 +36,12 @@ TOKEN = "WICK_DAEMON_TOKEN"
 
 
 def main(arguments: list[str] | None = None) -> None:
-    options = _parse_options(arguments)
-    token = _read_token(options)
-    if options.parent:  # on the host, and before any device is opened
-        hold_devices()
-    ends = _take_standard_streams()
-    _prepare_process(options.parent)
+    options, token = _parse_options(arguments)
+    ends = _prepare_process(options.parent)
     loop = EventLoop()
-    _end_on_signals(loop)
+    _end_on_signals(loop, options.parent)
     watchers = WatcherPool(loop)
     commands = CommandPool(loop, files.perform_call, lambda: watchers.pids)
-    if options.parent:
-        _end_with_parent(loop, options.parent)
     if options.tcp or options.unix:
         _accept_connections(loop, commands, watchers, _open_sockets(options), token)
     else:
@@ -61,7 +55,8 @@ def main(arguments: list[str] | None = None) -> None:
             _remove_socket(options.unix)
 
 
-def _parse_options(arguments: list[str] | None) -> Any:
+def _parse_options(arguments: list[str] | None) -> tuple[Any, str]:
+    """Return the options, and the token for clients; exit if wickd would listen without one."""
     parser = argparse.ArgumentParser(prog="wickd", description="Runs commands and file operations for wick.")
     parser.add_argument("--tcp", metavar="HOST:PORT", nargs="?", const=TCP, help=f"listen there (default: {TCP})")
     parser.add_argument("--unix", metavar="PATH", nargs="?", const=UNIX, help=f"listen there (default: {UNIX})")
@@ -70,13 +65,9 @@ def _parse_options(arguments: list[str] | None) -> Any:
         "--token-stdin", action="store_true", help="read the token of clients from the first line of stdin"
     )
     parser.add_argument("--parent", metavar="PID", type=int, help="end when this process, its parent, does")
-    return parser.parse_args(arguments)
-
-
-def _read_token(options: Any) -> str:
-    """Return the token for clients; exit if wickd would listen without one."""
+    options = parser.parse_args(arguments)
     if not (options.tcp or options.unix):
-        return ""
+        return options, ""
     if options.token_stdin:
         token = sys.stdin.readline().strip()
     elif options.token_file:
@@ -88,21 +79,21 @@ def _read_token(options: Any) -> str:
         sys.exit(
             f"wickd: to listen, a token of at least 16 characters is needed: --token-stdin, --token-file or {TOKEN}"
         )
-    return token
+    return options, token
 
 
-def _take_standard_streams() -> tuple[int, int]:
-    """Move stdin and stdout to other descriptors, so that no other code writes into the protocol stream."""
+def _prepare_process(parent: int | None) -> tuple[int, int]:
+    """Set up the process: guard and subreaper, hidden memory, default signals, frozen GC for cheap forks.
+
+    Return the descriptors of the protocol stream: stdin and stdout, moved so that no other code writes into it.
+    """
+    if parent:  # on the host, and before any device is opened
+        hold_devices()
     ends = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)
     os.close(null)
-    return ends
-
-
-def _prepare_process(parent: int | None) -> None:
-    """Set up the process: guard and subreaper, hidden memory, default signals, frozen GC for cheap forks."""
     os.environ.pop(TOKEN, None)
     hide_memory()
     drop_session_keys()
@@ -117,10 +108,11 @@ def _prepare_process(parent: int | None) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65_536), hard))
     gc.collect()
     gc.freeze()
+    return ends
 
 
-def _end_on_signals(loop: EventLoop) -> None:
-    """End wickd and all its commands on TERM, INT and HUP."""
+def _end_on_signals(loop: EventLoop, parent: int | None) -> None:
+    """End wickd and all its commands on TERM, INT and HUP, and with its parent process."""
     wakes, woken = os.pipe()
     for descriptor in (wakes, woken):
         os.set_blocking(descriptor, False)
@@ -128,12 +120,10 @@ def _end_on_signals(loop: EventLoop) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: setattr(loop, "running", False))
     loop.on_read(wakes, lambda: os.read(wakes, 512))
+    if not parent:
+        return
 
-
-def _end_with_parent(loop: EventLoop, parent: int) -> None:
-    """End with the parent process. The pipe alone is not enough: a fork of the parent may hold it open."""
-
-    def check_parent() -> None:
+    def check_parent() -> None:  # stdin is not enough: a fork of the parent may hold it open
         try:
             os.kill(parent, 0)
         except OSError:

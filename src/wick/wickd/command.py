@@ -199,7 +199,9 @@ class DaemonCommand:
             if self.dispatched and not self.failure:
                 self._check_started()
             self._drain_outputs()
-            note = note or (UNREAD if self._has_unread() else "")
+            if not note and self._unread >= 0:
+                waiting = fcntl.ioctl(self._unread, termios.FIONREAD, b"\0" * 4)
+                note = UNREAD if self._to_feed or struct.unpack("i", waiting) != (0,) else ""
         self.finished = True
         for timer in self.timers:
             timer.cancel()
@@ -214,13 +216,6 @@ class DaemonCommand:
             self._input = -1
         seconds = time.monotonic() - self.started if self.started else 0.0
         self.done(CommandOutcome(*self._describe_outcome(status, note), seconds, bool(self.failure)))
-
-    def _has_unread(self) -> bool:
-        """Return True if the command has not read all of its input."""
-        if self._unread < 0:
-            return False
-        waiting = fcntl.ioctl(self._unread, termios.FIONREAD, b"\0" * 4)
-        return bool(self._to_feed) or struct.unpack("i", waiting) != (0,)
 
     def _describe_outcome(self, status: int, note: str) -> tuple[int, str]:
         """Return the exit code, and a sentence if the command failed or was ended."""

@@ -11,18 +11,10 @@ from wick import constants
 from wick.wickd.command import DaemonCommand
 from wick.wickd.disk_quota import DiskQuotaWatch
 from wick.wickd.event_loop import EventLoop, Timer
-from wick.wickd.supervisor import Supervisor, SupervisorReport
+from wick.wickd.supervisor import Supervisor
 from wick.workspace.processes import HELD, Perform, kill_unknown_children
 
 SPARE = 2  # idle supervisors to keep
-
-
-def _memory_note(command: DaemonCommand, report: SupervisorReport) -> str:
-    """Return a note if a failed command was near its memory limit: its exit status does not show this."""
-    limit = command.spec.get("limits", {}).get("memory")
-    if not limit or report.status == 0 or report.memory < 0.8 * limit:
-        return ""
-    return f"the command ended when it had {report.memory} of its {limit:.0f} bytes of memory; it may need more"
 
 
 class CommandPool:
@@ -122,8 +114,15 @@ class CommandPool:
         command.number = self._count
         try:
             command.open(self._loop)
-            supervisor = self._dispatch(command)
-            command.dispatched = True
+            while not command.dispatched:
+                if not self._ready:
+                    self._add_supervisor()
+                supervisor = self._ready.pop()
+                try:
+                    supervisor.start(command.number, command.spec, command.child_fds)
+                    command.dispatched = True
+                except OSError:  # it was killed meanwhile: try another one
+                    self._discard_supervisor(supervisor)
         except OSError as error:
             self._fail_command(command, error)
             return
@@ -135,18 +134,6 @@ class CommandPool:
         if command.timeout is not None:
             command.timers.append(self._loop.call_later(command.timeout, lambda: self.end(command, "limit")))
 
-    def _dispatch(self, command: DaemonCommand) -> Supervisor:
-        """Pass a command to a supervisor; try another one if it was killed meanwhile."""
-        while True:
-            if not self._ready:
-                self._add_supervisor()
-            supervisor = self._ready.pop()
-            try:
-                supervisor.start(command.number, command.spec, command.child_fds)
-                return supervisor
-            except OSError:
-                self._discard_supervisor(supervisor)
-
     def _fail_command(self, command: DaemonCommand, error: OSError) -> None:
         command.why = f"it could not be started: {error.strerror}"
         command.finish(0)
@@ -156,7 +143,11 @@ class CommandPool:
             command = self._running.get(supervisor)
             if report.event == "ended" and command is not None:
                 self._running[supervisor] = None
-                command.finish(report.status, _memory_note(command, report) or (HELD if report.held else ""))
+                note, limit = HELD if report.held else "", command.spec.get("limits", {}).get("memory")
+                if limit and report.status != 0 and report.memory >= 0.8 * limit:  # its exit status does not show this
+                    note = f"the command ended when it had {report.memory} of its {limit:.0f} bytes of memory"
+                    note += "; it may need more"
+                command.finish(report.status, note)
             elif report.event == "clean":
                 self._ready.append(supervisor)
                 self._start_waiting()

@@ -66,10 +66,18 @@ class LineConnection:
             line = self._next_line()
             if line is None:
                 return
-            if self._token:
-                self._check_token(line)
-            elif line.strip():
-                self.handle_line(line)
+            if not self._token:
+                if line.strip():
+                    self.handle_line(line)
+                continue
+            try:
+                token = json.loads(line)["token"].encode()
+            except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+                token = b""
+            if not _compare_digest(token, self._token.encode()):
+                self.close()
+                return
+            self._token = ""
 
     def _next_line(self) -> bytes | None:
         """Return the next complete line, or None. Discard a line that is too long, and refuse it once."""
@@ -92,16 +100,6 @@ class LineConnection:
         self._skipping = True
         self._received, self._searched = bytearray(), 0
         return None
-
-    def _check_token(self, line: bytes) -> None:
-        try:
-            shown = json.loads(line)["token"].encode()
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            shown = b""
-        if _compare_digest(shown, self._token.encode()):
-            self._token = ""
-        else:
-            self.close()
 
     # -- out --------------------------------------------------------------------------------------------------------
 

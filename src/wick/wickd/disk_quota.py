@@ -49,21 +49,15 @@ class DiskQuotaWatch:
             self._end(f"the disk is full but for {self._reserve} bytes that are reserved; delete files")
             return
         room = free - self._reserve if self._reserve else free
-        if self._quota:
-            now = self._measure_free(free_room)
-            left = self._quota - self._used - max(self._free - now, 0)
-            room = min(room, left)
-            if left < 0 and not self._is_within(now):
-                self._end(f"the workspace has more than its {self._quota} bytes (quotas.disk); delete files")
-                return
+        now = self._measure_free(free_room) if self._quota else 0
+        left = self._quota - self._used - max(self._free - now, 0) if self._quota else room
+        if left < 0:  # other processes may have used the missing space: count the workspace, in slices
+            usage = self._usage = self._usage or DiskUsage(self._paths[0])
+            if usage.step(SLICE):
+                self._used, self._free, self._usage = usage.bytes, now, None
+                if self._used > self._quota:
+                    self._end(f"the workspace has more than its {self._quota} bytes (quotas.disk); delete files")
+                    return
+        room = min(room, left)
         pause = 0.0 if self._usage else min(max(room / FASTEST / 2, SOONEST), LATEST)
         self.timer = self._loop.call_later(pause, self._check_limits)
-
-    def _is_within(self, free: int) -> bool:
-        """Count the workspace in slices: other processes may have used the missing space."""
-        if self._usage is None:
-            self._usage = DiskUsage(self._paths[0])
-        if not self._usage.step(SLICE):
-            return True
-        self._used, self._free, self._usage = self._usage.bytes, free, None
-        return bool(self._used <= self._quota)

@@ -22,7 +22,14 @@ def run_grep(
     **options: Any,
 ) -> GrepResult:
     """Return the matching lines. Runs in its own process, so it may change the working directory and be killed."""
-    command, parser = _choose_engine()
+    command: Callable[..., list[str]]
+    parser: Any
+    if _is_installed("rg"):
+        command, parser = ripgrep_command, RipgrepParser
+    elif _is_installed("grep") and _run_search(["grep", "-qP", "^$", os.devnull], -1, lambda data: True) == 1:
+        command, parser = grep_command, GrepParser
+    else:
+        raise BackendError("there is neither ripgrep nor a grep that knows -P", "no_engine")
     keep = workspace.build_search_filter(path, links=links, **options)
     argv = command(pattern, workspace.resolve(path, links=links), ignore_case=ignore_case, **options)
     os.chdir(workspace.root)
@@ -32,15 +39,6 @@ def run_grep(
     os.lseek(errors, 0, os.SEEK_SET)
     result: GrepResult = output.result(exit_code, os.read(errors, 2_000).decode("utf-8", "replace"))
     return {**result, "matches": workspace.verify_matches(result["matches"])}
-
-
-def _choose_engine() -> tuple[Callable[..., list[str]], Any]:
-    """Return the command builder and the parser of an installed search program."""
-    if _is_installed("rg"):
-        return ripgrep_command, RipgrepParser
-    if _is_installed("grep") and _run_search(["grep", "-qP", "^$", os.devnull], -1, lambda data: True) == 1:
-        return grep_command, GrepParser
-    raise BackendError("there is neither ripgrep nor a grep that knows -P", "no_engine")
 
 
 def _is_installed(program: str) -> bool:

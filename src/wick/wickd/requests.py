@@ -92,24 +92,27 @@ class DaemonRequest:
             raise BackendError(
                 "a command needs either 'cmd', a shell command, or 'argv', a program's arguments", "invalid"
             )
+        disk = self._get_field("disk", dict, None, "an object with paths and numbers")
+        if disk is not None:
+            inner = DaemonRequest(disk)
+            numbers = {name: inner.get_int(name, 0, 0, 2**62) for name in ("quota", "used", "reserve")}
+            disk = {"paths": inner.get_texts("paths"), **numbers}
+        landlock = self._get_field("landlock", dict, None, "an object with lists of paths")
+        if landlock is not None:
+            inner, network = DaemonRequest(landlock), landlock.get("network", True) is True
+            paths = {name: inner.get_texts(name) for name in ("read", "write", "pinned", "fixed")}
+            filters = {name: inner.get_bytes(name).hex() for name in ("filter", "filter_shared")}
+            landlock = {**paths, "network": network, **filters}
         return {
             "argv": argv or [SHELL, "-c", cmd],
             "workdir": self.get_text("workdir") or os.getcwd(),
             "env": self._get_env(),
             "limits": self._get_limits(),
             "cgroup": self.get_texts("cgroup"),
-            "landlock": self._get_landlock(),
+            "landlock": landlock,
             "terminal": False,
-            "disk": self._get_disk_limits(),
+            "disk": disk,
         }
-
-    def _get_disk_limits(self) -> Any:
-        limits = self._get_field("disk", dict, None, "an object with paths and numbers")
-        if limits is None:
-            return None
-        inner = DaemonRequest(limits)
-        numbers = {name: inner.get_int(name, 0, 0, 2**62) for name in ("quota", "used", "reserve")}
-        return {"paths": inner.get_texts("paths"), **numbers}
 
     def _get_env(self) -> dict[str, str]:
         env = self._get_field("env", dict, None, "an object of texts")
@@ -131,16 +134,6 @@ class DaemonRequest:
                 raise BackendError(f"the limit {name!r} is a number, 0 or more", "invalid")
         return limits
 
-    def _get_landlock(self) -> Any:
-        allowed = self._get_field("landlock", dict, None, "an object with lists of paths")
-        if allowed is None:
-            return None
-        inner = DaemonRequest(allowed)
-        network = allowed.get("network", True) is True
-        paths = {name: inner.get_texts(name) for name in ("read", "write", "pinned", "fixed")}
-        filters = {name: inner.get_bytes(name).hex() for name in ("filter", "filter_shared")}
-        return {**paths, "network": network, **filters}
-
     def get_file_call(self) -> Json:
         """Return a file operation: its name, workspace and arguments."""
         protect = self.get_texts("protect") if self._request.get("protect") is not None else None
@@ -148,9 +141,7 @@ class DaemonRequest:
         return {"op": self.get_text("op"), "root": self.get_text("root"), "protect": protect, "args": args}
 
 
-@lru_cache(maxsize=1)
-def _own_environment() -> dict[str, str]:
-    return clean_environment()
+_own_environment = lru_cache(maxsize=1)(clean_environment)
 
 
 def decode_base64(name: str, value: str) -> bytes:

@@ -41,7 +41,16 @@ class ClientConnection(LineConnection):
     def handle_line(self, line: bytes) -> None:
         id = ""
         try:
-            id, request = _parse_request(line)
+            try:
+                request = json.loads(line)
+            except (ValueError, RecursionError):
+                raise BackendError("a request is one line of JSON; this line is not", "invalid") from None
+            if not isinstance(request, dict):
+                raise BackendError("a request is a JSON object with an id", "invalid")
+            given = request.get("id")
+            if not isinstance(given, str) or not 0 < len(given) <= 200:
+                raise BackendError("a request needs an id, a text of at most 200 characters", "invalid")
+            id = given
             if id in self._requests:
                 raise BackendError(f"a request with the id {id!r} is still running; give each its own", "invalid")
             op = request.get("op", "run")
@@ -71,7 +80,7 @@ class ClientConnection(LineConnection):
 
     # -- running ----------------------------------------------------------------------------------------------------
 
-    def _handle_run(self, id: str, request: DaemonRequest) -> None:
+    def handle_run(self, id: str, request: DaemonRequest) -> None:
         limits = request.get_output_limits()
         stdout, stderr = HeadTailBuffer(*limits), HeadTailBuffer(*limits)
         stream = request.get_flag("stream")
@@ -123,7 +132,7 @@ class ClientConnection(LineConnection):
         if command is not None:
             self._streams.discard(command)
 
-    def _handle_cancel(self, id: str, request: DaemonRequest) -> None:
+    def handle_cancel(self, id: str, request: DaemonRequest) -> None:
         target = request.get_text("target")
         started = (job.command for job in self._jobs.values() if job.asked_by == target and job.running)
         command = self._requests.get(target) or next(started, None)
@@ -133,7 +142,7 @@ class ClientConnection(LineConnection):
 
     # -- jobs -------------------------------------------------------------------------------------------------------
 
-    def _handle_job(self, id: str, request: DaemonRequest) -> None:
+    def handle_job(self, id: str, request: DaemonRequest) -> None:
         if sum(job.running for job in self._jobs.values()) >= constants.JOBS_AT_ONCE:
             raise BackendError(f"{constants.JOBS_AT_ONCE} jobs are running already; end one first", "busy")
         spec = request.get_spec()
@@ -164,13 +173,13 @@ class ClientConnection(LineConnection):
             del self._jobs[old]
         self._start_command(id, job.command)
 
-    def _handle_jobs(self, id: str, request: DaemonRequest) -> None:
+    def handle_jobs(self, id: str, request: DaemonRequest) -> None:
         self.reply(id, result={"jobs": [job.describe() for job in self._jobs.values()]})
 
-    def _handle_job_output(self, id: str, request: DaemonRequest) -> None:
+    def handle_job_output(self, id: str, request: DaemonRequest) -> None:
         self.reply(id, result=self._find_job(request).read_since(request.get_int("offset", 0)))
 
-    def _handle_end_job(self, id: str, request: DaemonRequest) -> None:
+    def handle_end_job(self, id: str, request: DaemonRequest) -> None:
         job = self._find_job(request)
         if job.running and job.command is not None:
             job.on_end.append(lambda: self.reply(id, result=job.describe()))
@@ -186,7 +195,7 @@ class ClientConnection(LineConnection):
 
     # -- terminals --------------------------------------------------------------------------------------------------
 
-    def _handle_pty(self, id: str, request: DaemonRequest) -> None:
+    def handle_pty(self, id: str, request: DaemonRequest) -> None:
         if len(self._windows) >= constants.TERMINALS_AT_ONCE:
             raise BackendError(f"{constants.TERMINALS_AT_ONCE} terminals are open already; close one first", "busy")
 
@@ -216,21 +225,21 @@ class ClientConnection(LineConnection):
         self._windows[id] = 0
         self._start_command(id, command)
 
-    def _handle_taken(self, id: str, request: DaemonRequest) -> None:
+    def handle_taken(self, id: str, request: DaemonRequest) -> None:
         """Handle the confirmation that a terminal's reader has processed some bytes. There is no reply."""
         target = request.get_text("target")
         if target in self._windows:
             self._windows[target] -= request.get_int("bytes", 0)
             self._requests[target].set_paused(self._windows[target] > constants.TERMINAL_WINDOW_BYTES)
 
-    def _handle_input(self, id: str, request: DaemonRequest) -> None:
+    def handle_input(self, id: str, request: DaemonRequest) -> None:
         command, data = self._find_terminal(request), request.get_bytes("data")
         if command.pending_input + len(data) > constants.WIRE_BUFFER_BYTES:
             raise BackendError("the terminal does not take its input; wait until it does", "busy")
         command.feed(data)
         self.reply(id, result={})
 
-    def _handle_resize(self, id: str, request: DaemonRequest) -> None:
+    def handle_resize(self, id: str, request: DaemonRequest) -> None:
         rows, columns = request.get_int("rows", 24, 1, 10_000), request.get_int("columns", 80, 1, 10_000)
         self._find_terminal(request).resize(rows, columns)
         self.reply(id, result={})
@@ -243,7 +252,7 @@ class ClientConnection(LineConnection):
 
     # -- files and the rest -----------------------------------------------------------------------------------------
 
-    def _handle_file(self, id: str, request: DaemonRequest) -> None:
+    def handle_file(self, id: str, request: DaemonRequest) -> None:
         call = request.get_file_call()
         if not files.is_long_running(call):
             self.reply(id, **files.handle_call(call))
@@ -264,7 +273,7 @@ class ClientConnection(LineConnection):
         timeout = request.get_timeout(constants.FILE_SECONDS)
         self._start_command(id, DaemonCommand(spec, sinks=[output.add, errors.add], done=done, timeout=timeout))
 
-    def _handle_guard(self, id: str, request: DaemonRequest) -> None:
+    def handle_guard(self, id: str, request: DaemonRequest) -> None:
         """Watch a workspace before a command starts there; with `arm`, the command may write."""
 
         def reply(guard: str, watched: Json) -> None:
@@ -276,49 +285,35 @@ class ClientConnection(LineConnection):
         key = (request.get_text("root"), tuple(request.get_texts("protect")), request.get_flag("contained"))
         self._watchers.guard(key, request.get_flag("arm"), reply)
 
-    def _handle_release(self, id: str, request: DaemonRequest) -> None:
+    def handle_release(self, id: str, request: DaemonRequest) -> None:
         guard = request.get_text("guard")
         self._watchers.release(guard, lambda planted: self.reply(id, result={"moved": [], "stuck": [], **planted}))
 
-    def _handle_unwatch(self, id: str, request: DaemonRequest) -> None:
+    def handle_unwatch(self, id: str, request: DaemonRequest) -> None:
         self._watchers.forget(request.get_text("root"))
         self.reply(id, result={})
 
-    def _handle_ping(self, id: str, request: DaemonRequest) -> None:
+    def handle_ping(self, id: str, request: DaemonRequest) -> None:
         about = {"protocol": PROTOCOL, "pid": os.getpid(), "python": sys.version.split()[0], "uid": os.getuid()}
         self.reply(id, result=about)
 
 
-def _parse_request(line: bytes) -> tuple[str, Json]:
-    """Return the id of a request, and its fields."""
-    try:
-        request = json.loads(line)
-    except (ValueError, RecursionError):
-        raise BackendError("a request is one line of JSON; this line is not", "invalid") from None
-    if not isinstance(request, dict):
-        raise BackendError("a request is a JSON object with an id", "invalid")
-    id = request.get("id")
-    if not isinstance(id, str) or not 0 < len(id) <= 200:
-        raise BackendError("a request needs an id, a text of at most 200 characters", "invalid")
-    return id, request
-
-
 _Operation = Callable[[ClientConnection, str, DaemonRequest], None]
 OPERATIONS: dict[str, _Operation] = {
-    "run": ClientConnection._handle_run,
-    "cancel": ClientConnection._handle_cancel,
-    "job": ClientConnection._handle_job,
-    "jobs": ClientConnection._handle_jobs,
-    "job_output": ClientConnection._handle_job_output,
-    "end_job": ClientConnection._handle_end_job,
-    "pty": ClientConnection._handle_pty,
-    "taken": ClientConnection._handle_taken,
-    "input": ClientConnection._handle_input,
-    "resize": ClientConnection._handle_resize,
-    "guard": ClientConnection._handle_guard,
-    "release": ClientConnection._handle_release,
-    "unwatch": ClientConnection._handle_unwatch,
-    "ping": ClientConnection._handle_ping,
-    **dict.fromkeys(files.OPERATIONS, ClientConnection._handle_file),
+    "run": ClientConnection.handle_run,
+    "cancel": ClientConnection.handle_cancel,
+    "job": ClientConnection.handle_job,
+    "jobs": ClientConnection.handle_jobs,
+    "job_output": ClientConnection.handle_job_output,
+    "end_job": ClientConnection.handle_end_job,
+    "pty": ClientConnection.handle_pty,
+    "taken": ClientConnection.handle_taken,
+    "input": ClientConnection.handle_input,
+    "resize": ClientConnection.handle_resize,
+    "guard": ClientConnection.handle_guard,
+    "release": ClientConnection.handle_release,
+    "unwatch": ClientConnection.handle_unwatch,
+    "ping": ClientConnection.handle_ping,
+    **dict.fromkeys(files.OPERATIONS, ClientConnection.handle_file),
 }
 STARTS = frozenset(("run", "job", "pty", *files.OPERATIONS))

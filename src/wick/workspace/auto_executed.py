@@ -16,15 +16,14 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import stat
 from contextlib import contextmanager, suppress
 from typing import Callable, Iterable, Iterator, NamedTuple, Tuple
 
-from wick.workspace.git_config import find_trusted_paths
+from wick.workspace.git_config import CONFIG_BYTES, filter_git_config, find_trusted_paths
 from wick.workspace.globs import HEAVY, SECRET
 from wick.workspace.protected import GIT, GIT_HEAD, ProtectedNames, fold_name
-from wick.workspace.rooted_folder import FOLDER, RootedFolder, file_type
+from wick.workspace.rooted_folder import FOLDER, RootedFolder, file_type, make_listable
 
 Identity = Tuple[int, int]
 
@@ -32,7 +31,6 @@ _SETLEASE = getattr(fcntl, "F_SETLEASE", 1024)
 
 GITLINKS = 20  # more of them are checked only when a command ends
 NAMES = 20_000  # size of the cache of candidate names
-CONFIG_BYTES = 64_000  # a larger git config is not read
 EXAMPLES = (".example", ".sample", ".template", ".dist")  # dot-env files that no program loads
 CONFIGS = ("config", "config.worktree")
 TRUSTED = frozenset((*CONFIGS, "commondir", "hooks"))  # parts of a git directory that lead to programs
@@ -131,7 +129,11 @@ class ProtectedIndex:
     def _index_folder(self, folder: WatchedFolder) -> list[WatchedFolder] | None:
         found: list[WatchedFolder] = []
         try:
-            fd = self._open_readable(folder.path)
+            try:
+                fd = self._tree.open_folder(folder.path)
+            except PermissionError:  # a command has removed the owner's permissions
+                make_listable(self._tree.open_folder(folder.path, FOLDER))
+                fd = self._tree.open_folder(folder.path)
         except OSError:  # it is gone again, or a link now
             return None
         try:
@@ -157,18 +159,6 @@ class ProtectedIndex:
             if fold_name(folder.name) == "hooks" and folder.above is not None:
                 self._inspect_git_directory(folder.above)
         return found
-
-    def _open_readable(self, path: str) -> int:
-        """Open a folder. Restore the owner's permissions if a command has removed them."""
-        try:
-            return self._tree.open_folder(path)
-        except PermissionError:
-            fd = self._tree.open_folder(path, FOLDER)
-        try:
-            os.chmod(f"/proc/self/fd/{fd}", stat.S_IMODE(os.fstat(fd).st_mode) | 0o700)
-        finally:
-            os.close(fd)
-        return self._tree.open_folder(path)
 
     def _inspect_marked(self, folder: WatchedFolder) -> None:
         """Inspect the marked names of a folder, the parts of a git directory together."""
@@ -301,7 +291,18 @@ class ProtectedIndex:
         Without mounts that protect existing files (not `mounted`), harmless parts of a git directory are not
         accepted but inspected again when they change.
         """
-        self._trust_git_settings()
+        self._named = set()  # the hooks, configs and programs that the git configs of the workspace name
+        for folder in tuple(self._marked) if self._git else ():
+            if any(fold_name(name) == GIT for name in folder.marked):
+                self._named |= find_trusted_paths(self._tree, folder.path)
+        self._named_lasts = {path.rpartition("/")[2] for path in self._named}
+        self._candidates.clear()
+        for path in self._named:
+            *above, name = path.split("/")
+            folder_above = self.find_folder(above)
+            if folder_above is not None:
+                self._mark(folder_above, name)
+                self._marked.add(folder_above)
         found = self.list_entries()
         self._known = {entry.identity for entry in found.values() if entry.type != "link"}
         self._links = {path: entry.target for path, entry in found.items() if entry.type == "link"}
@@ -316,21 +317,6 @@ class ProtectedIndex:
                 if gitlink is not None and stat.S_ISREG(gitlink.st_mode) and self._is_harmless_gitlink(folder, name):
                     harmless.append(gitlink)
             self._known -= {(info.st_dev, info.st_ino) for info in harmless}
-
-    def _trust_git_settings(self) -> None:
-        """Protect the hooks, configs and programs that the git configs of the workspace name."""
-        self._named = set()
-        for folder in tuple(self._marked) if self._git else ():
-            if any(fold_name(name) == GIT for name in folder.marked):
-                self._named |= find_trusted_paths(self._tree, folder.path)
-        self._named_lasts = {path.rpartition("/")[2] for path in self._named}
-        self._candidates.clear()
-        for path in self._named:
-            *above, name = path.split("/")
-            folder_above = self.find_folder(above)
-            if folder_above is not None:
-                self._mark(folder_above, name)
-                self._marked.add(folder_above)
 
     def restore_links(self) -> None:
         """Create protected links again that are gone: a link cannot be mounted over, so a command can remove it."""
@@ -466,7 +452,9 @@ class ProtectedIndex:
     def _is_harmless_part(self, folder: WatchedFolder, name: str, info: os.stat_result) -> bool:
         """Return True if a part of a git directory names no program."""
         if fold_name(name) == "hooks":
-            return self._has_only_samples(folder.join_name(name))
+            with suppress(OSError), self._open_folder(folder.join_name(name)) as fd, os.scandir(fd) as entries:
+                return all(one.name.endswith(".sample") and one.is_file(follow_symlinks=False) for one in entries)
+            return False
         if info.st_nlink > 1:
             return False
         if fold_name(name) in CONFIGS:
@@ -478,17 +466,6 @@ class ProtectedIndex:
             return False
         text = self._read_text(folder, name)
         return text is not None and text.strip() in ("../..", "")  # empty while git writes it
-
-    def _has_only_samples(self, path: str) -> bool:
-        try:
-            fd = self._tree.open_folder(path)
-        except OSError:
-            return False
-        try:
-            with os.scandir(fd) as entries:
-                return all(one.name.endswith(".sample") and one.is_file(follow_symlinks=False) for one in entries)
-        finally:
-            os.close(fd)
 
     def _read_text(self, folder: WatchedFolder, name: str) -> str | None:
         """Read a small regular file; None for everything else. One that a process has open for writing is noted.
@@ -510,8 +487,13 @@ class ProtectedIndex:
             if not stat.S_ISREG(info.st_mode):
                 return None
             self._read_here[info.st_dev, info.st_ino] = (folder, name)
-            if _is_open_for_writing(fd):
+            try:
+                fcntl.fcntl(fd, _SETLEASE, fcntl.F_RDLCK)
+                fcntl.fcntl(fd, _SETLEASE, fcntl.F_UNLCK)
+            except BlockingIOError:
                 self.writing.add((folder, name))
+            except OSError:
+                pass  # the file system has no leases
             data = os.read(fd, CONFIG_BYTES + 1)
             return data.decode("utf-8", "surrogateescape") if len(data) <= CONFIG_BYTES else None
         except OSError:
@@ -565,17 +547,6 @@ class ProtectedIndex:
             number = number + 1 if number < 8 else int.from_bytes(os.urandom(6), "big")
 
 
-def _is_open_for_writing(fd: int) -> bool:
-    try:
-        fcntl.fcntl(fd, _SETLEASE, fcntl.F_RDLCK)
-        fcntl.fcntl(fd, _SETLEASE, fcntl.F_UNLCK)
-    except BlockingIOError:
-        return True
-    except OSError:  # the file system has no leases
-        return False
-    return False
-
-
 @contextmanager
 def _ensure_writable(folder: int) -> Iterator[None]:
     """Make a folder writable for its owner, and restore its mode on exit."""
@@ -588,58 +559,3 @@ def _ensure_writable(folder: int) -> Iterator[None]:
         yield
     finally:
         os.chmod(f"/proc/self/fd/{folder}", mode & 0o7777)
-
-
-# -- git's config ---------------------------------------------------------------------------------------------------
-
-# Git runs programs that its config names (fsmonitor, sshCommand, filters, aliases, …). These settings name none.
-_SETTINGS = {
-    "core": (
-        "repositoryformatversion filemode bare logallrefupdates ignorecase precomposeunicode symlinks "
-        "sparsecheckout sparsecheckoutcone autocrlf eol safecrlf quotepath longpaths abbrev compression "
-        "untrackedcache preloadindex multipackindex sharedrepository commitgraph bigfilethreshold"
-    ),
-    "remote": "url pushurl fetch push tagopt prune mirror",
-    "branch": "remote merge rebase pushremote description autosetupmerge autosetuprebase",
-    "user": "name email signingkey useconfigonly",
-    "submodule": "url active branch path ignore shallow recurse fetchrecursesubmodules",
-    "extensions": "worktreeconfig objectformat noop refstorage",
-    "init": "defaultbranch",
-    "pull": "rebase ff",
-    "push": "default autosetupremote followtags",
-    "fetch": "prune prunetags",
-    "merge": "conflictstyle ff",
-    "diff": "algorithm renames mnemonicprefix noprefix",
-    "color": "ui",
-    "gc": "auto autodetach",
-    "index": "version sparse",
-    "rerere": "enabled autoupdate",
-    "advice": "detachedhead",
-    "commit": "gpgsign",
-    "lfs": "repositoryformatversion",
-}
-_NAMES = {section: frozenset(names.split()) for section, names in _SETTINGS.items()}
-_SECTION = re.compile(r'\[({})(?: "[^"\\\x00-\x1f\x7f]*")?\]'.format("|".join(_SETTINGS)), re.IGNORECASE)
-_SETTING = re.compile(r'[ \t]*([A-Za-z][A-Za-z0-9-]*)(?:[ \t]*=[ \t]*([^\\"\x00-\x08\x0a-\x1f\x7f]*))?')
-_COMMENT = re.compile(r"[ \t]*[#;][^\x00-\x08\x0a-\x1f\x7f]*")
-_URL = re.compile(r"(?:https?|git|ssh|file)://[^-].*|[\w][\w.-]*@\w[\w.-]*:[^-].*|\.{0,2}/.*")
-
-
-def filter_git_config(text: str) -> str:
-    """Return the lines of a git config that name no program, in sections that have such lines."""
-    section, plain_lines = "", []
-    for line in text.split("\n"):
-        header = _SECTION.fullmatch(line)
-        if header:
-            section = header[1].lower()
-        elif line.lstrip().startswith("["):
-            section = ""
-            continue
-        elif line and not _COMMENT.fullmatch(line):
-            setting = _SETTING.fullmatch(line)
-            if setting is None or setting[1].lower() not in _NAMES.get(section, ()):
-                continue
-            if setting[1].lower() in ("url", "pushurl") and not _URL.fullmatch(setting[2] or ""):
-                continue
-        plain_lines.append(line)
-    return "\n".join(plain_lines)

@@ -15,6 +15,8 @@ from contextlib import suppress
 from itertools import islice
 from typing import Iterator
 
+from wick.workspace.rooted_folder import make_listable
+
 BLOCK = 512  # bytes, of st_blocks
 ENTRY = 4_096  # minimum bytes per file: an empty file still uses one of the disk's inodes
 PATH_BYTES = 4_000  # the kernel takes paths up to 4,096
@@ -106,16 +108,8 @@ def _open_at(path: bytes, parent: int | None) -> int:
             info = os.stat(path, dir_fd=parent, follow_symlinks=False)
             if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid():
                 raise
-            _make_listable(path, parent)
+            make_listable(os.open(path, os.O_PATH | _FOLDER, dir_fd=parent))
             return os.open(path, _FOLDER, dir_fd=parent)
     finally:
         if parent is not None:
             os.close(parent)
-
-
-def _make_listable(path: bytes, parent: int | None) -> None:
-    fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
-    try:
-        os.chmod(f"/proc/self/fd/{fd}", stat.S_IMODE(os.fstat(fd).st_mode) | stat.S_IRWXU)
-    finally:
-        os.close(fd)

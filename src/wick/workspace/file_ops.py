@@ -82,18 +82,11 @@ def _copy_metadata(fd: int, folder: int, name: str, like: os.stat_result) -> Non
         with suppress(OSError):
             os.fchown(fd, like.st_uid, -1)
     os.fchmod(fd, stat.S_IMODE(like.st_mode) & 0o1777)  # without setuid: it must not run as another user
-    with suppress(OSError, AttributeError):  # no such attributes on this system
-        _copy_attributes(fd, folder, name)
-
-
-def _copy_attributes(fd: int, folder: int, name: str) -> None:
-    source = os.open(name, READ | os.O_NOFOLLOW, dir_fd=folder)
-    try:
-        for key in os.listxattr(source):
+    flags = READ | os.O_NOFOLLOW
+    with suppress(OSError, AttributeError), open(os.open(name, flags, dir_fd=folder), "rb") as source:
+        for key in os.listxattr(source.fileno()):  # some systems have no such attributes
             if key.startswith("user.") or key == "system.posix_acl_access":
-                os.setxattr(fd, key, os.getxattr(source, key))
-    finally:
-        os.close(source)
+                os.setxattr(fd, key, os.getxattr(source.fileno(), key))
 
 
 _NOREPLACE = 1
@@ -128,16 +121,22 @@ def delete_tree(folder: int, name: str) -> None:
     step, todo = FolderCursor(folder), [[name]]  # the remaining folders of each level
     try:
         while todo[0]:
+            if time.monotonic() > until:
+                raise BackendError("there is so much to delete that some is left; delete it again", "failed")
             if todo[-1]:
                 step.enter(todo[-1][-1])
                 todo.append(_delete_files(step))
-            elif _remove_folder(step):
+                continue
+            emptied = step.leave()
+            try:
+                os.rmdir(emptied, dir_fd=step.fd)
                 todo.pop()
                 todo[-1].pop()
-            else:
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                step.enter(emptied)  # it has more entries
                 todo[-1] = _delete_files(step)
-            if time.monotonic() > until:
-                raise BackendError("there is so much to delete that some is left; delete it again", "failed")
     finally:
         step.close()
 
@@ -150,16 +149,3 @@ def _delete_files(step: FolderCursor) -> list[str]:
         if not folder:
             os.unlink(name, dir_fd=step.fd)
     return [name for name, folder in batch if folder]
-
-
-def _remove_folder(step: FolderCursor) -> bool:
-    """Leave a folder and delete it. If it is not empty yet, enter it again and return False."""
-    name = step.leave()
-    try:
-        os.rmdir(name, dir_fd=step.fd)
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-            raise
-        step.enter(name)
-        return False
-    return True

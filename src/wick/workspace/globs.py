@@ -219,7 +219,20 @@ class Glob:
     def __init__(self, pattern: str) -> None:
         if not pattern or "\0" in pattern or len(pattern) > GLOB_CHARS:
             raise BackendError(f"a pattern has 1 to {GLOB_CHARS} characters, and no NUL among them", "invalid")
-        self._routes = [_compile_path(text) for text in _expand_braces(pattern)]
+        self._routes: list[PathPattern] = []
+        for text in _expand_braces(pattern):
+            parts = [part for part in _split_segments(text) if part not in ("", ".")]
+            if ".." in parts:
+                raise BackendError(f"the pattern {text!r} has .. in it; give the folder as the path instead", "invalid")
+            if not parts:
+                raise BackendError(f"the pattern {text!r} names no file; ** is all files", "invalid")
+            parts += ["**"] if text.endswith("/") else []
+            tests: list[NameTest | None] = [] if "/" in text else [None]
+            for part in parts:
+                literal = part.replace("\\", "\\\\").replace("[", "\\[")  # an unclosed bracket is a literal bracket
+                test = compile_name(part) or compile_name(literal) or part.__eq__
+                tests.append(None if part == "**" else test)
+            self._routes.append(PathPattern(tests))
         self.start: tuple[States, ...] = tuple(route.start for route in self._routes)
 
     def advance(self, states: tuple[States, ...], name: str) -> tuple[States, ...]:
@@ -232,24 +245,6 @@ class Glob:
         """Return True if a path matches, relative to the folder of the pattern."""
         parts = path.split("/")
         return any(route.matches(parts) for route in self._routes)
-
-
-def _compile_path(pattern: str) -> PathPattern:
-    parts = [part for part in _split_segments(pattern) if part not in ("", ".")]
-    if ".." in parts:
-        raise BackendError(f"the pattern {pattern!r} has .. in it; give the folder as the path instead", "invalid")
-    if not parts:
-        raise BackendError(f"the pattern {pattern!r} names no file; ** is all files", "invalid")
-    if pattern.endswith("/"):
-        parts.append("**")
-    if "/" not in pattern:
-        parts.insert(0, "**")
-    tests: list[NameTest | None] = []
-    for part in parts:
-        literal = part.replace("\\", "\\\\").replace("[", "\\[")  # an unclosed bracket is a literal bracket
-        test = compile_name(part) or compile_name(literal) or part.__eq__
-        tests.append(None if part == "**" else test)
-    return PathPattern(tests)
 
 
 def _expand_braces(pattern: str) -> list[str]:
@@ -331,28 +326,27 @@ class IgnoreRules:
 
 def parse_ignore_file(folder: str, text: str, above: IgnoreRules | None = None) -> IgnoreRules | None:
     """Parse an ignore file. `folder` is its folder, relative to the tree."""
-    lines = text.lstrip("\ufeff").split("\n")
-    rules = [rule for rule in map(_parse_rule, lines) if rule is not None][:IGNORE_RULES]
+    rules: list[_Rule] = []
+    for line in text.lstrip("\ufeff").split("\n"):
+        if len(rules) == IGNORE_RULES:
+            break
+        if line.startswith("#"):
+            continue
+        line = line[:-1] if line.endswith("\r") else line
+        pattern = line.rstrip(" ")
+        backslashes = len(pattern) - len(pattern.rstrip("\\"))
+        if backslashes % 2 and len(pattern) < len(line):  # a backslash keeps the space after it
+            pattern += " "
+        negated = pattern.startswith("!")
+        pattern = pattern[negated:]
+        folders_only = pattern.endswith("/")
+        pattern = pattern[: -1 if folders_only else None]
+        if not pattern:
+            continue
+        parts = _split_segments(pattern[pattern.startswith("/") :])
+        tests = [None if part == "**" and "/" in pattern else compile_name(part) for part in parts]
+        if any(test is None and part != "**" for test, part in zip(tests, parts)):
+            continue  # in git, too, such a pattern matches nothing
+        route = PathPattern(tests) if "/" in pattern else None
+        rules.append(_Rule(tests[-1] or (lambda name: True), route, negated, folders_only))
     return IgnoreRules(folder, rules, above) if rules else above
-
-
-def _parse_rule(line: str) -> _Rule | None:
-    if line.startswith("#"):
-        return None
-    line = line[:-1] if line.endswith("\r") else line
-    pattern = line.rstrip(" ")
-    backslashes = len(pattern) - len(pattern.rstrip("\\"))
-    if backslashes % 2 and len(pattern) < len(line):  # a backslash keeps the space after it
-        pattern += " "
-    negated = pattern.startswith("!")
-    pattern = pattern[negated:]
-    folders_only = pattern.endswith("/")
-    pattern = pattern[: -1 if folders_only else None]
-    if not pattern:
-        return None
-    parts = _split_segments(pattern[pattern.startswith("/") :])
-    tests = [None if part == "**" and "/" in pattern else compile_name(part) for part in parts]
-    if any(test is None and part != "**" for test, part in zip(tests, parts)):
-        return None  # in git, too, such a pattern matches nothing
-    route = PathPattern(tests) if "/" in pattern else None
-    return _Rule(tests[-1] or (lambda name: True), route, negated, folders_only)

@@ -318,17 +318,10 @@ class GrepParser(_OutputParser):
             if not number.isdigit() or len(number) > 18:  # not grep output
                 self._cut = True
                 break
-            line, start, stop = _strip_colors(data[colon + 1 : end])
+            before, *colored = data[colon + 1 : end].split(_BEGIN)  # each match is colored
+            line = before + b"".join(piece.replace(_END, b"", 1) for piece in colored)
+            start = len(before) if colored else 0
+            stop = start + max(colored[0].find(_END), 0) if colored else 0
             self._add_match(data[at:name_end], int(number), line, start, stop)
             at = end + 1
         return at
-
-
-def _strip_colors(line: bytes) -> tuple[bytes, int, int]:
-    """Return a line without color codes, with start and end of its first match."""
-    before, *rest = line.split(_BEGIN)
-    if not rest:
-        return line, 0, 0
-    matched = rest[0].find(_END)
-    plain = b"".join(piece.replace(_END, b"", 1) for piece in rest)
-    return before + plain, len(before), len(before) + max(matched, 0)

@@ -74,6 +74,14 @@ def supports_openat2(folder: int) -> bool:
     return True
 
 
+def make_listable(folder: int) -> None:
+    """Give the owner of an open folder all permissions for it, and close its descriptor."""
+    try:
+        os.chmod(f"/proc/self/fd/{folder}", stat.S_IMODE(os.fstat(folder).st_mode) | stat.S_IRWXU)
+    finally:
+        os.close(folder)
+
+
 class RootedFolder:
     """An open folder, beneath which paths are resolved. `by_hand` disables openat2."""
 
@@ -101,7 +109,21 @@ class RootedFolder:
     @contextmanager
     def open_path(self, path: str, flags: int, *, links: bool = True) -> Iterator[tuple[int, Names]]:
         """Open an existing path; yield its descriptor and resolved names. Without `links` a link raises ELOOP."""
-        fd, names = self._open_and_name(path, flags, links)
+        fd, names = -1, None
+        if not self._by_hand:
+            try:
+                fd = _openat2(self.fd, path, flags, links)
+            except OSError as error:
+                # Possibly an absolute link back into the folder, which RESOLVE_BENEATH refuses. After concurrent
+                # renames the kernel restarts a lookup and counts links twice, so ELOOP may come at half the limit.
+                if error.errno not in (errno.EXDEV, errno.EAGAIN, errno.ELOOP):
+                    raise
+            else:
+                names = self._read_names(fd)
+                if names is None:
+                    os.close(fd)
+        if names is None:
+            fd, names = self._walk_path(path, flags, links)
         try:
             yield fd, names
         finally:
@@ -125,28 +147,19 @@ class RootedFolder:
         with self.open_path(path, FOLDER, links=links) as (_, names):
             return names
 
+    def is_file(self, path: str) -> bool:
+        """Return True if a path leads to a regular file in the folder."""
+        try:
+            with self.open_path(path, ANYTHING) as (fd, _):
+                return stat.S_ISREG(os.fstat(fd).st_mode)
+        except (OSError, ValueError):  # a path with a NUL
+            return False
+
     def open_folder(self, path: str, flags: int = os.O_RDONLY | os.O_DIRECTORY) -> int:
         """Open a path without following links and return the descriptor, which the caller closes."""
         if self._by_hand:
             return self._walk_path(path, flags | os.O_NOFOLLOW, links=False)[0]
         return _openat2(self.fd, path, flags | os.O_NOFOLLOW, False)
-
-    def _open_and_name(self, path: str, flags: int, links: bool) -> tuple[int, Names]:
-        if self._by_hand:
-            return self._walk_path(path, flags, links)
-        try:
-            fd = _openat2(self.fd, path, flags, links)
-        except OSError as error:
-            if error.errno not in (errno.EXDEV, errno.EAGAIN, errno.ELOOP):
-                raise
-            # Possibly an absolute link back into the folder, which RESOLVE_BENEATH refuses. After concurrent renames
-            # the kernel restarts a lookup and counts links twice, so ELOOP may come at half the limit.
-            return self._walk_path(path, flags, links)
-        names = self._read_names(fd)
-        if names is not None:
-            return fd, names
-        os.close(fd)
-        return self._walk_path(path, flags, links)
 
     def _read_names(self, fd: int) -> Names | None:
         """Return the names of a descriptor's path from /proc, or None if they are not available."""

@@ -173,7 +173,13 @@ def replace_text(
         raise BackendError("the old text is empty; give a text that occurs in the file", "invalid")
     if occurrence not in ("only", "first"):
         raise BackendError(f"occurrence is 'only' or 'first', not {occurrence!r}", "invalid")
-    mark, encoding, errors = _detect_encoding(path, data)
+    mark = b""
+    if data[:2] in _UTF16 and len(data) % 2 == 0:
+        mark, encoding, errors = data[:2], _UTF16[data[:2]], "surrogatepass"
+    elif is_binary(data):
+        raise _binary_error(path)
+    else:
+        encoding, errors = detect_codec(data)
     edit = _Edit(data[len(mark) :].decode(encoding, errors), old, new)
     if not edit.count:
         raise BackendError("old_text not found in file", "no_match")
@@ -188,15 +194,6 @@ def replace_text(
     except UnicodeEncodeError as error:
         odd = error.object[error.start]
         raise BackendError(f"{path} is {encoding}, which cannot hold {odd!r}", "invalid") from None
-
-
-def _detect_encoding(path: str, data: bytes) -> tuple[bytes, str, str]:
-    """Return byte order mark, encoding and error handler of a file."""
-    if data[:2] in _UTF16 and len(data) % 2 == 0:
-        return data[:2], _UTF16[data[:2]], "surrogatepass"
-    if is_binary(data):
-        raise _binary_error(path)
-    return (b"", *detect_codec(data))
 
 
 def _binary_error(path: str) -> BackendError:

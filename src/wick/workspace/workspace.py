@@ -143,7 +143,7 @@ class Workspace:
         with self._resolve_path(path, links) as inside:
             start = "/".join(self._tree.resolve_names(inside, links=links))
             for name, link in DiskWalk(self._tree, budget, everything=everything).files(start, Glob(pattern)):
-                if link and not self._is_file(name):
+                if link and not self._tree.is_file(name):
                     continue
                 files.append(name)
                 if len(files) > GLOB_FILES:
@@ -314,32 +314,27 @@ class Workspace:
         self._pinned.check_change(names, path)
         for depth in range(len(names)) if self._guards_git else ():
             folder = "/".join(names[:depth]) or "."
-            if self._is_git_directory(folder):
+            parts = self._find_names(folder, ("HEAD", "commondir", "objects", "refs"))
+            if "HEAD" in parts and ("commondir" in parts or len(parts) == 3):  # regardless of the folder's name
                 message = f"{path} is protected: it is in a git directory, which names programs that git runs"
                 raise BackendError(message, "protected")
             self._check_git_settings(folder, names, path)
 
     def _check_git_settings(self, folder: str, names: Sequence[str], path: str, *, above: bool = False) -> None:
         """Refuse to change a path that the git config of a folder names; with `above`, also its parent folders."""
-        try:
-            with self._tree.open_path(folder, FOLDER) as (fd, _):
-                has_git = lstat(GIT, fd) is not None
-        except OSError:
-            has_git = False
         here = [*map(fold_name, names)]
-        for trusted in find_trusted_paths(self._tree, folder) if has_git else ():
+        for trusted in find_trusted_paths(self._tree, folder) if self._find_names(folder, (GIT,)) else ():
             there = [*map(fold_name, trusted.split("/"))]
             if here[: len(there)] == there or (above and there[: len(here)] == here):
                 raise BackendError(f"{path} is protected: the git config trusts {trusted}", "protected")
 
-    def _is_git_directory(self, folder: str) -> bool:
-        """Return True if git treats a folder as a git directory, regardless of its name."""
+    def _find_names(self, folder: str, names: Sequence[str]) -> set[str]:
+        """Return those of some names that a folder has; none if it cannot be opened."""
         try:
             with self._tree.open_path(folder, FOLDER) as (fd, _):
-                parts = {name for name in ("HEAD", "commondir", "objects", "refs") if lstat(name, fd)}
+                return {name for name in names if lstat(name, fd)}
         except OSError:
-            return False
-        return "HEAD" in parts and ("commondir" in parts or len(parts) == 3)
+            return set()
 
     def _check_removal(self, folder: int, names: Sequence[str], path: str) -> os.stat_result:
         """Check that a path can be moved or deleted, and return its stat."""
@@ -359,13 +354,6 @@ class Workspace:
             check_regular(info, path)
             self._protected.check_read(names, path)
             yield fd, info
-
-    def _is_file(self, path: str) -> bool:
-        try:
-            with self._tree.open_path(path, ANYTHING) as (fd, _):
-                return stat.S_ISREG(os.fstat(fd).st_mode)
-        except OSError:
-            return False
 
     def _resolve_search_root(self, inside: str, path: str, links: bool) -> tuple[str, bool]:
         """Return the resolved root of a search, and True if it is a file."""

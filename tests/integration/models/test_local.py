@@ -28,8 +28,8 @@ from wick.models import _http, resolve
 from wick.models.llama_server import TOOLS_IN_WORDS, _choose_template
 from wick.models.local import Local, _environment
 from wick.models.openai import OpenAI
+from wick.models.reply import Reply
 from wick.protocols import Finish, Request
-from wick.reply import Reply
 
 needs_smollm2()
 

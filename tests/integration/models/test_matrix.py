@@ -31,10 +31,10 @@ from wick.models.demo import Demo
 from wick.models.local import Local
 from wick.models.openai import OpenAI
 from wick.models.openai_responses import OpenAIResponses
+from wick.models.reply import Reply as Assembled
 from wick.operations import Result
 from wick.prices import Charge
 from wick.protocols import CallArgs, CallStart, Delta, Finish, Model, ReasoningDelta, Request, TextDelta, Usage
-from wick.reply import Reply as Assembled
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 DELTAS = (TextDelta, ReasoningDelta, CallStart, CallArgs, Usage, Finish)

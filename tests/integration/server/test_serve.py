@@ -107,6 +107,32 @@ def test_an_invalid_config_is_reported(tmp_path: Path, text: str, says: str) -> 
     assert says in done.stderr and "Traceback" not in done.stderr
 
 
+CRASHING = """
+from wick import Run, Scripted, ToolCall, assistant, before, tool
+
+@tool
+def divide(number: int) -> float:
+    "Divide by zero."
+    return number / 0
+
+@before(Run)
+def script(run):
+    run.model = Scripted(assistant("", ToolCall("c1", "divide", {"number": 1})), "Sorry.")
+"""
+
+
+@pytest.mark.parametrize("flags", [(), ("--verbose",)])
+async def test_the_traceback_of_a_tool_that_crashes_is_in_the_log(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    (tmp_path / "crashing.py").write_text(CRASHING)
+    config = "agents:\n  default: {model: demo, tools: ['crashing:divide'], hooks: ['crashing:script']}\n"
+    with run_server(tmp_path, config=config, flags=flags) as served:
+        body = {"messages": [{"role": "user", "content": "go"}]}
+        async with open_client(served) as ada, ada.post("/agents/default/invoke", json=body) as answer:
+            told = await answer.text()
+        assert "Sorry." in told and "Traceback" not in told
+        assert "the tool divide crashed in call c1" in served.log and "return number / 0" in served.log
+
+
 def test_two_files_are_one_too_many(tmp_path: Path) -> None:
     done = wick_serve("a.yaml", "--config", "b.yaml", folder=tmp_path)
     assert done.returncode == 2 and "two configuration files" in done.stderr

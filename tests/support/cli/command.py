@@ -41,7 +41,7 @@ class WickCommand:
             check=False,
         )
         out, err = done.stdout.decode(), done.stderr.decode()
-        assert "Traceback" not in err, err
+        assert "--verbose" in words or "Traceback" not in err, err
         return CommandResult(done.returncode, out, err)
 
     def start(self, *words: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:

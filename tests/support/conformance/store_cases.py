@@ -562,6 +562,43 @@ async def test_threads_are_listed_newest_first(store: Store) -> None:
     assert await ids(limit=2) == ["t1", "t4"]
 
 
+async def test_count_includes_the_threads_of_one_owner(store: Store) -> None:
+    for n in range(3):
+        await store.create("ada", f"t{n}")
+    await store.create("bob", "his")
+    assert [await store.count(owner) for owner in ("ada", "bob", "eve", "")] == [3, 1, 0, 0]
+    await store.delete("ada", "t1")
+    assert await store.count("ada") == 2
+
+
+async def test_list_by_prefix_returns_exactly_the_ids_that_start_with_it(store: Store) -> None:
+    ids = [
+        "a",
+        "a.",
+        "a.1",
+        "a.1.2",
+        "a.ü",
+        "a.\U0010ffff",
+        "a.\ud7ff",
+        "a/",
+        "a-1",
+        "A.1",
+        "b.1",
+        "a\ud7ff",
+        "%",
+        "a_1",
+    ]
+    for id in ids:
+        await store.create("ada", id)
+    await store.create("bob", "a.his")
+    for prefix in ("", *ids, "a.1.", "x", "\ud800", "\0"):
+        found = [thread.id for thread in (await store.list("ada", prefix=prefix, limit=100)).threads]
+        assert sorted(found) == sorted(id for id in ids if id.startswith(prefix)), prefix
+    first = await store.list("ada", prefix="a.", order="created", limit=2)
+    rest = await store.list("ada", prefix="a.", order="created", limit=100, cursor=first.next)
+    assert len(first.threads) + len(rest.threads) == sum(id.startswith("a.") for id in ids)
+
+
 @pytest.mark.parametrize("order", ["updated", "created"])
 @pytest.mark.parametrize("oldest_first", [False, True])
 async def test_pages_make_up_the_list(store: Store, order: Any, oldest_first: bool) -> None:
@@ -838,6 +875,7 @@ TRIES: dict[str, Any] = {
     "put_blob": lambda store, fence: store.put_blob("eve", "t", b"x"),
     "get_blob": lambda store, fence: store.get_blob("eve", "t", "x"),
     "list": None,
+    "count": None,
     "search": None,
     "create": None,
     "expire": None,
@@ -858,7 +896,7 @@ async def test_threads_of_other_owners_are_not_found(store: Store, own_rows: Hel
             with assert_refused("not_found", "there is no thread 't'"):
                 await attempt(store, own_rows.lease.fence)
     assert (await store.list("eve")).threads == () and list(await store.search("eve", "message")) == []
-    assert list(await store.expire(0, owner="eve")) == []
+    assert list(await store.expire(0, owner="eve")) == [] and await store.count("eve") == 0
     assert await store.head("ada", "t") == before
     await store.create("eve", "t")
     assert (await store.head("ada", "t")).last == 1 and (await store.head("eve", "t")).last == 0

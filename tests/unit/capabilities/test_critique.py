@@ -241,7 +241,7 @@ async def test_together_with_structured_output_the_value_is_judged() -> None:
 async def test_a_finish_reason_stays_in_the_reason() -> None:
     @after(ModelCall)
     def cut(call: ModelCall) -> None:
-        call.state.finish = "stop" if call.purpose else "length"
+        call.state.stream.finish = "stop" if call.purpose else "length"
 
     result, _, _ = await judged(["3,9"], [no("It is cut off.")], cut, rounds=0)
     assert result.reason == "finish reason: length: not approved by the critic: It is cut off."

@@ -810,7 +810,7 @@ class Looker:
     def hook(self) -> Any:
         @before(Run)
         def look(run: Run) -> None:
-            run.progress.compactions.append(self)
+            run.progress.extensions.compactions.append(self)
 
         return look
 

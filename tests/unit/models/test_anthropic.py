@@ -35,8 +35,8 @@ from wick.messages import (
 from wick.models import _http
 from wick.models._http import TimeLimits
 from wick.models.anthropic import MAX_TOKENS, Anthropic
+from wick.models.reply import Reply
 from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, Request, TextDelta, Usage
-from wick.reply import Reply
 
 PNG = "iVBORw0KGgoAAAANSUhEUg=="
 PDF = "JVBERi0xLjQK"

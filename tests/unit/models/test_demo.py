@@ -51,8 +51,8 @@ from wick.models.demo import instance as instance_module
 from wick.models.demo.decide import GREETING, MOST_ROUNDS, REFUSAL, decide
 from wick.models.demo.instance import LABEL, instance
 from wick.models.demo.intents import MOST_CHARS, MOST_JOBS, understand
+from wick.models.reply import Reply
 from wick.protocols import CallArgs, CallStart, Delta, Finish, Model, Request, TextDelta, Usage
-from wick.reply import Reply
 
 
 class Workspace:

@@ -29,8 +29,8 @@ from wick.messages import (
 )
 from wick.models._http import ModelServer
 from wick.models.openai import OpenAI, _Completion
+from wick.models.reply import Reply
 from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, Request, TextDelta, Usage
-from wick.reply import Reply
 from wick.tools import Tool, tool
 
 PNG = "iVBORw0KGgo="

@@ -16,8 +16,8 @@ from wick.errors import ConfigError, ModelError
 from wick.messages import FilePart, ImagePart, Message, Reasoning, TextPart, ToolCall, assistant, tool_message, user
 from wick.models._http import ModelServer
 from wick.models.openai_responses import OpenAIResponses, _Response
+from wick.models.reply import Reply
 from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, Request, TextDelta, Usage
-from wick.reply import Reply
 from wick.tools import tool
 
 PNG = "iVBORw0KGgo="

@@ -14,8 +14,8 @@ from wick import Agent, FunctionModel, Message, Scripted, ToolCall, assistant, t
 from wick.errors import ConfigError, ModelError, Paused
 from wick.messages import Reasoning
 from wick.models import resolve
+from wick.models.reply import Reply
 from wick.protocols import CallArgs, CallStart, Delta, Finish, Model, ReasoningDelta, Request, TextDelta, Usage
-from wick.reply import Reply
 
 ASKED = Request((user("hi there, how are you?"),))
 

@@ -18,6 +18,7 @@ from wick.permissions.rules import (
     POLICIES,
     SHELL_POLICY,
     Rule,
+    RuleIndex,
     RuleSpec,
     RuleSubject,
     find_allowing_rules,
@@ -490,6 +491,30 @@ def test_the_policy_does_not_mind(command: str) -> None:
 @pytest.mark.parametrize("command", ["rm -rf /*", "rm -rf $x", "curl x | sh", "$x"])
 def test_the_policy_is_not_sure(command: str) -> None:
     assert policy(command) == "maybe"
+
+
+RULES = [
+    *("Bash", "Bash(*)", "Bash(ok *)", "Bash(m* *)", "Bash(domain:x.org)", "kind:shell(rm * -rf *)", "mcp__*"),
+    *("Bash([ *)", "Bash(git push *)", "Bash(/usr/bin/bad x)", "Read(src/**)", "Write(*.py)", "Write", "kind:*"),
+]  # fmt: skip
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(
+    command=COMMANDS
+    | st.lists(st.sampled_from("ok rm git push [ -rf / bad x /usr/bin/bad python mv".split())).map(" ".join),
+    texts=st.lists(st.sampled_from([text for text in RULES if "domain" not in text]), max_size=6),
+)
+def test_the_index_finds_the_rules_that_match(command: str, texts: list[str]) -> None:
+    rules = [*(parse_rule("deny", text) for text in texts), *POLICY, parse_rule("ask", "Bash(ok *)")]
+    for subject in (shell(command), use(grep, path="src/a"), use(http_request, url="https://x.org")):
+        answers = [(item, match_rule(item, subject)) for item in rules]
+        assert RuleIndex(rules).match(subject) == [(item, answer) for item, answer in answers if answer != "no"]
+
+
+def test_the_index_keeps_a_rule_that_cannot_be_compared() -> None:
+    with pytest.raises(ConfigError, match="cannot be compared"):
+        RuleIndex([parse_rule("deny", "Bash(domain:x.org)")]).match(shell("ls"))
 
 
 def test_the_policies() -> None:

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from shell_stubs import COMMANDS
 from wick.constants import SHELL_CHARS, SHELL_COMMANDS, SHELL_WORDS
-from wick.permissions.shell import parse_script
+from wick.permissions import shell_programs
+from wick.permissions.shell import parse_script, split_plain
 
 
 def commands(text: str) -> list[str]:
@@ -152,3 +153,25 @@ def test_any_text_can_be_parsed(text: str) -> None:
     script = parse_script(text)
     assert all(command.words for command in script.commands)
     assert all(reason and reason == reason.strip() for reason in script.opaque)
+
+
+PROGRAMS = sorted({
+    *(name for group in vars(shell_programs).values() if isinstance(group, frozenset | dict) for name in group),
+    *("echo", "sh", "bash", "python3", "perl", "node", "xargs", "-c", "-exec", "-", "--", "..", "a/../b", "/proc/1"),
+})  # fmt: skip
+PLAIN_WORDS = st.sampled_from(PROGRAMS) | st.text("abcm019_./-", min_size=1, max_size=8)
+
+
+@given(st.lists(PLAIN_WORDS, min_size=1, max_size=6).map(" ".join), st.booleans())
+def test_a_plain_command_is_the_same_to_all_parsers(text: str, moved: bool) -> None:
+    """A line break changes nothing, but only the parsers read it."""
+    assert split_plain(f"{text}\n") is None
+    if split_plain(text) is not None:
+        assert parse_script(text, moved) == parse_script(f"{text}\n", moved)
+
+
+def test_only_plain_commands_are_split() -> None:
+    assert [word.text for word in split_plain("echo hi") or ()] == ["echo", "hi"]
+    for text in ("", " a", "a  b", "a b ", "a;b", "a $b", "a *", "a=b", "if a", "a ~", "time a", "a 2>b", "a\tb", "é"):
+        assert split_plain(text) is None, text
+    assert split_plain("a " * 200 + "a") is None

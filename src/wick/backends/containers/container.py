@@ -80,8 +80,11 @@ class Container:
         if not self._is_ours(found):
             raise BackendError(f"the container {self.spec.name} belongs to another owner", "denied")
         state = str(found["State"]["Status"])
-        if state == "created" and await self._is_being_started():
-            return await self.inspect()
+        for _ in range(20 if state == "created" else 0):  # another process may be starting it
+            await asyncio.sleep(0.1)
+            current = await self.inspect()
+            if current is None or current["State"]["Status"] != "created":
+                return current
         config = (found["Config"].get("Labels") or {}).get("wick.config")
         changed = image is not None and config != self._config_digest(image)
         if changed or state not in ("running", "exited", "paused"):
@@ -97,15 +100,6 @@ class Container:
     def _is_ours(self, found: dict[str, Any]) -> bool:
         labels = found["Config"].get("Labels") or {}
         return (labels.get("wick.id"), labels.get("wick.owner")) == (self.spec.id, self.spec.owner)
-
-    async def _is_being_started(self) -> bool:
-        """Return True if another process starts the container within two seconds."""
-        for _ in range(20):
-            await asyncio.sleep(0.1)
-            found = await self.inspect()
-            if found is None or found["State"]["Status"] != "created":
-                return found is not None
-        return False
 
     async def _find_image(self) -> dict[str, Any] | None:
         path = f"/images/{quote(self.spec.image, safe='/:@')}/json"
@@ -195,24 +189,22 @@ class Container:
         if name.isdigit():
             uid, gid = int(name), int(group) if group.isdigit() else int(name)
         else:
-            uid, gid = await self._look_up_user(name)
+            try:
+                packed = await self.engine.request("GET", f"{self._path}/archive", {"path": "/etc/passwd"})
+                with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
+                    file = tar.extractfile(tar.getmembers()[0])
+                    lines = file.read().decode(errors="replace").splitlines() if file else []
+            except (EngineError, tarfile.TarError, IndexError):
+                lines = []
+            users = [line.split(":") for line in lines if line.startswith(f"{name}:")]
+            ids = [user[2:4] for user in users if len(user) > 3 and user[2].isdigit() and user[3].isdigit()]
+            if not ids:
+                message = f"the image has no user named {name!r}; give its number, as in user='1000'"
+                raise BackendError(message, "failed")
+            uid, gid = int(ids[0][0]), int(ids[0][1])
         if uid == 0 and not self.spec.user:
             raise BackendError(f"the image's user {name!r} is root; name another one, as in user='1000'", "denied")
         return uid, gid
-
-    async def _look_up_user(self, name: str) -> tuple[int, int]:
-        try:
-            packed = await self.engine.request("GET", f"{self._path}/archive", {"path": "/etc/passwd"})
-            with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
-                file = tar.extractfile(tar.getmembers()[0])
-                lines = file.read().decode(errors="replace").splitlines() if file else []
-        except (EngineError, tarfile.TarError, IndexError):
-            lines = []
-        for line in lines:
-            fields = line.split(":")
-            if fields[0] == name and len(fields) > 3 and fields[2].isdigit() and fields[3].isdigit():
-                return int(fields[2]), int(fields[3])
-        raise BackendError(f"the image has no user named {name!r}; give its number, as in user='1000'", "failed")
 
     async def _start_container(self) -> None:
         try:

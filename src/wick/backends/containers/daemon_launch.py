@@ -169,19 +169,15 @@ async def _start_wickd(
         while output != GREETING and len(output) < 1_000 and (pieces := await process.read()):
             output += b"".join(data for stream, data in pieces if stream == 1)[:1_000]
             complaint = (complaint + b"".join(data for stream, data in pieces if stream != 1))[-1_000:]
-        if output != GREETING:
-            raise await _explain_exit(process, output + complaint)
+        if output == GREETING:
+            return process
+        code = await process.exit_code()
+        words = " ".join((output + complaint).decode(errors="replace").split())[-300:]
+        if code in (126, 127) and ("not found" in words or "no such file" in words):  # not a stopping container
+            raise DaemonUnavailable("the image has no python3", final=True)
+        if code == CHANGED:
+            raise _DaemonFileChanged(words)
+        raise DaemonUnavailable(words or f"the daemon ended with exit code {code}", final=code == TOO_OLD)
     except BaseException:
         process.close()
         raise
-    return process
-
-
-async def _explain_exit(process: ContainerProcess, output: bytes) -> DaemonUnavailable:
-    code = await process.exit_code()
-    words = " ".join(output.decode(errors="replace").split())[-300:]
-    if code in (126, 127) and ("not found" in words or "no such file" in words):  # and not a container that is stopping
-        return DaemonUnavailable("the image has no python3", final=True)
-    if code == CHANGED:
-        return _DaemonFileChanged(words)
-    return DaemonUnavailable(words or f"the daemon ended with exit code {code}", final=code == TOO_OLD)

@@ -12,8 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import quote, urlencode
@@ -68,7 +67,7 @@ class Engine:
 
     async def request(
         self,
-        method: Literal["GET", "POST", "PUT", "DELETE", "HEAD"],
+        method: Literal["GET", "POST", "PUT", "DELETE"],
         path: str,
         query: Query | None = None,
         *,
@@ -77,38 +76,22 @@ class Engine:
         seconds: float | None = None,
     ) -> Any:
         """Send a request; return the decoded JSON response, or the bytes of another type."""
-        kind = "application/x-tar" if data is not None else "application/json"
-        payload = data if data is not None else b"" if body is None else json.dumps(body).encode()
-        async with self.open(method, path, query, payload=payload, kind=kind, seconds=seconds) as response:
-            raw = await _read_bounded(response)
-        return json.loads(raw) if raw and response.content_type == "application/json" else raw
-
-    @asynccontextmanager
-    async def open(
-        self,
-        method: str,
-        path: str,
-        query: Query | None = None,
-        *,
-        payload: bytes = b"",
-        kind: str = "application/json",
-        seconds: float | None = None,
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send a request; yield its successful response, whose body is not read yet."""
-        limit = self.seconds if seconds is None else seconds
-        url, headers = self.address.base_url + path, {"Content-Type": kind}
+        limit, url = self.seconds if seconds is None else seconds, self.address.base_url + path
         if query:
             texts = {name: str(value).lower() if isinstance(value, bool) else value for name, value in query.items()}
-            url += f"?{urlencode(texts, errors='surrogateescape')}"
+            url += f"?{urlencode(texts)}"
+        headers = {"Content-Type": "application/x-tar" if data is not None else "application/json"}
+        payload = data if data is not None else b"" if body is None else json.dumps(body).encode()
         try:
             async with asyncio.timeout(limit):
                 session = (await self._ensure_connections()).session
                 async with session.request(method, URL(url, encoded=True), data=payload, headers=headers) as response:
-                    if response.status >= 400:
-                        raise error_from_reply(response.status, await _read_bounded(response))
-                    yield response
+                    raw = await _read_bounded(response)
         except (aiohttp.ClientError, OSError) as error:
             raise await self._explain_unreachable(error, limit) from None
+        if response.status >= 400:
+            raise error_from_reply(response.status, raw)
+        return json.loads(raw) if raw and response.content_type == "application/json" else raw
 
     async def get_or_none(self, path: str, query: Query | None = None) -> Any:
         """Get a resource; return None on status 404."""

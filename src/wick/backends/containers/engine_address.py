@@ -47,7 +47,12 @@ def parse_engine_address(engine: str = "", tls: str | ssl.SSLContext | None = No
     """
     if not engine and (engine := os.environ.get("DOCKER_HOST", "")) and os.environ.get("DOCKER_TLS_VERIFY"):
         tls = tls or os.environ.get("DOCKER_CERT_PATH") or str(Path.home() / ".docker")
-    url = engine or _find_socket()
+    url = engine
+    if not url:  # the first existing socket: the system's, a rootless Docker's, Podman's
+        own = os.environ.get("XDG_RUNTIME_DIR", "")
+        user_sockets = [f"{own}/docker.sock", f"{own}/podman/podman.sock"] if own else []
+        places = [SOCKET, *user_sockets, "/run/podman/podman.sock"]
+        url = f"unix://{next(filter(os.path.exists, places), SOCKET)}"
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -64,13 +69,6 @@ def parse_engine_address(engine: str = "", tls: str | ssl.SSLContext | None = No
     raise ConfigError(
         f"{url!r} is not the address of an engine; write unix:///path, tcp://host:port or ssh://user@host"
     )
-
-
-def _find_socket() -> str:
-    """Return the first existing socket: the system's, a rootless Docker's, Podman's."""
-    own = os.environ.get("XDG_RUNTIME_DIR", "")
-    places = [SOCKET, *([f"{own}/docker.sock", f"{own}/podman/podman.sock"] if own else []), "/run/podman/podman.sock"]
-    return f"unix://{next(filter(os.path.exists, places), SOCKET)}"
 
 
 def _load_tls_context(tls: str | ssl.SSLContext | None, needed: bool) -> ssl.SSLContext | None:

@@ -12,10 +12,10 @@ import asyncio
 import secrets
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context
-from typing import Literal
+from typing import Any, Literal
 from weakref import WeakSet
 
 from wick import constants
@@ -28,7 +28,7 @@ from wick.wickd.output_buffers import HeadTailBuffer
 from wick.workspace.results import CommandResult, JobInfo, JobOutput
 
 MARK = "WICK_CALL"  # the environment variable with the mark of a command
-TIME_LIMIT, NO_FOLDER, NO_SHELL = 124, 125, (126, 127)  # exit codes
+TIME_LIMIT, NO_SHELL = 124, (126, 127)  # exit codes
 LOOK_SECONDS = 1.0  # interval of checking a silent command: a child with its output open may outlive it
 LAST_SECONDS = 0.3  # to read the last output of an ended command, as a child may keep writing
 SCRIPT_SECONDS = 10.0  # for a script that ends processes, on a busy machine
@@ -57,27 +57,26 @@ end() {
 } 2>/dev/null
 """
 
-# $1 the folder, $2 the mark, $3 the number of bytes of stdin, $4 the command. The shell's own messages about how the
-# command ended are discarded. SIGTERM does not end the script, so that its process group can still be killed. A script
-# that cannot fork or cannot end everything kills itself, so that wick ends the rest.
+# $1 the folder, $2 the number of bytes of stdin, $3 the command. The shell's own messages about how the command ended
+# are discarded. SIGTERM does not end the script, so that its process group can still be killed. A script that cannot
+# fork or cannot end everything kills itself, so that wick ends the rest.
 RUN = f"""{DECODE}{END}
 trap : TERM
 text "$1"
-cd -- "$decoded" 2>/dev/null || {{ printf '%s' "$2" >&2; exit {NO_FOLDER}; }}
-text "$4"
+cd -- "$decoded" || exit
+text "$3"
 trap 'kill -KILL $$' EXIT
 exec 3>&2 2>/dev/null
-if [ "$3" -gt 0 ]; then
-    head -c "$3" | sh -c "$decoded" 2>&3 3>&-
+if [ "$2" -gt 0 ]; then
+    head -c "$2" | sh -c "$decoded" 2>&3 3>&-
 else
     sh -c "$decoded" </dev/null 2>&3 3>&-
 fi
 code=$?
-end "$2" KILL && trap - EXIT
+end "${MARK}" KILL && trap - EXIT
 exit $code
 """
 LIFELINE = f'{END}\nwhile read -r _; do :; done\nend "$1" KILL'
-SHELL = f'{DECODE}\ntext "$1"; cd -- "$decoded" || exit 125; command -v bash >/dev/null 2>&1 && exec bash; exec sh'
 
 
 def escape_argument(text: str) -> str:
@@ -148,23 +147,26 @@ class ExecRunner:
             self.end(self.daemon_mark, gently=False, restart=False), name="end commands of wickd"
         )
 
-    async def _begin(self) -> str:
-        """Return the mark of a new command; start the lifeline that ends it if this process is killed."""
+    async def _start(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str] | None,
+        *,
+        stdin: bool = False,
+        tty: tuple[int, int] | None = None,
+        workdir: str = "",
+    ) -> tuple[str, ContainerProcess]:
+        """Start a process under a new mark; return both. The lifeline ends it if this process is killed."""
         async with self._lifeline_lock:
             if self._lifeline is None or self._lifeline.done():
-                argv = ["sh", "-c", LIFELINE, "wick-lifeline", f"{self._name}-"]
-                process = await run_detached(self._engine.exec(self._container, argv, stdin=True))
+                lifeline = ["sh", "-c", LIFELINE, "wick-lifeline", f"{self._name}-"]
+                process = await run_detached(self._engine.exec(self._container, lifeline, stdin=True))
                 self._lifeline = asyncio.create_task(_hold_process(process), name="a lifeline", context=Context())
         mark = f"{self._name}-{secrets.token_hex(12)}"
         self._active.add(mark)
-        return mark
-
-    async def _start(
-        self, mark: str, command: str, workdir: str, stdin: bytes, env: Mapping[str, str] | None
-    ) -> ContainerProcess:
-        argv = ["sh", "-c", RUN, "wick-run", escape_argument(workdir), mark, str(len(stdin)), escape_argument(command)]
+        options: dict[str, Any] = {"stdin": stdin, "tty": tty, "workdir": workdir, "env": {**(env or {}), MARK: mark}}
         try:
-            return await self._engine.exec(self._container, argv, stdin=bool(stdin), env={**(env or {}), MARK: mark})
+            return mark, await self._engine.exec(self._container, argv, **options)
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError):
                 await asyncio.shield(self.end(mark))
@@ -184,59 +186,16 @@ class ExecRunner:
         on_output: OnOutput | None = None,
     ) -> CommandResult:
         """Run a shell command until it ends, times out or is cancelled."""
-        mark, started, error = await self._begin(), time.monotonic(), ""
-        outputs = {n: HeadTailBuffer(constants.OUTPUT_HEAD_BYTES, constants.OUTPUT_TAIL_BYTES) for n in STREAMS}
-        process = await self._start(mark, command, workdir, stdin, env)
-
-        async def collect() -> None:
-            while pieces := await _read_output(process):
-                for stream, data in pieces:
-                    outputs[stream].add(data)
-                    if on_output:
-                        on_output(STREAMS[stream], data)
-
+        argv = ["sh", "-c", RUN, "wick-run", escape_argument(workdir), str(len(stdin)), escape_argument(command)]
+        mark, process = await self._start(argv, env, stdin=bool(stdin))
         feeding = asyncio.create_task(_write_stdin(process, stdin))
         try:
-            async with asyncio.timeout(timeout):
-                await collect()
-                code = await process.exit_code()
-            if code > 128:
-                error = _describe_signal(code)
-                await self.end(mark, gently=False)  # if the script itself was killed, its children are left
-        except TimeoutError:
-            code, error = TIME_LIMIT, f"the command was stopped after {timeout:g} s, its time limit; give it more time"
-            error += ", or run it in the background"
-            if not await self.end(mark):
-                error += "; not everything that it started could be ended"
-            with suppress(TimeoutError, EngineError, OSError):
-                async with asyncio.timeout(constants.END_SECONDS):
-                    await collect()
-        except (EngineError, OSError) as reason:
-            raise BackendError(f"the command began, and how it ended is not known: {reason}", "unknown") from None
-        except BaseException:  # cancelled, or the output callback raised
-            await asyncio.shield(self.end(mark))
-            raise
+            return await ExecCommand(self, mark, process, on_output).wait(timeout)
         finally:
             self._active.discard(mark)
             feeding.cancel()
             process.close()
             await asyncio.gather(feeding, return_exceptions=True)
-        out, err = outputs[1], outputs[2]
-        if code == NO_FOLDER and err.to_text() == mark:
-            raise BackendError(f"the folder {workdir!r} cannot be entered", "not_found")
-        if code in NO_SHELL and "exec failed" in (output := out.to_text() + err.to_text()):
-            raise BackendError(f"the engine could not run the command: {output[:300]}", "failed")
-        return {
-            "stdout": out.to_text(),
-            "stderr": err.to_text(),
-            "exit_code": code,
-            "error": error,
-            "truncated": out.truncated or err.truncated,
-            "stdout_bytes": out.size,
-            "stderr_bytes": err.size,
-            "seconds": time.monotonic() - started,
-            "moved": [],
-        }
 
     # -- jobs and terminals -----------------------------------------------------------------------------------------
 
@@ -245,8 +204,8 @@ class ExecRunner:
             raise BackendError(
                 f"{constants.JOBS_AT_ONCE} commands run in the background already; end one first", "failed"
             )
-        mark = await self._begin()
-        process = await self._start(mark, command, workdir, b"", env)
+        argv = ["sh", "-c", RUN, "wick-run", escape_argument(workdir), "0", escape_argument(command)]
+        mark, process = await self._start(argv, env)
         job = _ExecJob(command, mark, process)
         job.task.add_done_callback(lambda _: self._active.discard(mark))
         self._jobs[job.id] = job
@@ -254,13 +213,13 @@ class ExecRunner:
             del self._jobs[old]
         return job.describe()
 
-    def jobs(self) -> list[JobInfo]:
+    async def jobs(self) -> list[JobInfo]:
         return [job.describe() for job in self._jobs.values()]
 
     def has_job(self, id: str) -> bool:
         return id in self._jobs
 
-    def job_output(self, id: str, *, offset: int = 0) -> JobOutput:
+    async def job_output(self, id: str, *, offset: int = 0) -> JobOutput:
         return self._find_job(id).read_since(offset)
 
     async def end_job(self, id: str) -> JobInfo:
@@ -275,14 +234,10 @@ class ExecRunner:
             raise BackendError(f"there is no command {id!r} in the background", "not_found")
         return self._jobs[id]
 
-    async def terminal(self, rows: int, columns: int, *, workdir: str, env: Mapping[str, str]) -> ExecTerminal:
-        mark = await self._begin()
-        argv, full_env = ["sh", "-c", SHELL, "wick", escape_argument(workdir)], {"TERM": "xterm", **env, MARK: mark}
-        try:
-            process = await self._engine.exec(self._container, argv, stdin=True, tty=(rows, columns), env=full_env)
-        except BaseException:
-            self._active.discard(mark)
-            raise
+    async def terminal(
+        self, command: str, *, rows: int, columns: int, workdir: str, env: Mapping[str, str]
+    ) -> ExecTerminal:
+        mark, process = await self._start(["sh", "-c", command], env, stdin=True, tty=(rows, columns), workdir=workdir)
         terminal = ExecTerminal(self, process, mark)
         self._terminals.add(terminal)
         return terminal
@@ -303,6 +258,63 @@ class ExecRunner:
         self._jobs.clear()
 
 
+class ExecCommand:
+    """A running command: collects its output until it ends, or ends it at its time limit."""
+
+    def __init__(self, runner: ExecRunner, mark: str, process: ContainerProcess, on_output: OnOutput | None) -> None:
+        self._runner, self._mark, self._process, self._on_output = runner, mark, process, on_output
+        self._outputs = {n: HeadTailBuffer(constants.OUTPUT_HEAD_BYTES, constants.OUTPUT_TAIL_BYTES) for n in STREAMS}
+        self._started = time.monotonic()
+
+    async def wait(self, timeout: float) -> CommandResult:
+        """Wait for the end of the command; return its result."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._collect_output()
+                code = await self._process.exit_code()
+            error = _describe_signal(code)
+            if code > 128:  # if the script itself was killed, its children are left
+                await self._runner.end(self._mark, gently=False)
+        except TimeoutError:
+            code, error = TIME_LIMIT, f"the command was stopped after {timeout:g} s, its time limit; give it more time"
+            error += ", or run it in the background"
+            if not await self._runner.end(self._mark):
+                error += "; not everything that it started could be ended"
+            with suppress(TimeoutError, EngineError, OSError):
+                async with asyncio.timeout(constants.END_SECONDS):
+                    await self._collect_output()
+        except (EngineError, OSError) as reason:
+            raise BackendError(f"the command began, and how it ended is not known: {reason}", "unknown") from None
+        except BaseException:  # cancelled, or the output callback raised
+            await asyncio.shield(self._runner.end(self._mark))
+            raise
+        return self._build_result(code, error)
+
+    async def _collect_output(self) -> None:
+        while pieces := await _read_output(self._process):
+            for stream, data in pieces:
+                self._outputs[stream].add(data)
+                if self._on_output:
+                    self._on_output(STREAMS[stream], data)
+
+    def _build_result(self, code: int, error: str) -> CommandResult:
+        out, err = self._outputs[1], self._outputs[2]
+        stdout, stderr = out.to_text(), err.to_text()
+        if code in NO_SHELL and "exec failed" in stdout + stderr:
+            raise BackendError(f"the engine could not run the command: {(stdout + stderr)[:300]}", "failed")
+        return {
+            "stdout": stdout,
+            "stderr": stderr,
+            "exit_code": code,
+            "error": error,
+            "truncated": out.truncated or err.truncated,
+            "stdout_bytes": out.size,
+            "stderr_bytes": err.size,
+            "seconds": time.monotonic() - self._started,
+            "moved": [],
+        }
+
+
 class _ExecJob(BackgroundCommand):
     """A background command, with its buffered output."""
 
@@ -317,7 +329,7 @@ class _ExecJob(BackgroundCommand):
                 for _, data in pieces:
                     self.output.add(data)
             self.exit_code = await process.exit_code()
-            self.error = _describe_signal(self.exit_code) if self.exit_code > 128 else ""
+            self.error = _describe_signal(self.exit_code)
         except (BackendError, OSError) as error:
             self.error = f"how it ended is not known: {error}"
         finally:
@@ -385,6 +397,8 @@ async def _write_stdin(process: ContainerProcess, data: bytes) -> None:
 
 def _describe_signal(code: int) -> str:
     """Describe the signal of an exit code above 128; a shell cannot tell 128 + signal from a plain exit code."""
+    if code <= 128:
+        return ""
     try:
         return f"the command was ended by {signal.Signals(code - 128).name}"
     except ValueError:

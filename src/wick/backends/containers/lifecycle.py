@@ -16,11 +16,11 @@ from wick import constants
 from wick._internal.tasks import run_detached
 from wick._internal.worker_threads import run_in_thread
 from wick.backends.containers import socket_folder
-from wick.backends.containers.archive_files import ArchiveFiles
 from wick.backends.containers.container import Container
 from wick.backends.containers.daemon_launch import DaemonUnavailable, LaunchedDaemon, launch_daemon
 from wick.backends.containers.engine import Engine
 from wick.backends.containers.exec_commands import MARK, ExecRunner
+from wick.backends.containers.exec_files import ExecFiles
 from wick.backends.containers.mount_guard import MountGuards
 from wick.backends.containers.spec import ContainerSpec
 from wick.backends.daemon_client import Daemon
@@ -38,7 +38,7 @@ class ContainerLink:
     container: str = ""  # its id; a new container has a new daemon
     env: dict[str, str] = field(default_factory=dict)
     exec_runner: ExecRunner | None = None
-    files: ArchiveFiles | None = None
+    files: ExecFiles | None = None
     launched: LaunchedDaemon | None = None
     no_daemon_reason: str = ""  # a message, if there is no daemon
     retry_at: float = 0.0  # when to try the daemon again
@@ -48,6 +48,10 @@ class ContainerLink:
     @property
     def daemon(self) -> Daemon | None:
         return self.launched.daemon if self.launched and self.launched.daemon.alive else None
+
+    @property
+    def has_daemon(self) -> bool:
+        return self.daemon is not None
 
 
 class ContainerLifecycle:
@@ -70,12 +74,12 @@ class ContainerLifecycle:
 
     @property
     def has_daemon(self) -> bool:
-        return any(link.daemon is not None for link in self._links.values())
+        return any(link.has_daemon for link in self._links.values())
 
     @property
     def is_fallback(self) -> bool:
         """True if a container runs without a daemon."""
-        return any(link.exec_runner is not None and link.daemon is None for link in self._links.values())
+        return any(link.exec_runner is not None and not link.has_daemon for link in self._links.values())
 
     async def end(self) -> None:
         """Release the connections, and remove the container."""
@@ -104,20 +108,14 @@ class ContainerLifecycle:
         link = self._links.get(loop)
         if link is None:
             link = self._links[loop] = ContainerLink(MountGuards(self.watched, self.spec.workdir, self._protect))
-        if link.daemon is None:
+        if not link.has_daemon:
             async with link.lock:
                 if link.is_over:
                     raise BackendError("the container was stopped meanwhile", "not_running")
-                if not self._is_fresh(link):
+                is_recent = loop.time() < link.seen_at + constants.CONTAINER_FRESH_SECONDS
+                if link.daemon is None and (not is_recent or self._wants_daemon(link)):
                     await run_detached(self._launch_container(link))
         return link
-
-    def _is_fresh(self, link: ContainerLink) -> bool:
-        """Return True if the link has a daemon, or the container was seen recently and no daemon retry is due."""
-        now = asyncio.get_running_loop().time()
-        if link.daemon is not None:
-            return True
-        return now < link.seen_at + constants.CONTAINER_FRESH_SECONDS and not self._wants_daemon(link)
 
     async def _launch_container(self, link: ContainerLink) -> None:
         if self.status.state != "launched":
@@ -131,7 +129,7 @@ class ContainerLifecycle:
                 link.env = dict(line.partition("=")[::2] for line in found["Config"].get("Env") or [])
                 link.exec_runner = ExecRunner(self.engine, container_id)
                 link.env[MARK] = link.exec_runner.daemon_mark
-                link.files = ArchiveFiles(self.engine, self.spec, container_id, link.exec_runner, self._protect)
+                link.files = ExecFiles(link.exec_runner, self.spec.workdir, self._protect)
             if self._wants_daemon(link):
                 await self._start_daemon(link, container, found)
         except BackendError as error:

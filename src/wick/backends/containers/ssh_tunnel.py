@@ -53,11 +53,23 @@ class SshTunnel:
         return " ".join(self._stderr.decode(errors="replace").split())[-300:]
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Forward one connection through an ssh process."""
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
         try:
-            await self._forward(reader, writer)
+            ssh = await asyncio.create_subprocess_exec(*self._command, stdin=PIPE, stdout=PIPE, stderr=PIPE)
+            assert ssh.stdin and ssh.stdout and ssh.stderr
+            sending = asyncio.create_task(_copy_stream(reader, ssh.stdin))
+            collecting = asyncio.create_task(self._collect_stderr(ssh.stderr))
+            try:
+                await _copy_stream(ssh.stdout, writer)
+            finally:
+                sending.cancel()
+                ending = asyncio.create_task(_end_ssh(ssh, sending, collecting))
+                self._ending.add(ending)
+                ending.add_done_callback(self._ending.discard)
+                await asyncio.shield(ending)
         except OSError as error:  # ssh is not installed
             self._stderr = f"ssh cannot be started: {error.strerror}".encode()
         except asyncio.CancelledError:
@@ -65,20 +77,6 @@ class SshTunnel:
         finally:
             self._tasks.discard(task)
             writer.transport.abort()
-
-    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        ssh = await asyncio.create_subprocess_exec(*self._command, stdin=PIPE, stdout=PIPE, stderr=PIPE)
-        assert ssh.stdin and ssh.stdout and ssh.stderr
-        sending = asyncio.create_task(_copy_stream(reader, ssh.stdin))
-        collecting = asyncio.create_task(self._collect_stderr(ssh.stderr))
-        try:
-            await _copy_stream(ssh.stdout, writer)
-        finally:
-            sending.cancel()
-            ending = asyncio.create_task(_end_ssh(ssh, sending, collecting))
-            self._ending.add(ending)
-            ending.add_done_callback(self._ending.discard)
-            await asyncio.shield(ending)
 
     async def _collect_stderr(self, stderr: asyncio.StreamReader) -> None:
         while data := await stderr.read(4_096):

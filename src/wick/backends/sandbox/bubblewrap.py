@@ -69,28 +69,17 @@ class Bubblewrap:
         files += [("--ro-bind-data", [f"{view.workspace}/{cover.path}"], cover.content) for cover in copies]
         if rules := seccomp.build_filter(os.uname().machine):
             files.append(("--seccomp", [], rules))
-        data = [b"\0".join(map(os.fsencode, self._build_profile(view))) + b"\0"]
-        late = []  # options with a descriptor, which cannot be part of the profile
-        for option, path, content in files:
-            late += [option, f"%fd{len(data)}%", *path]
-            data.append(content)
-        return SandboxedCommand(
-            [self.program, "--args", "%fd0%", *late, "--remount-ro", "/", "--", *argv], "/", {}, data
-        )
-
-    def _build_profile(self, view: SandboxView) -> list[str]:
         size = ["--size", str(view.memory)] if view.memory and "--size" in self.options else []
         # /proc/keys lists the user's keys in every namespace.
         hide_keys = ["--ro-bind", "/dev/null", "/proc/keys"] if os.path.exists("/proc/keys") else []
-        return [
+        profile = [
             *("--unshare-all", "--unshare-user"),
             *(["--share-net"] if view.network else []),
             *(["--disable-userns"] if "--disable-userns" in self.options else []),
             *([] if view.terminal else ["--new-session"]),
             *("--die-with-parent", "--cap-drop", "ALL", "--hostname", "wick"),
             *("--uid", str(USER), "--gid", str(USER)),
-            *_system_mounts(),
-            *_etc_mounts(view.network),
+            *_system_mounts(view.network),
             # Read-only: where wick is root, a command could otherwise write /proc/sys, which is root's everywhere.
             *("--proc", "/proc", *hide_keys, "--remount-ro", "/proc"),
             *("--dev", "/dev", *size, "--tmpfs", "/dev/shm", "--remount-ro", "/dev"),
@@ -99,12 +88,17 @@ class Bubblewrap:
             *("--ro-bind" if view.read_only else "--bind", view.workspace, view.workspace),
             *(part for cover in view.covers for part in _cover_options(f"{view.workspace}/{cover.path}", cover)),
             *("--chdir", view.workdir),
-            *(
-                part
-                for name, value in {**build_environment(HOME), **view.env}.items()
-                for part in ("--setenv", name, value)
-            ),
         ]
+        for name, value in {**build_environment(HOME), **view.env}.items():
+            profile += ["--setenv", name, value]
+        data = [b"\0".join(map(os.fsencode, profile)) + b"\0"]
+        late = []  # options with a descriptor, which cannot be part of the profile
+        for option, path, content in files:
+            late += [option, f"%fd{len(data)}%", *path]
+            data.append(content)
+        return SandboxedCommand(
+            [self.program, "--args", "%fd0%", *late, "--remount-ro", "/", "--", *argv], "/", {}, data
+        )
 
 
 # Generated files, so that the sandbox does not see the host's users and groups.
@@ -115,23 +109,18 @@ GENERATED_FILES = {
 
 
 @cache
-def _system_mounts() -> list[str]:
-    """Return the mounts of the system's programs and libraries."""
+def _system_mounts(network: bool) -> list[str]:
+    """Return the mounts of the system's programs and libraries, and of the parts of /etc that they need."""
     found = ["--ro-bind", "/usr", "/usr"]
     for path in ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"):
         if os.path.islink(path):
             found += ["--symlink", os.readlink(path), path]
         elif os.path.isdir(path):
             found += ["--ro-bind", path, path]
-    return found
-
-
-@cache
-def _etc_mounts(network: bool) -> list[str]:
     names = [*ETC, *sorted(glob("java-*", root_dir="/etc")), *(ETC_WITH_NETWORK if network else ())]
-    found = _bind_read_only([path for path in (f"/etc/{name}" for name in names) if os.path.exists(path)])
+    found += _bind_read_only([path for path in (f"/etc/{name}" for name in names) if os.path.exists(path)])
     if os.path.islink("/etc/localtime"):
-        return [*found, "--symlink", os.readlink("/etc/localtime"), "/etc/localtime"]
+        found += ["--symlink", os.readlink("/etc/localtime"), "/etc/localtime"]
     return found
 
 

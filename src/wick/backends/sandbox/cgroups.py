@@ -92,7 +92,7 @@ class ControlGroup:
 
     def release(self) -> None:
         """Keep the group for reuse if it is empty, and remove it otherwise."""
-        if len(_idle_groups) < MAX_IDLE_GROUPS and not any(_has_processes(folder) for folder in self.folders):
+        if len(_idle_groups) < MAX_IDLE_GROUPS and all(_read_pids(folder) == [] for folder in self.folders):
             _idle_groups.append(replace(self, earlier_counts=self.read_counts()))
         else:
             self.remove()
@@ -102,7 +102,9 @@ class ControlGroup:
         until = time.monotonic() + REMOVE_SECONDS
         for folder in self.folders:
             while not _remove_folder(folder) and time.monotonic() < until:
-                _kill_processes(folder)
+                for pid in filter(None, _read_pids(folder) or ()):  # 0 is a process outside of this PID namespace
+                    with suppress(OSError):
+                        os.kill(pid, signal.SIGKILL)
                 time.sleep(0.005)
 
 
@@ -132,7 +134,12 @@ def create_group(limits: Mapping[str, float], found: Mapping[str, Controller] | 
         for folder in group.folders:
             os.mkdir(folder)
         for controller in used:
-            _write_limits(controller, group)
+            folder, limit = f"{controller.folder}/{group.name}", group.limits[controller.name]
+            first, *others = LIMIT_FILES[controller.name, controller.version]
+            _write_value(f"{folder}/{first}", limit)
+            for file, _, value in (other.partition("=") for other in others):
+                with suppress(OSError):  # a kernel without swap accounting, or an older one
+                    _write_value(f"{folder}/{file}", value or limit)
     except OSError:
         group.remove()
         return None
@@ -155,15 +162,6 @@ def remove_idle_groups() -> None:
             group = _idle_groups.pop()
             if group.name.startswith(f"wick-{os.getpid()}-"):
                 group.remove()
-
-
-def _write_limits(controller: Controller, group: ControlGroup) -> None:
-    folder, limit = f"{controller.folder}/{group.name}", group.limits[controller.name]
-    first, *others = LIMIT_FILES[controller.name, controller.version]
-    _write_value(f"{folder}/{first}", limit)
-    for name, _, value in (other.partition("=") for other in others):
-        with suppress(OSError):  # a kernel without swap accounting, or an older one
-            _write_value(f"{folder}/{name}", value or limit)
 
 
 # -- detection ------------------------------------------------------------------------------------------------------
@@ -203,25 +201,20 @@ def detect_controllers(mounts: str, own: str) -> dict[str, Controller]:
 
 
 def _first_usable(name: str, version: int, folders: list[str]) -> dict[str, Controller]:
-    return next(
-        ({name: Controller(name, version, folder)} for folder in folders if _can_create_group(name, version, folder)),
-        {},
-    )
-
-
-def _can_create_group(name: str, version: int, folder: str) -> bool:
-    """Return True if a group with this controller can be created there and joined by a child process."""
-    if not os.access(f"{folder}/cgroup.procs", os.W_OK):
-        return False
-    trial = f"{folder}/wick-{os.getpid()}-0"
-    try:
-        os.mkdir(trial)
-    except OSError:
-        return False
-    try:
-        return os.path.exists(f"{trial}/{LIMIT_FILES[name, version][0]}")
-    finally:
+    """Return the controller in the first folder where a group can be created and joined by a child process."""
+    for folder in folders:
+        trial = f"{folder}/wick-{os.getpid()}-0"
+        if not os.access(f"{folder}/cgroup.procs", os.W_OK):
+            continue
+        try:
+            os.mkdir(trial)
+        except OSError:
+            continue
+        is_usable = os.path.exists(f"{trial}/{LIMIT_FILES[name, version][0]}")
         _remove_folder(trial)
+        if is_usable:
+            return {name: Controller(name, version, folder)}
+    return {}
 
 
 # -- files ----------------------------------------------------------------------------------------------------------
@@ -235,13 +228,13 @@ def _write_value(path: str, value: object) -> None:
         os.close(descriptor)
 
 
-def _has_processes(folder: str) -> bool:
-    """Return True if a group has processes, or cannot be read."""
+def _read_pids(folder: str) -> list[int] | None:
+    """Return the processes of a group, or None if it cannot be read."""
     try:
         with open(f"{folder}/cgroup.procs") as file:
-            return bool(file.read(1))
+            return [*map(int, file.read().split())]
     except OSError:
-        return True
+        return None
 
 
 def _remove_folder(folder: str) -> bool:
@@ -252,11 +245,3 @@ def _remove_folder(folder: str) -> bool:
     except OSError:
         return False
     return True
-
-
-def _kill_processes(folder: str) -> None:
-    with suppress(OSError), open(f"{folder}/cgroup.procs") as file:
-        for pid in map(int, file.read().split()):
-            if pid > 0:  # 0 is a process outside of this PID namespace
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)

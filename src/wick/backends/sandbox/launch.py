@@ -166,11 +166,14 @@ class Launch:
         workdir = "/".join([place.tree.path.rstrip("/"), *place.resolve_folder(self._workdir)])
         self._file_bytes = 0 if self._read_only else place.disk_space.check()
         self._registered_in = _identity(place.tree)
-        firm = _register_command(self._registered_in, self._protected_entries)
         entries = self._protected_entries
+        with _lock:
+            existing = _ActiveCommands(frozenset(entry.identity for entry in entries.values()))
+            active = _active.setdefault(self._registered_in, existing)
+            active.count += 1
         if self._read_only:  # a read-only command may read everything but secrets
             entries = {path: entry for path, entry in entries.items() if entry.secret}
-        covers = protected_paths.plan_covers(place.tree, entries, firm) if place.sandbox.covers else []
+        covers = protected_paths.plan_covers(place.tree, entries, active.firm) if place.sandbox.covers else []
         if not self._read_only:
             covers += plan_pinned_covers(place.tree, place.pinned, place.fixed, covers)
             covers.sort(key=lambda cover: cover.path.count("/"))  # parents first: a mount hides earlier mounts below it
@@ -230,7 +233,11 @@ class Launch:
             self._group.release()
             self._group = None
         if workspace is not None:
-            _unregister_command(workspace)
+            with _lock:
+                active = _active[workspace]
+                active.count -= 1
+                if not active.count:
+                    del _active[workspace]
 
     def complete_result(self, executed: CommandResult) -> CommandResult:
         """Return the result of the command with the explained error and the moved paths."""
@@ -271,21 +278,6 @@ def _identity(tree: RootedFolder) -> Identity:
 
 def _missing_workspace_error(tree: RootedFolder) -> BackendError:
     return BackendError(f"the workspace {tree.path} is not there any more; stop the backend", "not_running")
-
-
-def _register_command(workspace: Identity, entries: protected_paths.Entries) -> frozenset[Identity]:
-    with _lock:
-        work = _active.setdefault(workspace, _ActiveCommands(frozenset(entry.identity for entry in entries.values())))
-        work.count += 1
-        return work.firm
-
-
-def _unregister_command(workspace: Identity) -> None:
-    with _lock:
-        work = _active[workspace]
-        work.count -= 1
-        if not work.count:
-            del _active[workspace]
 
 
 # -- limits ---------------------------------------------------------------------------------------------------------

@@ -198,21 +198,8 @@ def build_filter_without_ipc(machine: str) -> bytes | None:
 
 
 def build_instructions(machine: str) -> list[Instruction]:
-    return [
-        load_word(4),
-        jump_if_equal(ARCHITECTURES[machine], true=1),
-        return_action(KILL),
-        load_word(0),
-        jump_if_greater(NEWEST, false=1),
-        return_errno(ENOSYS),
-        *_dispatch_by_number(sorted(_build_cases(machine).items())),
-    ]
-
-
-def _build_cases(machine: str) -> dict[int, list[Instruction]]:
-    """Return the instructions for each filtered call, by its number."""
     column = list(ARCHITECTURES).index(machine)
-    cases = {
+    cases = {  # for each filtered call, by its number
         **{numbers[column]: [return_errno(EPERM)] for numbers in DENIED.values()},
         **{numbers[column]: [return_errno(ENOSYS)] for numbers in MISSING.values()},
         **{numbers[column]: _deny_bits(numbers[2], SETUID_OR_SETGID) for numbers in MODES.values()},
@@ -232,7 +219,15 @@ def _build_cases(machine: str) -> dict[int, list[Instruction]]:
         ],
         SOCKET[column]: _FAMILIES,
     }
-    return {number: case for number, case in cases.items() if number is not None}
+    return [
+        load_word(4),
+        jump_if_equal(ARCHITECTURES[machine], true=1),
+        return_action(KILL),
+        load_word(0),
+        jump_if_greater(NEWEST, false=1),
+        return_errno(ENOSYS),
+        *_dispatch_by_number(sorted((number, case) for number, case in cases.items() if number is not None)),
+    ]
 
 
 def _dispatch_by_number(cases: Sequence[tuple[int, list[Instruction]]]) -> list[Instruction]:

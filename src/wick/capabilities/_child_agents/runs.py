@@ -118,7 +118,7 @@ async def run_child(run: Run, job: ChildJob, make: Callable[[], Any]) -> Result:
         has_started = bool(thread.messages) and (thread.open_run is not None or last_end is None)
         input = "" if has_started else "\n\n".join((job.prompt, *job.pending_messages))
         try:
-            stream = make().stream(input, thread=thread, parent=run, without=run.progress.waived_guards)
+            stream = make().stream(input, thread=thread, parent=run, without=run.progress.resumption.waived_guards)
         except ConfigError as error:
             raise ToolError(f"{job.agent} cannot be started: {error}") from None
         for message in job.pending_messages if has_started else ():
@@ -143,7 +143,7 @@ async def _follow_child(run: Run, job: ChildJob, stream: Any) -> Result:
         result = child.progress.result or result
         outcome = (result.outcome, explain_outcome(result), result.text, child.usage.to_json())
         _emit_event(run, SubagentEnd(child.id, job.agent, run.id, job.call, *outcome))
-        clear_tracebacks(result.error)
+        clear_tracebacks(result.error, *result.crashes)
     return result
 
 

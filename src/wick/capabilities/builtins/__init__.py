@@ -258,26 +258,20 @@ def _check_headers(headers: Mapping[str, str]) -> dict[str, str]:
 def _format_response(fetched: HttpResponse) -> dict[str, Any]:
     """Return the status, headers and body of a response for the model."""
     headers = {name: fetched.headers[name][:1_000] for name in _SHOWN_HEADERS if name in fetched.headers}
-    response = {
-        "status": fetched.status,
-        "headers": headers,
-        "body": _decode_body(fetched),
-        "truncated": fetched.truncated,
-    }
-    if 300 <= fetched.status < 400 and "location" in headers:
-        return {**response, "note": "the redirect was not followed; ask for its location if that is meant"}
-    return response
-
-
-def _decode_body(fetched: HttpResponse) -> str:
     kind = fetched.headers.get("content-type", "").lower()
     charset = re.search(r"charset=[\"']?([\w.:-]+)", kind)
     if not _TEXTUAL.match(kind) and (kind or b"\0" in fetched.body) and (charset is None or b"\0" in fetched.body):
-        return f"({len(fetched.body):,} bytes of binary data are not shown)" if fetched.body else ""
-    try:
-        return fetched.body.decode(charset[1] if charset else "utf-8", "replace").encode("utf-8", "replace").decode()
-    except (LookupError, ValueError):  # unknown charset, or not a text encoding
-        return fetched.body.decode("utf-8", "replace")
+        body = f"({len(fetched.body):,} bytes of binary data are not shown)" if fetched.body else ""
+    else:
+        try:
+            body = fetched.body.decode(charset[1] if charset else "utf-8", "replace")
+            body = body.encode("utf-8", "replace").decode()
+        except (LookupError, ValueError):  # unknown charset, or not a text encoding
+            body = fetched.body.decode("utf-8", "replace")
+    response = {"status": fetched.status, "headers": headers, "body": body, "truncated": fetched.truncated}
+    if 300 <= fetched.status < 400 and "location" in headers:
+        return {**response, "note": "the redirect was not followed; ask for its location if that is meant"}
+    return response
 
 
 # -- searching the web ----------------------------------------------------------------------------------------------
@@ -290,10 +284,8 @@ def WebSearch(search: Search | str | None = None, *, timeout: float = constants.
     is a mapping with `title`, `url` and `snippet`, or a text.
     """
     _check_positive("timeout", timeout)
-    if isinstance(search, str):
-        search = _load_named_search(search)
-    elif search is None:
-        search = _load_installed_search()
+    if search is None or isinstance(search, str):
+        search = _find_search(search)
     if not callable(search):
         raise ConfigError(f"search is a function that takes a query, or the name of one, not {search!r}")
     find: Search = search
@@ -307,9 +299,12 @@ def WebSearch(search: Search | str | None = None, *, timeout: float = constants.
         answer = await _run_search(find, query)
         if isinstance(answer, str):
             return answer
-        if not isinstance(answer, list | tuple) or not all(isinstance(one, str | Mapping) for one in answer):
+        if not isinstance(answer, list | tuple) or not all(isinstance(row, str | Mapping) for row in answer):
             raise ToolError(f"the search answered with a {type(answer).__name__}, not with a text or a list of results")
-        return {"results": [_format_result(one) for one in answer[:limit]]}
+        rows = [{"snippet": row} if isinstance(row, str) else row for row in answer[:limit]]
+        most = constants.CUT_HEAD_CHARS
+        results = [{str(name): str(value)[:most] for name, value in row.items() if value is not None} for row in rows]
+        return {"results": results}
 
     return tool(web_search, kind="network", read_only=True, timeout=timeout)
 
@@ -319,21 +314,19 @@ def has_search() -> bool:
     return len(entry_points(group=ENTRY_POINTS)) == 1
 
 
-def _load_installed_search() -> Search:
+def _find_search(name: str | None) -> Search:
+    """Return the search with this name, or the only one that is installed."""
     installed = sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name)
-    if len(installed) != 1:
+    if name is None and len(installed) != 1:
         which = f"choose one of: {', '.join(point.name for point in installed)}" if installed else "none is installed"
         raise ConfigError(f"web_search needs a search, and {which}; give it as search=, a function that takes a query")
-    return _load_search(installed[0].load, installed[0].name)
-
-
-def _load_named_search(name: str) -> Search:
-    for point in entry_points(group=ENTRY_POINTS, name=name):
-        return _load_search(point.load, name)
-    module, colon, function = name.partition(":")
+    for point in installed:
+        if name in (None, point.name):
+            return _load_search(point.load, point.name)
+    module, colon, function = (name or "").partition(":")
     if not (module and colon and function):
         raise ConfigError(f"there is no search {name!r}; give one that is installed, or module:function")
-    return _load_search(lambda: getattr(import_module(module), function), name)
+    return _load_search(lambda: getattr(import_module(module), function), f"{module}:{function}")
 
 
 def _load_search(load: Callable[[], Any], name: str) -> Search:
@@ -354,9 +347,3 @@ async def _run_search(find: Search, query: str) -> Any:
         raise
     except Exception as error:
         raise ToolError(f"the search failed: {type(error).__name__}: {error}") from error
-
-
-def _format_result(one: str | Mapping[str, Any]) -> dict[str, str]:
-    if isinstance(one, str):
-        return {"snippet": one[: constants.CUT_HEAD_CHARS]}
-    return {str(name): str(value)[: constants.CUT_HEAD_CHARS] for name, value in one.items() if value is not None}

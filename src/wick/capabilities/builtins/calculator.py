@@ -79,7 +79,13 @@ class _Evaluator:
             case ast.BinOp():
                 return self._binary(node, depth)
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
-                return self._call(name, args, depth)
+                if name not in FUNCTIONS:
+                    _refuse_name("function", name, FUNCTIONS)
+                function, least, most = FUNCTIONS[name]
+                if not least <= len(args) <= most:
+                    counts = str(least) if least == most else f"{least} or more" if most > 9 else f"{least} or {most}"
+                    raise ToolError(f"{name} takes {counts} number{'s' * (counts != '1')}, not {len(args)}")
+                return _check_size(function(*(self.value(arg, depth + 1) for arg in args)))
         raise ToolError(f"{ast.unparse(node)[:40]!r} is not part of a calculation")
 
     def _binary(self, node: ast.expr, depth: int) -> Number:
@@ -95,15 +101,6 @@ class _Evaluator:
                 raise ToolError(f"the operator of {ast.unparse(part)[:40]!r} is not part of a calculation")
             value = _check_size(operation(value, self.value(part.right, depth + 1)))
         return value
-
-    def _call(self, name: str, args: list[ast.expr], depth: int) -> Number:
-        if name not in FUNCTIONS:
-            _refuse_name("function", name, FUNCTIONS)
-        function, least, most = FUNCTIONS[name]
-        if not least <= len(args) <= most:
-            counts = str(least) if least == most else f"{least} or more" if most > 9 else f"{least} or {most}"
-            raise ToolError(f"{name} takes {counts} number{'s' * (counts != '1')}, not {len(args)}")
-        return _check_size(function(*(self.value(arg, depth + 1) for arg in args)))
 
 
 def _parse_number(text: str) -> Fraction:
@@ -252,8 +249,13 @@ def format_number(value: Number) -> str:
         return _format_float(value)
     if value.denominator == 1:
         return str(value.numerator)
-    places = _decimal_places(value.denominator)
-    if places is None or places > EXACT_PLACES:
+    # A decimal form ends only if the denominator has no prime factors but 2 and 5.
+    twos = (value.denominator & -value.denominator).bit_length() - 1
+    rest, fives = value.denominator >> twos, 0
+    while rest % 5 == 0:
+        rest, fives = rest // 5, fives + 1
+    places = max(twos, fives)
+    if rest != 1 or places > EXACT_PLACES:
         try:
             nearest = float(value)
         except OverflowError:
@@ -265,12 +267,3 @@ def format_number(value: Number) -> str:
 
 def _format_float(value: float) -> str:
     return f"{value:.0f}" if value == int(value) and abs(value) < 1e15 else f"{value:.15g}"
-
-
-def _decimal_places(denominator: int) -> int | None:
-    """Return the number of decimal places of a fraction; None if they never end."""
-    twos = (denominator & -denominator).bit_length() - 1
-    rest, fives = denominator >> twos, 0
-    while rest % 5 == 0:
-        rest, fives = rest // 5, fives + 1
-    return max(twos, fives) if rest == 1 else None

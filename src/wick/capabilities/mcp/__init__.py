@@ -202,12 +202,20 @@ class _RemoteTool:
         options: dict[str, Any] = {"name": name, "kind": "mcp", "max_output": max_output, "aliases": (), "renames": {}}
         options["timeout"] = self.server.seconds
         if self.definition is None:
-            built = tool(partial(_EXTRA_TOOLS[self.tool], self), description=_EXTRA_DESCRIPTIONS[self.tool], **options)
+            built = tool(getattr(self, self.tool), description=_EXTRA_DESCRIPTIONS[self.tool], **options)
             return replace(built, origin=self.tool, read_only=self.server.trust, idempotent=self.server.trust)
         hints = self.definition.annotations if self.server.trust else None
         about, schema = self.description[: constants.MCP_DESCRIPTION_CHARS], self.definition.input_schema
         if not self.is_approved:  # unapproved text does not reach the model
-            about, schema = PENDING_DESCRIPTION, _strip_schema(schema)
+            properties = schema.get("properties")
+            properties = properties if isinstance(properties, dict) else {}
+            kinds = {
+                name: argument.get("type") if isinstance(argument, dict) else None
+                for name, argument in properties.items()
+                if _PLAIN.fullmatch(name)
+            }
+            plain = {name: {"type": kind} if kind in _TYPES else {} for name, kind in kinds.items()}
+            about, schema = PENDING_DESCRIPTION, {"type": "object", "properties": plain}
         built = tool(self.call, description=about or name, parameters=schema, **options)
         read_only = bool(hints and hints.read_only_hint)
         idempotent = read_only or bool(hints and hints.idempotent_hint)
@@ -241,52 +249,35 @@ class _RemoteTool:
     async def request(self, question: Callable[[Any], Awaitable[Any]]) -> Any:
         return await self.connections.request(self.server, lambda link: link.request(question, changes=False))
 
+    # The tools for resources and prompts: those without a definition.
 
-def _strip_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema with only argument names and types, without text for the model."""
-    given = schema.get("properties")
-    plain = {name: about for name, about in given.items() if _PLAIN.fullmatch(name)} if isinstance(given, dict) else {}
-    kinds = {name: about.get("type") if isinstance(about, dict) else None for name, about in plain.items()}
-    properties = {name: {"type": kind} if kind in _TYPES else {} for name, kind in kinds.items()}
-    return {"type": "object", "properties": properties}
+    async def list_resources(self) -> Any:
+        resources = await self.connections.request(self.server, McpConnection.resources)
+        return [_pick_fields(row, "uri", "name", "description", "mime_type", "size") for row in resources]
+
+    async def read_resource(self, uri: str) -> ToolResult:
+        answer = await self.request(lambda client: client.read_resource(uri))
+        return _convert_blocks(answer.contents)
+
+    async def list_prompts(self) -> Any:
+        rows = []
+        for row in await self.connections.request(self.server, McpConnection.prompts):
+            arguments = [_pick_fields(argument, "name", "description", "required") for argument in row.arguments or ()]
+            rows.append({**_pick_fields(row, "name", "description"), "arguments": arguments})
+        return rows
+
+    async def get_prompt(self, name: str, arguments: dict[str, str] | None = None) -> ToolResult:
+        answer = await self.request(lambda client: client.get_prompt(name, arguments or {}))
+        return _convert_blocks([message.content for message in answer.messages])
 
 
 # -- resources and prompts --------------------------------------------------------------------------------------------
-
-
-async def _list_resources(remote: _RemoteTool) -> Any:
-    resources = await remote.connections.request(remote.server, McpConnection.resources)
-    return [_pick_fields(row, "uri", "name", "description", "mime_type", "size") for row in resources]
-
-
-async def _read_resource(remote: _RemoteTool, uri: str) -> ToolResult:
-    answer = await remote.request(lambda client: client.read_resource(uri))
-    return _convert_blocks(answer.contents)
-
-
-async def _list_prompts(remote: _RemoteTool) -> Any:
-    return [
-        _pick_fields(row, "name", "description")
-        | {"arguments": [_pick_fields(argument, "name", "description", "required") for argument in row.arguments or ()]}
-        for row in await remote.connections.request(remote.server, McpConnection.prompts)
-    ]
-
-
-async def _get_prompt(remote: _RemoteTool, name: str, arguments: dict[str, str] | None = None) -> ToolResult:
-    answer = await remote.request(lambda client: client.get_prompt(name, arguments or {}))
-    return _convert_blocks([message.content for message in answer.messages])
 
 
 def _pick_fields(row: Any, *fields: str) -> dict[str, Any]:
     return {name: value for name in fields if (value := getattr(row, name, None)) is not None}
 
 
-_EXTRA_TOOLS: dict[str, Callable[..., Awaitable[Any]]] = {
-    "list_resources": _list_resources,
-    "read_resource": _read_resource,
-    "list_prompts": _list_prompts,
-    "get_prompt": _get_prompt,
-}
 _EXTRA_NAMES = {"resources": ("list_resources", "read_resource"), "prompts": ("list_prompts", "get_prompt")}
 _EXTRA_DESCRIPTIONS = {
     "list_resources": "List the resources that this server has, each with its URI.",

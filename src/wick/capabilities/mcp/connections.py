@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from contextvars import Context
-from functools import partial
+from operator import methodcaller
 from typing import Any, TypeVar
 
 from wick import constants
@@ -79,7 +79,7 @@ class McpConnection:
         try:
             async with asyncio.timeout(self.server.seconds):
                 for _ in range(MAX_PAGES):
-                    page = await self.request(partial(_fetch_page, verb, cursor), changes=False)
+                    page: Any = await self.request(methodcaller(verb, cursor=cursor), changes=False)
                     items += getattr(page, field)
                     if not page.next_cursor or page.next_cursor == cursor or len(items) >= most:
                         break
@@ -133,9 +133,13 @@ class McpConnection:
         return known + (f" (it wrote: {words})" if words else "")
 
     async def _run_connection(self) -> None:
+        async def hear(message: Any) -> None:
+            if type(message).__name__ == "ToolListChangedNotification":
+                self._known_tools = None
+
         try:
             await run_in_thread(load_mcp, "loading mcp")  # the import is slow
-            async with open_client(self.server, self._status, self._on_message) as opened:
+            async with open_client(self.server, self._status, hear) as opened:
                 self._client.set_result(opened)
                 await self._wait_closed()
         except Exception as error:
@@ -155,15 +159,6 @@ class McpConnection:
             self.is_closed = True
             for wait in waits:
                 wait.cancel()
-
-    async def _on_message(self, message: Any) -> None:
-        if type(message).__name__ == "ToolListChangedNotification":
-            self._known_tools = None
-
-
-def _fetch_page(verb: str, cursor: str | None, client: Any) -> Awaitable[Any]:
-    page: Awaitable[Any] = getattr(client, verb)(cursor=cursor)
-    return page
 
 
 def _flatten_errors(error: BaseException) -> Iterable[BaseException]:
@@ -191,17 +186,16 @@ class McpConnections:
         links = self._loops.setdefault(loop, {})
         link = links.get(server.name)
         if link is None or link.is_closed:
-            link = links[server.name] = McpConnection(server)
-            link.task.add_done_callback(partial(self._remove, loop, link))
-        return await link.wait_connected()
+            opened = link = links[server.name] = McpConnection(server)
 
-    def _remove(self, loop: asyncio.AbstractEventLoop, link: McpConnection, task: object) -> None:
-        """Remove an ended connection, and the event loop without connections."""
-        links = self._loops.get(loop, {})
-        if links.get(link.server.name) is link:
-            del links[link.server.name]
-        if not links:
-            self._loops.pop(loop, None)
+            def remove(task: object) -> None:
+                if links.get(server.name) is opened:
+                    del links[server.name]
+                if not links and self._loops.get(loop) is links:
+                    del self._loops[loop]
+
+            opened.task.add_done_callback(remove)
+        return await link.wait_connected()
 
     async def request(self, server: McpServer, question: Callable[[McpConnection], Awaitable[T]]) -> T:
         """Return the answer to a read-only request; retry once if the server has disconnected."""

@@ -183,15 +183,13 @@ class Recipes(Capability):
         """Return the recipe's hook for an event on this turn, or None; tool events of children are included."""
         recipe = (op.run.root if isinstance(op, ToolUse) else op.run).scratch.get(self)
         watcher = recipe.hooks.get(event) if recipe is not None else None
-        return None if watcher is None or (watcher.once and self._count_turn(op) > 1) else watcher
-
-    def _count_turn(self, op: Operation[Any]) -> int:
-        """Return the number of the answer that the operation belongs to, from 1."""
         run, thread = op.run.root, op.run.root.thread
-        if thread.open_run is None or thread.open_run["run"] != run.id:
-            return 1  # the run has not started
+        has_started = thread.open_run is not None and thread.open_run["run"] == run.id
+        if watcher is None or not watcher.once or not has_started:
+            return watcher
         turns: _TurnCounter = run.scratch.setdefault(_TURNS, _TurnCounter(thread.output_from))
-        return turns.count(thread.messages) + (0 if isinstance(op, Step) else 1)
+        answer = turns.count(thread.messages) + (0 if isinstance(op, Step) else 1)  # counted from 1
+        return watcher if answer <= 1 else None
 
     def _check_handler(self, recipe: Recipe, event: str, watcher: RecipeHook) -> None:
         """Raise a ConfigError if the handler is unknown or does not support this event."""

@@ -155,7 +155,18 @@ def _parse_hooks(meta: Mapping[str, Any]) -> dict[str, RecipeHook]:
             close = get_close_matches(event, EVENTS, n=1)
             hint = f"did you mean {close[0]}?" if close else f"the events are {', '.join(EVENTS)}"
             raise ConfigError(f"its hooks name an unknown event {event!r}; {hint}")
-        hooks[event] = _parse_hook(event, options)
+        if isinstance(options, str):
+            options = {"handler": options}
+        if not isinstance(options, dict) or not isinstance(options.get("handler"), str) or not options["handler"]:
+            raise ConfigError(
+                f"its hook {event} needs the name of a handler, as in `{event}: {{handler: swap_context}}`"
+            )
+        if unknown := sorted(options.keys() - {"handler", "once"}):
+            raise ConfigError(f"its hook {event} has the key {unknown[0]!r}; it takes handler and once")
+        once = options.get("once", False)
+        if not isinstance(once, bool):
+            raise ConfigError(f"once of its hook {event} is true or false, not {once!r}")
+        hooks[event] = RecipeHook(options["handler"], once)
     return hooks
 
 
@@ -172,16 +183,3 @@ def _parse_allowed_tools(meta: Mapping[str, Any]) -> tuple[str, ...] | None:
     if limited := next((name for name in names if "(" in name), None):
         raise ConfigError(f"its allowed_tools name tools alone, not {limited!r}; write permission rules for the rest")
     return tuple(map(resolve_tool_name, names))
-
-
-def _parse_hook(event: str, given: Any) -> RecipeHook:
-    if isinstance(given, str):
-        given = {"handler": given}
-    if not isinstance(given, dict) or not isinstance(given.get("handler"), str) or not given["handler"]:
-        raise ConfigError(f"its hook {event} needs the name of a handler, as in `{event}: {{handler: swap_context}}`")
-    if unknown := sorted(given.keys() - {"handler", "once"}):
-        raise ConfigError(f"its hook {event} has the key {unknown[0]!r}; it takes handler and once")
-    once = given.get("once", False)
-    if not isinstance(once, bool):
-        raise ConfigError(f"once of its hook {event} is true or false, not {once!r}")
-    return RecipeHook(given["handler"], once)

@@ -107,30 +107,26 @@ class Skills(Capability):
         return fence_text("skill", text, name=skill.name, file=f"{folder}/{file or FILE}") + more
 
     @wrap(ToolUse, match="read_file")
-    async def bring(self, use: ToolUse, next: Next[ToolResult]) -> ToolResult:
+    async def copy_on_read(self, use: ToolUse, next: Next[ToolResult]) -> ToolResult:
         """Copy a skill of this machine into the workspace when its file is first read there."""
-        result = await next(use)
-        skill = self._find_read_skill(use)
-        if skill is None or not result.error or use.state.prevented:
+        result, path = await next(use), use.args.get("path")
+        if self.backend is None or not isinstance(path, str) or not result.error or use.prevented:
+            return result
+        path = posixpath.normpath(path.removeprefix(f"{self.backend.workdir}/"))
+        borrowed = [skill for skill in self._get_catalogue(use.run).enabled if skill.borrowed]
+        skills = [skill for skill in borrowed if path.startswith(f"{posixpath.dirname(skill.path)}/")]
+        if not skills:
             return result
         try:
-            await self._copy_skill(skill, use.run.thread)
+            await self._copy_skill(skills[0], use.run.thread)
         except BackendError as error:
-            use.run.record("skill_skipped", path=skill.path, reason=to_one_line(str(error), 500))
+            use.run.record("skill_skipped", path=skills[0].path, reason=to_one_line(str(error), 500))
             return result
         return await next(use)
 
     def _get_catalogue(self, run: Run) -> Catalogue:
         catalogue: Catalogue = run.scratch.get(self, Catalogue())
         return catalogue
-
-    def _find_read_skill(self, use: ToolUse) -> Skill | None:
-        path = use.args.get("path")
-        if self.backend is None or not isinstance(path, str):
-            return None
-        path = posixpath.normpath(path.removeprefix(f"{self.backend.workdir}/"))
-        skills = (skill for skill in self._get_catalogue(use.run).enabled if skill.borrowed)
-        return next((skill for skill in skills if path.startswith(f"{posixpath.dirname(skill.path)}/")), None)
 
     async def _copy_skill(self, skill: Skill, thread: Thread) -> None:
         if not skill.borrowed or self.backend is None:

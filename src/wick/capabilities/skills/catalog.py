@@ -154,18 +154,16 @@ class SkillFolder:
 def parse_skill(text: str) -> tuple[str, str, dict[str, Any]]:
     """Return the name, the description and the whole front matter of a skill."""
     meta, _ = front_matter.split(text)
-    name, description = (_require_text(meta, key) for key in ("name", "description"))
+    texts: dict[str, str] = {}
+    for key in ("name", "description"):
+        value = meta.get(key)
+        texts[key] = value.strip() if isinstance(value, str) else str(value) if type(value) in (int, float) else ""
+        if not texts[key]:
+            raise ConfigError(f"its front matter has no {key}")
+    name, description = texts["name"], texts["description"]
     if len(name) > SKILL_NAME_CHARS or re.search(r"[\[\]<>/\\]", name) or to_one_line(name, len(name)) != name:
         raise ConfigError(f"its name is not a short one on one line, without brackets and slashes: {name[:100]!r}")
     return name, to_one_line(description, SKILL_DESCRIPTION_CHARS), meta
-
-
-def _require_text(meta: Mapping[str, Any], key: str) -> str:
-    value = meta.get(key)
-    text = value.strip() if isinstance(value, str) else str(value) if type(value) in (int, float) else ""
-    if not text:
-        raise ConfigError(f"its front matter has no {key}")
-    return text
 
 
 def slugify(name: str) -> str:

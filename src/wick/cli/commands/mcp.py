@@ -58,6 +58,13 @@ class ServerTrial:
     seconds: float = 0.0
     problem: str = ""
 
+    @property
+    def summary(self) -> str:
+        if not self.works:
+            return self.problem
+        has = {"tool": self.tools, "resource": self.resources, "prompt": self.prompts}
+        return f"{', '.join(format_count(number, noun) for noun, number in has.items())}, in {self.seconds:.1f} s"
+
 
 # -- list -----------------------------------------------------------------------------------------------------------
 
@@ -133,7 +140,7 @@ def test(name: str, config: str | None, folder: str, as_json: bool) -> None:
     if as_json:
         print_json([asdict(row) for row in rows])
     else:
-        cells = [(row.server, "works" if row.works else "fails", _format_trial(row)) for row in rows]
+        cells = [(row.server, "works" if row.works else "fails", row.summary) for row in rows]
         print_table(("server", "", "capabilities"), cells, nothing="no MCP servers; add them to the agent's `mcp:`")
     sys.exit(DONE if all(row.works for row in rows) else FAILED)
 
@@ -143,13 +150,6 @@ def _select_servers(config: Config, name: str) -> list[McpServer]:
     if name and name not in servers:
         raise ConfigError(f"{config.path} has no MCP server {name!r}; {suggest_key(name, servers, 'there are')}")
     return [servers[name]] if name else [*servers.values()]
-
-
-def _format_trial(row: ServerTrial) -> str:
-    if not row.works:
-        return row.problem
-    has = {"tool": row.tools, "resource": row.resources, "prompt": row.prompts}
-    return f"{', '.join(format_count(number, noun) for noun, number in has.items())}, in {row.seconds:.1f} s"
 
 
 async def _fetch_tools(servers: list[McpServer]) -> list[dict[str, Any]]:
@@ -179,23 +179,23 @@ async def _try_servers(servers: list[McpServer]) -> list[ServerTrial]:
     from wick.capabilities.mcp.connections import McpConnections
 
     links = McpConnections()
+
+    async def connect(server: McpServer) -> ServerTrial:
+        start = time.perf_counter()
+        try:
+            link = await links.connect(server)
+            tools = len(await link.tools())
+            resources = len(await link.resources()) if link.abilities.resources else 0
+            prompts = len(await link.prompts()) if link.abilities.prompts else 0
+            return ServerTrial(server.name, True, tools, resources, prompts, round(time.perf_counter() - start, 2))
+        except WickError as error:
+            return ServerTrial(server.name, False, problem=to_one_line(str(error), 500))
+
     try:
         with show_status(f"connecting to {', '.join(server.name for server in servers)}"):
-            return await asyncio.gather(*(_try_server(links, server) for server in servers))
+            return await asyncio.gather(*map(connect, servers))
     finally:
         await links.close()
-
-
-async def _try_server(links: Any, server: McpServer) -> ServerTrial:
-    start = time.perf_counter()
-    try:
-        link = await links.connect(server)
-        tools = len(await link.tools())
-        resources = len(await link.resources()) if link.abilities.resources else 0
-        prompts = len(await link.prompts()) if link.abilities.prompts else 0
-        return ServerTrial(server.name, True, tools, resources, prompts, round(time.perf_counter() - start, 2))
-    except WickError as error:
-        return ServerTrial(server.name, False, problem=to_one_line(str(error), 500))
 
 
 # -- serve ----------------------------------------------------------------------------------------------------------

@@ -39,26 +39,21 @@ def command(
     Without THREAD, all threads of this folder are replayed; with a server, those of the agent. No tool is run.
     The exit code is 3 if a verdict changes, and 0 if none does.
     """
-    parsed = _parse_rules(rules)
+    parsed: dict[Type, list[str]] = {}
+    for text in rules:
+        type, _, rule = text.strip().partition(" ")
+        if type not in get_args(Type) or not rule.strip():
+            raise ConfigError(f"invalid rule {text!r}; start it with deny, ask or allow, as in 'deny Bash(rm *)'")
+        parsed.setdefault(type, []).append(rule.strip())  # type: ignore[arg-type]
     hooks = [hook for name in guards for hook in _load_guards(name, Path(options.folder))]
     with show_status("replaying tool uses"):
         result = call_host(options, lambda host: host.replay(threads or None, rules=parsed, guards=hooks))
     if as_json:
-        changes = [{"thread": one.thread_id, **one.model_dump(exclude={"thread_id"})} for one in result.changes]
+        changes = [{"thread": row.thread_id, **row.model_dump(exclude={"thread_id"})} for row in result.changes]
         print_json({**result.model_dump(), "changes": changes})
     else:
         _print_result(result)
     sys.exit(STOPPED if result.changes else DONE)
-
-
-def _parse_rules(texts: tuple[str, ...]) -> dict[Type, list[str]]:
-    rules: dict[Type, list[str]] = {}
-    for text in texts:
-        type, _, rule = text.strip().partition(" ")
-        if type not in get_args(Type) or not rule.strip():
-            raise ConfigError(f"invalid rule {text!r}; start it with deny, ask or allow, as in 'deny Bash(rm *)'")
-        rules.setdefault(type, []).append(rule.strip())  # type: ignore[arg-type]
-    return rules
 
 
 def _load_guards(name: str, folder: Path) -> list[Hook]:
@@ -75,10 +70,10 @@ def _load_guards(name: str, folder: Path) -> list[Hook]:
 
 def _print_result(result: ReplayReport) -> None:
     rows = list[tuple[object, ...]]()
-    for one in result.changes:
-        args = json.dumps(one.args, ensure_ascii=False)
+    for change in result.changes:
+        args = json.dumps(change.args, ensure_ascii=False)
         shown = f"{args[:SHOWN_CHARS]}…" if len(args) > SHOWN_CHARS else args
-        rows.append((one.thread_id, one.seq, one.tool, shown, one.recorded, one.now, one.reason))
+        rows.append((change.thread_id, change.seq, change.tool, shown, change.recorded, change.now, change.reason))
     if rows:
         print_table(("thread", "entry", "tool", "arguments", "was", "now", "reason"), rows)
     for line in result.skipped:

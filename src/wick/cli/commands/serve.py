@@ -26,7 +26,9 @@ from wick.errors import MissingExtra
     help="A folder of static files to serve.",
 )
 @click.option("--settings", type=click.Path(path_type=Path, dir_okay=False), help="The server.yaml to read.")
-@click.option("--verbose", is_flag=True, help="Log at level INFO, not only warnings.")
+@click.option(
+    "--verbose", is_flag=True, help="Log at level INFO, not only warnings and tracebacks of tools that crash."
+)
 def command(config: Path | None, file: Path | None, verbose: bool, **flags: Any) -> None:
     """Serve the agents of CONFIG, or a default agent.
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import click
 
-from wick.api.types import ThreadDetail, ThreadInfo
+from wick.api.types import ThreadInfo
 from wick.cli.completion import complete_thread_ids
-from wick.cli.host.open import HostOptions, call_host, open_host, with_host_options
+from wick.cli.host.open import HostOptions, call_host, with_host_options
+from wick.cli.host.protocol import AgentHost
 from wick.cli.root_command import FAILED
 from wick.cli.terminal.output import JSON, format_time, print_json, print_table, print_text, show_status, strip_controls
 from wick.errors import ConfigError
@@ -80,14 +79,9 @@ def show(id: str, options: HostOptions, as_json: bool) -> None:
         f"{thread.id} · {strip_controls(thread.agent) or 'no agent'} · "
         f"{format_time(thread.updated)} · {format_state(thread)}"
     )
-    for line in _format_messages(thread):
-        click.echo(line)
-
-
-def _format_messages(thread: ThreadDetail) -> Iterator[str]:
     for message in thread.messages:
         name = f" {message.name}" if message.name else ""
-        yield "\n" + click.style(f"[{message.seq or '-'}] {message.role}{strip_controls(name)}", bold=True)
+        click.secho(f"\n[{message.seq or '-'}] {message.role}{strip_controls(name)}", bold=True)
         if isinstance(message.content, str):
             text = message.content
         else:
@@ -95,11 +89,11 @@ def _format_messages(thread: ThreadDetail) -> Iterator[str]:
         if message.role == "tool" and len(text) > SHOWN_CHARS:
             text = f"{text[:SHOWN_CHARS]}\n… ({len(text) - SHOWN_CHARS:,} more characters; use --json to see them)"
         if text:
-            yield strip_controls(text)
+            click.echo(strip_controls(text))
         for call in message.tool_calls:
-            yield f"→ {strip_controls(call.name)} {strip_controls(json.dumps(call.args, ensure_ascii=False))}"
+            click.echo(f"→ {strip_controls(call.name)} {strip_controls(json.dumps(call.args, ensure_ascii=False))}")
     for todo in thread.todos:
-        yield f"{'✓' if todo.status == 'done' else '·'} {strip_controls(todo.title)}"
+        click.echo(f"{'✓' if todo.status == 'done' else '·'} {strip_controls(todo.title)}")
 
 
 # -- fork, export, delete -------------------------------------------------------------------------------------------
@@ -149,12 +143,11 @@ def delete(ids: tuple[str, ...], options: HostOptions, yes: bool) -> None:
     described = f"the thread {ids[0]}" if len(ids) == 1 else f"{len(ids)} threads"
     if not yes and not click.confirm(f"Delete {strip_controls(described)} permanently?"):
         sys.exit(FAILED)
-    asyncio.run(_delete_threads(options, ids))
 
+    async def delete_all(host: AgentHost) -> None:
+        for id in ids:
+            await host.delete_thread(id)
+            click.echo(id)
 
-async def _delete_threads(options: HostOptions, ids: tuple[str, ...]) -> None:
     with show_status("deleting"):
-        async with open_host(options) as host:
-            for id in ids:
-                await host.delete_thread(id)
-                click.echo(id)
+        call_host(options, delete_all)

@@ -46,16 +46,12 @@ class Grants:
         except FileNotFoundError:
             return
         for line in lines:
-            if (row := _parse_row(line)) is not None and isinstance(row["rule"], kind):
+            try:
+                row = json.loads(line)
+                rule = row["rule"]
+                whole = isinstance(rule, str) or (isinstance(rule["tool"], str) and isinstance(rule["args"], dict))
+                whole = whole and {"folder", "agent"} <= row.keys()
+            except (ValueError, LookupError, TypeError, AttributeError):
+                continue  # an invalid or truncated line
+            if whole and isinstance(rule, kind):
                 yield row
-
-
-def _parse_row(line: str) -> dict[str, Any] | None:
-    """Return the grant of a line, or None if the line is invalid or truncated."""
-    try:
-        row = json.loads(line)
-        rule = row["rule"]
-        whole = isinstance(rule, str) or (isinstance(rule["tool"], str) and isinstance(rule["args"], dict))
-        return row if whole and {"folder", "agent"} <= row.keys() else None
-    except (ValueError, LookupError, TypeError, AttributeError):
-        return None

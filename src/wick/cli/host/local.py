@@ -309,25 +309,26 @@ class _LocalRun:
         self.thread_id, self.run_id = thread, ""
 
     async def __aiter__(self) -> AsyncIterator[Event]:
-        self._stream = await self._host.open_stream(*self._request, self._events.put_nowait)
-        self.thread_id, self.run_id = self._stream.run.thread.id, self._stream.run.id
-        self._task = asyncio.create_task(self._run_to_end(self._stream), name=self.run_id)
+        stream = self._stream = await self._host.open_stream(*self._request, self._events.put_nowait)
+        self.thread_id, self.run_id = stream.run.thread.id, stream.run.id
+
+        async def finish() -> None:
+            try:
+                await stream.finish()
+            except Exception:
+                pass  # the result has the error
+            finally:
+                self._events.put_nowait(None)
+
+        self._task = asyncio.create_task(finish(), name=self.run_id)
         try:
             while (event := await self._events.get()) is not None:
-                self.run_id = self._stream.run.id  # a resumed run keeps its id
+                self.run_id = stream.run.id  # a resumed run keeps its id
                 yield event
         finally:
             await self.stop()
             if self._is_new:
                 await self._host.delete_if_empty(self.thread_id)
-
-    async def _run_to_end(self, stream: Stream) -> None:
-        try:
-            await stream.finish()
-        except Exception:
-            pass  # the result has the error
-        finally:
-            self._events.put_nowait(None)
 
     async def stop(self) -> None:
         if self._task is not None and not self._task.done():

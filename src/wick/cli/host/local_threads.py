@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from typing import Any, Literal
 
-from wick import run_log
 from wick._internal.frozen import thaw
 from wick.api.conversions import make_approval, make_thread_info
 from wick.api.types import Approval, Choice, ThreadDetail, ThreadInfo, ThreadMessage, TokenUsage
 from wick.capabilities.sessions import LOCAL, Sessions
 from wick.errors import StoreError
 from wick.protocols import Store, Summary
+from wick.resume import end_abandoned_run
 from wick.stores.held_thread import hold
 from wick.stores.markdown_export import export_markdown
 from wick.threads import Thread
@@ -75,7 +75,7 @@ class LocalThreads:
         if forked.run:
             thread = Thread(forked.id)
             async with hold(self.store, LOCAL, thread, wait=False):
-                run_log.end_abandoned_run(thread, forked.run, [], "cancelled", "the thread was forked")
+                end_abandoned_run(thread, forked.run, [], "cancelled", "the thread was forked")
                 await thread.saved()
         owner = {"agent": head.meta["agent"]} if "agent" in head.meta else {}
         return make_thread_info(await self.store.describe(LOCAL, forked.id, meta={**forked.meta, **owner}))

@@ -159,8 +159,13 @@ def find_token(options: HostOptions) -> str:
         return _read_token(Path(options.token_file))
     if token := os.environ.get("WICK_TOKEN", ""):
         return token
+    try:
+        host = urlsplit(options.server).hostname or ""
+        is_loopback = host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = False
     stored = data_folder() / "token"
-    return _read_token(stored) if _is_loopback(options.server) and stored.is_file() else ""
+    return _read_token(stored) if is_loopback and stored.is_file() else ""
 
 
 def _read_token(path: Path) -> str:
@@ -168,11 +173,3 @@ def _read_token(path: Path) -> str:
     if not text or not text.isascii() or not text.isprintable() or " " in text:
         raise ConfigError(f"{path} has no token; write the token as one line of printable characters")
     return text
-
-
-def _is_loopback(url: str) -> bool:
-    try:
-        host = urlsplit(url).hostname or ""
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False

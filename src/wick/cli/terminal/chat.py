@@ -126,15 +126,16 @@ class Chat:
         if words.startswith("/") or not run.thread_id:
             self.queued_lines.append(words)
             return self.print_notice(f"{to_one_line(words, SHOWN_CHARS)}: queued until the agent is done")
-        self._sending.append(asyncio.create_task(self._send_message(run.thread_id, words), name="steering"))
-        return None
 
-    async def _send_message(self, thread: str, words: str) -> None:
-        try:
-            await self.host.steer(thread, words)
-            self.print_notice(f"{to_one_line(words, SHOWN_CHARS)}: sent; the agent reads it at its next step")
-        except (WickError, OSError) as error:
-            self.print_notice(f"not sent: {words}\n{error}", "red")
+        async def send(thread: str) -> None:
+            try:
+                await self.host.steer(thread, words)
+                self.print_notice(f"{to_one_line(words, SHOWN_CHARS)}: sent; the agent reads it at its next step")
+            except (WickError, OSError) as error:
+                self.print_notice(f"not sent: {words}\n{error}", "red")
+
+        self._sending.append(asyncio.create_task(send(run.thread_id), name="steering"))
+        return None
 
     async def _run_queued(self, run: RunHandle) -> None:
         """Start another run if messages arrived too late for this one."""

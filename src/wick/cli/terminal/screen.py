@@ -160,7 +160,12 @@ class Screen:
         done, self._text = split_settled(self._text)
         if done.strip():
             self.console.print(Markdown(done))
-        self._update_live(Markdown(_last_lines(self._text) or "…"))
+        lines = self._text.strip("\n").split("\n")
+        shown = self._text
+        if len(lines) > TAIL_LINES:  # the last ones, with the opening fence of a code block
+            fence = lines[:1] if lines[0].lstrip().startswith(("```", "~~~")) else []
+            shown = "\n".join([*fence, *lines[-TAIL_LINES:]])
+        self._update_live(Markdown(shown or "…"))
         return None
 
     def _flush_text(self) -> None:
@@ -197,13 +202,6 @@ def split_settled(text: str) -> tuple[str, str]:
         elif not bare and line.endswith("\n"):
             cut = end
     return text[:cut], text[cut:]
-
-
-def _last_lines(text: str) -> str:
-    """Return the last lines of streaming text, with the opening fence of a code block."""
-    lines = text.strip("\n").split("\n")
-    first = lines[:1] if lines[0].lstrip().startswith(("```", "~~~")) else []
-    return text if len(lines) <= TAIL_LINES else "\n".join([*first, *lines[-TAIL_LINES:]])
 
 
 def summarize_args(args: Mapping[str, Any]) -> str:

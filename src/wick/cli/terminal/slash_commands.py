@@ -46,51 +46,73 @@ async def run_slash_command(chat: Chat, text: str) -> bool:
 
 def describe_commands(chat: Chat) -> Mapping[str, str]:
     """Return all slash commands with their help texts."""
-    return {**{word: one.help for word, one in COMMANDS.items()}, **dict.fromkeys(chat.skills, "a skill")}
+    commands = {word: command.help for word, command in COMMANDS.items()}
+    return {**commands, **dict.fromkeys(chat.skills, "a skill")}
+
+
+_Run = Callable[[Chat, str], Awaitable[None]]
+COMMANDS: dict[str, SlashCommand] = {}
+
+
+def _register(word: str, arguments: str, help: str) -> Callable[[_Run], _Run]:
+    """Return a decorator that adds a function to the slash commands."""
+
+    def add(run: _Run) -> _Run:
+        COMMANDS[word] = SlashCommand(arguments, help, run)
+        return run
+
+    return add
 
 
 # -- the commands ---------------------------------------------------------------------------------------------------
 
 
-async def _show_help(chat: Chat, rest: str) -> None:
-    for word, one in COMMANDS.items():
-        chat.print_notice(f"  {f'/{word} {one.arguments}':<20}{one.help}", "")
+@_register("help", "", "show this help")
+async def show_help(chat: Chat, rest: str) -> None:
+    for word, command in COMMANDS.items():
+        chat.print_notice(f"  {f'/{word} {command.arguments}':<20}{command.help}", "")
     for word, name in chat.skills.items():
         chat.print_notice(f"  {f'/{word}':<20}use the skill {name}", "")
     chat.print_notice("  Alt-Enter, or \\ before Enter, inserts a newline; Tab completes a command")
 
 
-async def _switch_model(chat: Chat, rest: str) -> None:
+@_register("model", "[NAME]", "show or change the model")
+async def switch_model(chat: Chat, rest: str) -> None:
     chat.print_notice(await chat.host.use_model(rest) if rest else (await chat.host.get_agent()).model)
 
 
-async def _compact_thread(chat: Chat, rest: str) -> None:
+@_register("compact", "[WORDS]", "summarize the conversation, with optional instructions")
+async def compact_thread(chat: Chat, rest: str) -> None:
     if _has_thread(chat):
         await chat.send_prompt(f"/compact {rest}".strip())  # handled by the capability Summarization
 
 
-async def _show_todos(chat: Chat, rest: str) -> None:
+@_register("todos", "", "show the todos")
+async def show_todos(chat: Chat, rest: str) -> None:
     todos = (await chat.host.get_thread(chat.thread)).todos if chat.thread else []
     chat.screen.print_todos([todo.model_dump() for todo in todos])
     if not todos:
         chat.print_notice("no todos")
 
 
-async def _show_hooks(chat: Chat, rest: str) -> None:
-    for one in await chat.host.list_rings():
-        if one.rings or one.guards:
-            chat.print_notice(one.operation, "bold")
-        for ring in (*one.rings, *one.guards):
+@_register("hooks", "", "show the hooks of each operation, outermost first")
+async def show_hooks(chat: Chat, rest: str) -> None:
+    for operation in await chat.host.list_rings():
+        if operation.rings or operation.guards:
+            chat.print_notice(operation.operation, "bold")
+        for ring in (*operation.rings, *operation.guards):
             open = "  (fail: open)" if ring.fail == "open" else ""
             chat.print_notice(f"  {ring.position:<7}{ring.hook}  [{ring.source}]{open}", "")
 
 
-async def _show_tools(chat: Chat, rest: str) -> None:
+@_register("tools", "", "show the agent's tools")
+async def show_tools(chat: Chat, rest: str) -> None:
     for tool in (await chat.host.get_agent()).tools:
         chat.print_notice(f"  {tool.name:<16} {' '.join(tool.description.split())[:100]}", "")
 
 
-async def _show_skills(chat: Chat, rest: str) -> None:
+@_register("skills", "", "list the skills; /NAME uses one")
+async def show_skills(chat: Chat, rest: str) -> None:
     skills = (await chat.host.list_skills()).skills
     for skill in skills:
         chat.print_notice(f"  {skill.name:<20} {skill.description[:100]}", "" if skill.enabled else "dim")
@@ -98,14 +120,16 @@ async def _show_skills(chat: Chat, rest: str) -> None:
         chat.print_notice("no skills; create one with: wick skills new NAME")
 
 
-async def _fork_thread(chat: Chat, rest: str) -> None:
+@_register("fork", "", "fork this thread, and continue in the copy")
+async def fork_thread(chat: Chat, rest: str) -> None:
     if _has_thread(chat):
         forked = await chat.host.fork_thread(chat.thread)
         chat.print_notice(f"forked {chat.thread}; continuing in {forked.id}")
         chat.thread = forked.id
 
 
-async def _show_threads(chat: Chat, rest: str) -> None:
+@_register("threads", "", "list the latest threads")
+async def show_threads(chat: Chat, rest: str) -> None:
     threads = await chat.host.list_threads(limit=20)
     for info in threads:
         mark = "▸" if info.id == chat.thread else "?" if info.asking else " "
@@ -113,30 +137,35 @@ async def _show_threads(chat: Chat, rest: str) -> None:
     chat.print_notice("switch to one with: /thread ID" if threads else "no threads")
 
 
-async def _open_thread(chat: Chat, rest: str) -> None:
+@_register("thread", "[ID]", "show the id of this thread, or switch to another")
+async def open_thread(chat: Chat, rest: str) -> None:
     if not rest:
         return chat.print_notice(chat.thread or "this thread has no messages")
-    ids = [one.id for one in await chat.host.list_threads(limit=200) if one.id.startswith(rest)]
+    ids = [info.id for info in await chat.host.list_threads(limit=200) if info.id.startswith(rest)]
     await chat.resume_thread(ids[0] if len(ids) == 1 else rest)
     return None
 
 
-async def _start_thread(chat: Chat, rest: str) -> None:
+@_register("new", "", "start a new thread")
+async def start_thread(chat: Chat, rest: str) -> None:
     chat.thread = ""
     chat.print_notice("your next message starts a new thread")
 
 
-async def _set_title(chat: Chat, rest: str) -> None:
+@_register("title", "WORDS", "rename this thread")
+async def set_title(chat: Chat, rest: str) -> None:
     if _has_thread(chat) and rest:
         chat.print_notice((await chat.host.rename_thread(chat.thread, rest)).title)
 
 
-async def _show_usage(chat: Chat, rest: str) -> None:
+@_register("usage", "", "show the tokens and cost of this thread")
+async def show_usage(chat: Chat, rest: str) -> None:
     if _has_thread(chat):
         chat.print_notice(format_usage((await chat.host.get_thread(chat.thread)).usage.model_dump(), None))
 
 
-async def _quit(chat: Chat, rest: str) -> None:
+@_register("quit", "", "quit (or Ctrl-D)")
+async def end_chat(chat: Chat, rest: str) -> None:
     chat.is_over = True
 
 
@@ -144,21 +173,3 @@ def _has_thread(chat: Chat) -> bool:
     if not chat.thread:
         chat.print_notice("this thread has no messages")
     return bool(chat.thread)
-
-
-COMMANDS: dict[str, SlashCommand] = {
-    "help": SlashCommand("", "show this help", _show_help),
-    "model": SlashCommand("[NAME]", "show or change the model", _switch_model),
-    "compact": SlashCommand("[WORDS]", "summarize the conversation, with optional instructions", _compact_thread),
-    "todos": SlashCommand("", "show the todos", _show_todos),
-    "hooks": SlashCommand("", "show the hooks of each operation, outermost first", _show_hooks),
-    "tools": SlashCommand("", "show the agent's tools", _show_tools),
-    "skills": SlashCommand("", "list the skills; /NAME uses one", _show_skills),
-    "fork": SlashCommand("", "fork this thread, and continue in the copy", _fork_thread),
-    "threads": SlashCommand("", "list the latest threads", _show_threads),
-    "thread": SlashCommand("[ID]", "show the id of this thread, or switch to another", _open_thread),
-    "new": SlashCommand("", "start a new thread", _start_thread),
-    "title": SlashCommand("WORDS", "rename this thread", _set_title),
-    "usage": SlashCommand("", "show the tokens and cost of this thread", _show_usage),
-    "quit": SlashCommand("", "quit (or Ctrl-D)", _quit),
-}

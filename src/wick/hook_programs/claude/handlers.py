@@ -9,7 +9,6 @@ import asyncio
 import codecs
 import json
 import re
-from collections.abc import Awaitable, Callable
 from itertools import islice
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -44,7 +43,18 @@ async def call_handler(entry: HookHandler, payload: bytes, runner: Runner, run: 
     if problem := entry.problem or entry.check():
         return HandlerResult(entry, problem=problem)
     try:
-        return await _KINDS[entry.type](entry, payload, runner, run)
+        if entry.type == "http":
+            return await _call_http(entry, payload)
+        if entry.type == "prompt":
+            return await _call_prompt(entry, payload, run)
+        argv, shell = list[str](), entry.command
+        if entry.args:
+            words = [entry.command, *entry.args] if entry.command else entry.args
+            argv, shell = [word.replace(f"${{{PROJECT}}}", runner.cwd) for word in words], ""
+        env = {PROJECT: runner.cwd}
+        return interpret_result(
+            entry, await runner.run(argv, shell=shell, stdin=payload, timeout=entry.seconds, env=env)
+        )
     except InvalidAnswer as unfit:
         return HandlerResult(entry, problem=str(unfit))
     except TimeoutError:
@@ -54,17 +64,6 @@ async def call_handler(entry: HookHandler, payload: bytes, runner: Runner, run: 
 
 
 # -- a command --------------------------------------------------------------------------------------------------------
-
-
-async def _call_command(entry: HookHandler, payload: bytes, runner: Runner, run: Run | None) -> HandlerResult:
-    env = {PROJECT: runner.cwd}
-    if entry.args:
-        words = [entry.command, *entry.args] if entry.command else entry.args
-        argv = [word.replace(f"${{{PROJECT}}}", runner.cwd) for word in words]
-        ran = await runner.run(argv, stdin=payload, timeout=entry.seconds, env=env)
-    else:
-        ran = await runner.run(shell=entry.command, stdin=payload, timeout=entry.seconds, env=env)
-    return interpret_result(entry, ran)
 
 
 def interpret_result(entry: HookHandler, ran: ProgramResult) -> HandlerResult:
@@ -126,7 +125,7 @@ def _preview(printed: bytes) -> str:
 # -- a server ---------------------------------------------------------------------------------------------------------
 
 
-async def _call_http(entry: HookHandler, payload: bytes, runner: Runner, run: Run | None) -> HandlerResult:
+async def _call_http(entry: HookHandler, payload: bytes) -> HandlerResult:
     """Post the payload to a server. Private addresses are allowed, as settings are trusted before any call."""
     headers = {"Content-Type": "application/json", **entry.headers}
     limit = constants.HOOK_OUTPUT_BYTES
@@ -152,7 +151,7 @@ class _Judgement(BaseModel):
     reason: str | None = None
 
 
-async def _call_prompt(entry: HookHandler, payload: bytes, runner: Runner, run: Run | None) -> HandlerResult:
+async def _call_prompt(entry: HookHandler, payload: bytes, run: Run | None) -> HandlerResult:
     if run is None:
         raise InvalidAnswer(f"cannot be asked at {entry.event}, outside of a run")
     event = fence_text("event", payload.decode())
@@ -166,10 +165,3 @@ async def _call_prompt(entry: HookHandler, payload: bytes, runner: Runner, run: 
     except ValidationError:
         raise InvalidAnswer('answered with something else than {"ok": true} or {"ok": false, "reason": "…"}') from None
     return HandlerResult(entry) if judgement.ok else HandlerResult(entry, stderr=judgement.reason or "", refuses=True)
-
-
-_KINDS: dict[str, Callable[[HookHandler, bytes, Runner, Run | None], Awaitable[HandlerResult]]] = {
-    "command": _call_command,
-    "http": _call_http,
-    "prompt": _call_prompt,
-}

@@ -40,7 +40,7 @@ class RunEvents:
 
     async def watch_compaction(self, run: Run) -> None:
         """Register for the compaction of the conversation."""
-        compactions = run.progress.compactions
+        compactions = run.progress.extensions.compactions
         if self.session.has_handlers("PreCompact", "PostCompact", "SessionStart") and self not in compactions:
             compactions.append(self)
         self.session.conversation(run).mode = permission_mode(run.root)
@@ -50,7 +50,7 @@ class RunEvents:
         """Append the context from programs to the conversation before the next model call."""
         run = call.run
         work = self.session.run_state(run)
-        if call.purpose or run.thread.waiting:
+        if call.purpose or run.thread.pending:
             return
         deferred: list[Message] = self.session.conversation(run).deferred_context if run.parent is None else []
         context = [*deferred, *work.context]
@@ -65,7 +65,17 @@ class RunEvents:
         conversation = self.session.conversation(run)
         if run.parent is not None or conversation.started:
             return None
-        conversation.started, source = True, _session_source(run)
+        conversation.started, thread = True, run.thread
+        started = [
+            entry.data["data"]["thread"]
+            for entry in thread.entries
+            if entry.kind == "event" and entry.data["name"] == STARTED
+        ]
+        source = "resume"
+        if any(id != thread.id for id in started) and thread.id not in started:
+            source = "fork"
+        elif not thread.messages:
+            source = "clear" if any(entry.kind == "rewind" for entry in thread.entries) else "startup"
         run.record(STARTED, thread=run.thread.id, source=source)
         return await self._fire_session_start(run, source)
 
@@ -143,7 +153,7 @@ class RunEvents:
         """Continue a run that would end if a program refuses, up to a limit."""
         run, work = step.run, self.session.run_state(step.run)
         over = isinstance(step.result, Stop) and step.result.kind in FINISHED and run.stopping is None
-        if not over or run.progress.inbox or run.progress.screened:
+        if not over or run.progress.inbox:
             return None
         last = next((message.text for message in reversed(run.output) if message.role == "assistant"), "")
         more = {"stop_hook_active": work.stops > 0, "last_assistant_message": last}
@@ -183,18 +193,3 @@ class RunEvents:
             ended = await self._fire_session_start(run, "compact") or ended
         if ended is not None:
             run.halt(ended)
-
-
-def _session_source(run: Run) -> str:
-    """Return the source for SessionStart: startup, clear, resume or fork."""
-    thread = run.thread
-    started = [
-        entry.data["data"]["thread"]
-        for entry in thread.entries
-        if entry.kind == "event" and entry.data["name"] == STARTED
-    ]
-    if any(id != thread.id for id in started) and thread.id not in started:
-        return "fork"
-    if not thread.messages:
-        return "clear" if any(entry.kind == "rewind" for entry in thread.entries) else "startup"
-    return "resume"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -99,23 +100,17 @@ class HookSession:
     def find_handlers(self, event: str, names: Iterable[str], use: ToolUse | None = None) -> list[HookHandler]:
         """Return the handlers that match an event, without duplicates."""
         names = frozenset(names)
-        matching = [entry for entry in self.settings.for_event(event) if entry.problem or entry.test(names)]
-        if use is not None:
-            matching = [entry for entry in matching if self._applies(entry, use)]
+        matching: list[HookHandler] = []
+        for entry in self.settings.for_event(event):
+            is_match = bool(entry.problem) or entry.test(names)
+            if is_match and use is not None and entry.rule is not None and not entry.problem:
+                workdir = ToolView.from_use(use, self.runner.cwd).workdir
+                with suppress(ConfigError):  # the handler runs unless its rule certainly does not match
+                    subject = RuleSubject.from_use(use.bound, use.args, use.names, workdir=workdir)
+                    is_match = match_rule(entry.rule, subject) != "no"
+            if is_match:
+                matching.append(entry)
         return list({entry.key: entry for entry in reversed(matching)}.values())[::-1]
-
-    def _applies(self, entry: HookHandler, use: ToolUse) -> bool:
-        """Return True unless the handler's rule certainly does not match this use."""
-        if entry.rule is None or entry.problem:
-            return True
-        place = ToolView.from_use(use, self.runner.cwd)
-        try:
-            return (
-                match_rule(entry.rule, RuleSubject.from_use(use.bound, use.args, use.names, workdir=place.workdir))
-                != "no"
-            )
-        except ConfigError:
-            return True
 
     async def fire(
         self,
@@ -140,7 +135,15 @@ class HookSession:
         for result in results:
             if result.problem:  # a failed handler with `once` may run again
                 self.conversation(run).used.pop(result.entry.key, None)
-            await self._record_output(run, result)
+            hook, answer = result.entry.name, result.answer
+            if answer.systemMessage:
+                text = await self.shorten(run, event, answer.systemMessage)
+                run.record("system_message", hook=hook, event=event, message=text)
+            if result.refuses and event in ("SessionStart", "SubagentStart"):
+                text = await self.shorten(run, event, result.reason)
+                run.record("system_message", hook=hook, event=event, message=text)
+            if result.printed and not answer.suppressOutput:
+                run.record("hook_output", hook=hook, event=event, output=result.printed)
         return results
 
     def _claim_turn(self, entry: HookHandler, op: Operation[Any]) -> bool:
@@ -152,17 +155,6 @@ class HookSession:
             return bool(call) and used[entry.key] == call
         used[entry.key] = call
         return True
-
-    async def _record_output(self, run: Run, result: HandlerResult) -> None:
-        """Record the messages and the output of a handler for the user."""
-        hook, event = result.entry.name, result.entry.event
-        if result.answer.systemMessage:
-            text = await self.shorten(run, event, result.answer.systemMessage)
-            run.record("system_message", hook=hook, event=event, message=text)
-        if result.refuses and event in ("SessionStart", "SubagentStart"):
-            run.record("system_message", hook=hook, event=event, message=await self.shorten(run, event, result.reason))
-        if result.printed and not result.answer.suppressOutput:
-            run.record("hook_output", hook=hook, event=event, output=result.printed)
 
     async def notify(self, run: Run, kind: str, message: str) -> None:
         """Fire Notification, as user input is needed."""

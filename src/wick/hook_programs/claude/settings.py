@@ -177,6 +177,11 @@ def _parse_handler(event: str, matcher: str, handler: Mapping[str, Any], where: 
         raise ConfigError(f"a handler of {where} of the type {kind} needs {' or '.join(needs)}")
     if fail not in (None, "open", "closed"):
         raise ConfigError(f"fail, in a handler of {where}, is open or closed, not {_shorten(fail)}")
+    args, headers = handler.get("args") or [], handler.get("headers") or {}
+    if not isinstance(args, list | tuple) or not all(isinstance(item, str) for item in args):
+        raise ConfigError(f"args, in a handler of {where}, is a list of texts, not {_shorten(args)}")
+    if not isinstance(headers, Mapping) or not all(isinstance(text, str) for pair in headers.items() for text in pair):
+        raise ConfigError(f"headers, in a handler of {where}, is a map of texts, not {_shorten(headers)}")
     return HookHandler(
         event,
         kind,
@@ -184,8 +189,8 @@ def _parse_handler(event: str, matcher: str, handler: Mapping[str, Any], where: 
         command=_check_text(handler, "command", where),
         url=_check_text(handler, "url", where),
         prompt=_check_text(handler, "prompt", where),
-        args=tuple(_check_texts(handler.get("args") or [], f"args, in a handler of {where},")),
-        headers=_check_headers(handler.get("headers") or {}, where),
+        args=tuple(args),
+        headers=dict(headers),
         timeout=timeout,
         condition=_check_text(handler, "if", where),
         once=once,
@@ -243,18 +248,6 @@ def _check_text(given: Mapping[str, Any], name: str, where: str) -> str:
     if value is not None and not isinstance(value, str):
         raise ConfigError(f"{name}, in {where}, is a text, not {_shorten(value)}")
     return value or ""
-
-
-def _check_texts(given: Any, what: str) -> list[str]:
-    if not isinstance(given, list | tuple) or not all(isinstance(item, str) for item in given):
-        raise ConfigError(f"{what} is a list of texts, not {_shorten(given)}")
-    return list(given)
-
-
-def _check_headers(given: Any, where: str) -> dict[str, str]:
-    if not isinstance(given, Mapping) or not all(isinstance(item, str) for pair in given.items() for item in pair):
-        raise ConfigError(f"headers, in a handler of {where}, is a map of texts, not {_shorten(given)}")
-    return dict(given)
 
 
 def _shorten(value: Any) -> str:

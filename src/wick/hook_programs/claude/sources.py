@@ -14,6 +14,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -176,7 +177,13 @@ def _split_files(entry: HookHandler, folder: Path) -> tuple[list[Path], list[Pat
     base = Path(os.path.realpath(folder))
     own: list[Path] = []
     beside: list[Path] = []
-    for word in (*_split_words(entry.command), *entry.args):
+    # The words of the command, including words in quotes and words of invalid commands.
+    words = re.split(r"[\s\"'|;&<>()`=]+", entry.command)
+    with suppress(ValueError):
+        lexer = shlex.shlex(entry.command, posix=True, punctuation_chars=True)
+        lexer.whitespace_split = True
+        words = [*(part for word in lexer for part in (word, *word.split("="))), *words]
+    for word in (*words, *entry.args):
         for name in (f"${{{PROJECT}}}", f"${PROJECT}"):
             word = word.replace(name, str(base))
         named, others = _resolve_files(base / os.path.expanduser(word), base)
@@ -198,14 +205,3 @@ def _resolve_files(path: Path, base: Path) -> tuple[list[Path], list[Path]]:
         return ([path] if is_script else []), []
     except (OSError, ValueError):
         return [], []
-
-
-def _split_words(command: str) -> list[str]:
-    """Return the words of a command, including words in quotes and words of invalid commands."""
-    inside = re.split(r"[\s\"'|;&<>()`=]+", command)
-    try:
-        words = shlex.shlex(command, posix=True, punctuation_chars=True)
-        words.whitespace_split = True
-        return [*(part for word in words for part in (word, *word.split("="))), *inside]
-    except ValueError:
-        return inside

@@ -35,8 +35,8 @@ class ToolEvents:
 
     def install_delegate(self, run: Run) -> None:
         """Register to answer permission questions before the user."""
-        if self.answer_permission not in run.progress.delegates:
-            run.progress.delegates.append(self.answer_permission)
+        if self.answer_permission not in run.progress.extensions.delegates:
+            run.progress.extensions.delegates.append(self.answer_permission)
 
     async def before_use(self, use: ToolUse) -> Block | Ask | Stop | None:
         """Fire PreToolUse before the gate: a program may change the input, allow, ask or deny."""
@@ -179,7 +179,7 @@ class ToolEvents:
                 if answer.interrupt:
                     use.run.halt(Stop(reason))
                 return Block(reason), name
-        if not answers or question.question != use.state.default_question:
+        if not answers or question.question != use.state.grants.default_question:
             return None, ""
         answer, name = answers[0]
         given = answer.updatedInput
@@ -188,7 +188,7 @@ class ToolEvents:
 
 def _was_run(use: ToolUse) -> bool:
     """Return True if the tool ran, and was not prevented by a hook or the user."""
-    return use.state.prevented is None and not use.state.invalid and use.tool is not None
+    return use.prevented is None and not use.invalid and use.tool is not None
 
 
 def _final_args(use: ToolUse) -> Any:

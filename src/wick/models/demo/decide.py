@@ -74,8 +74,17 @@ def decide(request: Request) -> Message:
     if request.settings.get("tool_choice") != "none":  # a renamed tool has its original name, too
         tools = {tool.origin: tool for tool in request.tools} | {tool.name: tool for tool in request.tools}
     progress = _track_progress(understand(turn.text), turn, tools)
-    acts = _choose_next(progress) if turn.rounds < MOST_ROUNDS else []
-    if forced := _find_forced_tool(request, turn):
+    acts: list[Act] = []
+    for job_progress in progress if turn.rounds < MOST_ROUNDS else ():
+        if job_progress.left and not job_progress.job.is_reading:  # reads run in parallel, everything else one by one
+            acts = acts or job_progress.left[:1]
+            break
+        acts += job_progress.left
+    choice = request.settings.get("tool_choice")
+    if choice == "required" and len(request.tools) == 1:
+        choice = request.tools[0].name
+    is_used = any(call.name == choice for call, _ in turn.calls)
+    if forced := next((tool for tool in request.tools if tool.name == choice and not is_used), None):
         acts = [act for act in acts if tools[act.tool] is forced]
         if not acts:
             return _build_reply(request, "", [(forced.name, fit_args(forced, {}))])
@@ -83,7 +92,7 @@ def decide(request: Request) -> Message:
         acts = acts[:1] if request.settings.get("parallel_tool_calls") is False else acts
         calls = [(tools[act.tool].name, fit_args(tools[act.tool], act.args)) for act in acts]
         return _build_reply(request, f"I will {_join([reports.describe(act.tool, act.args) for act in acts])}.", calls)
-    return _build_reply(request, _format_answer(request, _build_answer(turn, progress)), [])
+    return _build_reply(request, _build_answer(request, turn, progress), [])
 
 
 def _track_progress(jobs: Sequence[Job], turn: Turn, tools: Mapping[str, Tool]) -> list[Progress]:
@@ -104,23 +113,20 @@ def _track_progress(jobs: Sequence[Job], turn: Turn, tools: Mapping[str, Tool]) 
     return jobs_progress
 
 
-def _choose_next(jobs_progress: Sequence[Progress]) -> list[Act]:
-    """Return the next acts: reads run in parallel, everything else one by one."""
-    acts: list[Act] = []
-    for progress in jobs_progress:
-        if progress.left and not progress.job.is_reading:
-            return acts or progress.left[:1]
-        acts += progress.left
-    return acts
-
-
-def _build_answer(turn: Turn, jobs_progress: Sequence[Progress]) -> str:
-    if not jobs_progress:
-        return GREETING if is_small_talk(turn.text) else REFUSAL
+def _build_answer(request: Request, turn: Turn, jobs_progress: Sequence[Progress]) -> str:
+    """Return the answer as text, or in the `response_format`: the smallest JSON that is valid for its schema."""
+    form = request.settings.get("response_format") or {}
+    kind = form.get("type")
+    if form and kind not in ("text", "json_object"):
+        schema = form.get("json_schema", {}).get("schema", {}) if kind == "json_schema" else form
+        return json.dumps(instance(schema), ensure_ascii=False)
     answers = [progress.answer for progress in jobs_progress]
-    if any(progress.left for progress in jobs_progress):
+    if not jobs_progress:
+        answers = [GREETING if is_small_talk(turn.text) else REFUSAL]
+    elif any(progress.left for progress in jobs_progress):
         answers.append(f"I stopped after {turn.rounds} rounds of tools; ask me again for the rest.")
-    return "\n\n".join(filter(None, answers))
+    text = "\n\n".join(filter(None, answers))
+    return json.dumps({"answer": text}, ensure_ascii=False) if kind == "json_object" else text
 
 
 def _join(items: Sequence[str]) -> str:
@@ -138,26 +144,6 @@ def fit_args(tool: Tool, args: Mapping[str, Any]) -> dict[str, Any]:
     ready = {name: value for name, value in args.items() if name in known}
     needed = [name for name in tool.parameters.get("required", ()) if name not in ready]
     return ready | {name: instance(known.get(name, {}), tool.parameters) for name in needed}
-
-
-def _find_forced_tool(request: Request, turn: Turn) -> Tool | None:
-    """Return the tool that `tool_choice` demands, unless it was used: the one it names, or the only one."""
-    choice = request.settings.get("tool_choice")
-    if choice == "required" and len(request.tools) == 1:
-        choice = request.tools[0].name
-    is_used = any(call.name == choice for call, _ in turn.calls)
-    return next((tool for tool in request.tools if tool.name == choice and not is_used), None)
-
-
-def _format_answer(request: Request, text: str) -> str:
-    """Return the answer in the `response_format`: the smallest JSON that is valid for its schema."""
-    form = request.settings.get("response_format")
-    if not form or form.get("type") == "text":
-        return text
-    if form.get("type") == "json_object":
-        return json.dumps({"answer": text}, ensure_ascii=False)
-    schema = form.get("json_schema", {}).get("schema", {}) if form.get("type") == "json_schema" else form
-    return json.dumps(instance(schema), ensure_ascii=False)
 
 
 def _build_reply(request: Request, text: str, calls: Sequence[tuple[str, dict[str, Any]]]) -> Message:

@@ -5,7 +5,7 @@ The size of a value is limited. A schema that demands more is refused with a Mod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil, floor, inf
 from typing import Any
@@ -47,14 +47,64 @@ class _Maker:
         if isinstance(choices := schema.get("enum"), list) and choices:
             return self.copy(choices[0])
         kind = schema.get("type") or next((kind for key, kind in _IMPLIED_TYPES.items() if key in schema), "string")
-        make = _MAKERS.get(kind[0] if isinstance(kind, list) and kind else str(kind))
-        return make(self, schema, depth - 1) if make and depth > 0 else None
+        kind = kind[0] if isinstance(kind, list) and kind else str(kind)
+        return self.make_typed(kind, schema, depth - 1) if depth > 0 else None
+
+    def make_typed(self, kind: str, schema: Mapping[str, Any], depth: int) -> Any:
+        if kind == "object":
+            known, value = schema.get("properties", {}), {}
+            for name in schema.get("required", ()):
+                self.spend(chars=len(name))
+                value[name] = self.make(known.get(name, {}), depth)
+            return value
+        if kind == "array":
+            first, rest = schema.get("prefixItems", []), schema.get("items", {})
+            count = max(int(schema.get("minItems", 0)), len(first))
+            self.spend(chars=count)  # before the items are created
+            return [self.make(first[index] if index < len(first) else rest, depth) for index in range(count)]
+        if kind == "string":
+            text, least = _FORMATS.get(str(schema.get("format", "")), LABEL), int(schema.get("minLength", 0))
+            self.spend(chars=max(least, len(text)))
+            most = schema.get("maxLength")
+            return text.ljust(least, ".")[: None if most is None else int(most)]
+        if kind == "integer":
+            return self.make_integer(schema)
+        if kind == "number":
+            return self.make_number(schema)
+        return False if kind == "boolean" else None
+
+    def make_integer(self, schema: Mapping[str, Any]) -> int:
+        """Return the valid integer next to 0."""
+        over, under, step = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum"), schema.get("multipleOf", 1)
+        highest = min(schema.get("maximum", inf), inf if under is None else ceil(under) - 1)
+        lowest = max(schema.get("minimum", -inf), -inf if over is None else floor(over) + 1)
+        value = ceil(max(lowest, min(0, highest)) / step) * step
+        integer = int(value if value <= highest else floor(highest / step) * step)
+        self.spend(chars=integer.bit_length() // 3)
+        return integer
+
+    def make_number(self, schema: Mapping[str, Any]) -> float:
+        """Return an integer if one is within the bounds."""
+        low, high = (schema.get(f"exclusive{end}", schema.get(end.lower())) for end in ("Minimum", "Maximum"))
+        whole = self.make_integer(schema)
+        if low is None or high is None or "multipleOf" in schema:
+            return whole
+        inclusive = "exclusiveMinimum" not in schema and "exclusiveMaximum" not in schema
+        if low < whole < high or (inclusive and low <= whole <= high):
+            return whole
+        return float(low / 2 + high / 2)
 
     def resolve(self, schema: Any, depth: int) -> Mapping[str, Any]:
         self.spend(steps=1)
         if not isinstance(schema, Mapping):
             return {}
-        others = [_follow_reference(self.root, str(schema["$ref"]))] if "$ref" in schema else []
+        others = []
+        if "$ref" in schema:
+            target, reference = self.root, str(schema["$ref"])
+            for key in reference.removeprefix("#").strip("/").split("/") if reference != "#" else ():
+                key = key.replace("~1", "/").replace("~0", "~")
+                target = target.get(key, {}) if isinstance(target, Mapping) else {}
+            others.append(target)
         others += schema.get("allOf") or []
         others += _choices(schema)[:1]
         if not others or depth <= 0:
@@ -96,75 +146,15 @@ def _choices(schema: Any) -> list[Any]:
     return [*(schema.get("anyOf") or schema.get("oneOf") or ())] if isinstance(schema, Mapping) else []
 
 
-def _follow_reference(root: Any, reference: str) -> Any:
-    for key in reference.removeprefix("#").strip("/").split("/") if reference != "#" else ():
-        root = root.get(key.replace("~1", "/").replace("~0", "~"), {}) if isinstance(root, Mapping) else {}
-    return root
-
-
-def _merge(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    both = {**one, **other}
-    if "properties" in one and "properties" in other:
-        both["properties"] = {**one["properties"], **other["properties"]}
-    if "required" in one and "required" in other:
-        both["required"] = [*dict.fromkeys([*one["required"], *other["required"]])]
+def _merge(base: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    both = {**base, **other}
+    if "properties" in base and "properties" in other:
+        both["properties"] = {**base["properties"], **other["properties"]}
+    if "required" in base and "required" in other:
+        both["required"] = [*dict.fromkeys([*base["required"], *other["required"]])]
     return both
 
 
-def _make_object(maker: _Maker, schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
-    known, value = schema.get("properties", {}), {}
-    for name in schema.get("required", ()):
-        maker.spend(chars=len(name))
-        value[name] = maker.make(known.get(name, {}), depth)
-    return value
-
-
-def _make_array(maker: _Maker, schema: Mapping[str, Any], depth: int) -> list[Any]:
-    first, rest = schema.get("prefixItems", []), schema.get("items", {})
-    count = max(int(schema.get("minItems", 0)), len(first))
-    maker.spend(chars=count)  # before the items are created
-    return [maker.make(first[index] if index < len(first) else rest, depth) for index in range(count)]
-
-
-def _make_string(maker: _Maker, schema: Mapping[str, Any], depth: int) -> str:
-    text, least = _FORMATS.get(str(schema.get("format", "")), LABEL), int(schema.get("minLength", 0))
-    maker.spend(chars=max(least, len(text)))
-    most = schema.get("maxLength")
-    return text.ljust(least, ".")[: None if most is None else int(most)]
-
-
-def _make_integer(maker: _Maker, schema: Mapping[str, Any], depth: int) -> int:
-    """Return the valid integer next to 0."""
-    over, under, step = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum"), schema.get("multipleOf", 1)
-    highest = min(schema.get("maximum", inf), inf if under is None else ceil(under) - 1)
-    lowest = max(schema.get("minimum", -inf), -inf if over is None else floor(over) + 1)
-    value = ceil(max(lowest, min(0, highest)) / step) * step
-    integer = int(value if value <= highest else floor(highest / step) * step)
-    maker.spend(chars=integer.bit_length() // 3)
-    return integer
-
-
-def _make_number(maker: _Maker, schema: Mapping[str, Any], depth: int) -> float:
-    """Return an integer if one is within the bounds."""
-    low, high = (schema.get(f"exclusive{end}", schema.get(end.lower())) for end in ("Minimum", "Maximum"))
-    whole = _make_integer(maker, schema, depth)
-    if low is None or high is None or "multipleOf" in schema:
-        return whole
-    inclusive = "exclusiveMinimum" not in schema and "exclusiveMaximum" not in schema
-    if low < whole < high or (inclusive and low <= whole <= high):
-        return whole
-    return float(low / 2 + high / 2)
-
-
-_MAKERS: dict[str, Callable[[_Maker, Mapping[str, Any], int], Any]] = {
-    "object": _make_object,
-    "array": _make_array,
-    "string": _make_string,
-    "integer": _make_integer,
-    "number": _make_number,
-    "boolean": lambda maker, schema, depth: False,
-    "null": lambda maker, schema, depth: None,
-}
 _IMPLIED_TYPES = {
     "properties": "object",
     "required": "object",

@@ -122,26 +122,22 @@ def _ask_user(clause: Clause) -> Job:
     return _call("ask_user", question=f"{capitalize(question)}?" if question else "What should I do next?")
 
 
-def _make_slides(clause: Clause) -> Job:
-    topic = clause.get("topic") or "wick"
-    path = clause.path or f"{build_slug(topic)}-slides.md"
-    act = Act("write_file", {"path": path, "content": write_slides(topic)})
-    return Job((act,), f"I made five slides about {topic}. They are in `{path}`.")
-
-
-def _make_table(clause: Clause) -> Job:
-    topic = clause.get("topic") or "sales"
-    path = clause.path or f"{build_slug(topic)}.csv"
-    columns = [name.strip() for name in re.split(r",(?: and )?| and ", clause.get("columns")) if name.strip()]
-    act = Act("write_file", {"path": path, "content": write_table(topic, columns)})
-    return Job((act,), f"I made a table of {topic}. It is in `{path}`.")
-
-
 def _make_document(clause: Clause) -> Job:
-    topic, kind = clause.get("topic") or "wick", clause.get("kind").lower()
-    path = clause.path or f"{build_slug(topic)}.md"
-    act = Act("write_file", {"path": path, "content": write_document(topic, kind)})
-    return Job((act,), f"The {kind} about {topic} is in `{path}`.")
+    kind, topic = clause.get("kind").lower(), clause.get("topic")
+    if kind in ("table", "csv"):
+        topic = topic or "sales"
+        path = clause.path or f"{build_slug(topic)}.csv"
+        columns = [name.strip() for name in re.split(r",(?: and )?| and ", clause.get("columns")) if name.strip()]
+        content, summary = write_table(topic, columns), f"I made a table of {topic}. It is in `{path}`."
+    elif kind in ("document", "letter", "report", "article", "summary"):
+        topic = topic or "wick"
+        path = clause.path or f"{build_slug(topic)}.md"
+        content, summary = write_document(topic, kind), f"The {kind} about {topic} is in `{path}`."
+    else:
+        topic = topic or "wick"
+        path = clause.path or f"{build_slug(topic)}-slides.md"
+        content, summary = write_slides(topic), f"I made five slides about {topic}. They are in `{path}`."
+    return Job((Act("write_file", {"path": path, "content": content}),), summary)
 
 
 def _plan(clause: Clause) -> Job:
@@ -205,8 +201,8 @@ _UNSPLIT = _compile(
 _CLAUSES = _compile(
     (_plan, rf"(?:plan|{_MAKE} (?:plan|todo list) (?:for|to)) (?P<topic>.+)"),
     (_plan, rf"{_MAKE} (?:plan|todo list)"),
-    (_make_slides, rf"{_MAKE} (?:slides|slide deck|deck|presentation){_ABOUT}{_TO}"),
-    (_make_table, rf"{_MAKE} (?:table|csv){_ABOUT}{_COLUMNS}{_TO}"),
+    (_make_document, rf"{_MAKE} (?P<kind>slides|slide deck|deck|presentation){_ABOUT}{_TO}"),
+    (_make_document, rf"{_MAKE} (?P<kind>table|csv){_ABOUT}{_COLUMNS}{_TO}"),
     (_make_document, rf"{_MAKE} (?P<kind>document|letter|report|article|summary){_ABOUT}{_TO}"),
     (_edit_file, rf"(?:replace|change) (?P<old>.+?) (?:with|to) (?P<new>.+?) in (?P<path>it|{_FILE})"),
     (_write_file, rf"{_MAKE} (?:new )?file (?:called )?{_PATH} (?:that says|with|saying|containing) (?P<content>.+)"),

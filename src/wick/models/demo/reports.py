@@ -24,7 +24,11 @@ class Wording:
 
 def describe(tool: str, args: Mapping[str, Any]) -> str:
     """Return the purpose of a call, as in "read `notes.txt`"."""
-    return WORDINGS[tool].purpose.format_map({name: _code(str(value)) for name, value in args.items()})
+    return _fill(WORDINGS[tool].purpose, args)
+
+
+def _fill(template: str, args: Mapping[str, Any]) -> str:
+    return template.format_map({name: _code(str(value)) for name, value in args.items()})
 
 
 def report(tool: str, args: Mapping[str, Any], text: str, *, failed: bool) -> str:
@@ -79,11 +83,6 @@ def _report_content(args: Mapping[str, Any], text: str, data: Any) -> str:
     return f"{path} has {count}{begins}:\n\n{_fence(text)}"
 
 
-def _report_edited(args: Mapping[str, Any], text: str, data: Any) -> str:
-    old, new, path = (_code(str(args[name])) for name in ("old_text", "new_text", "path"))
-    return f"I replaced {old} with {new} in {path}."
-
-
 def _report_executed(args: Mapping[str, Any], text: str, data: Any) -> str:
     command, ended, output = _code(str(args["command"])), "ran", text
     if isinstance(data, dict) and "exit_code" in data:
@@ -117,7 +116,9 @@ WORDINGS = {
         "write {path}",
         lambda args, *_: f"I wrote {_code(str(args['path']))} ({len(str(args['content'])):,} characters).",
     ),
-    "edit_file": Wording("edit {path}", _report_edited),
+    "edit_file": Wording(
+        "edit {path}", lambda args, *_: _fill("I replaced {old_text} with {new_text} in {path}.", args)
+    ),
     "execute": Wording("run {command}", _report_executed),
     "write_todos": Wording(
         "write down the todos", lambda args, text, data: f"I wrote down {len(args['todos'])} todos."

@@ -45,6 +45,8 @@ class AgentInstance:
     uses: int = 0
     used_at: float = field(default_factory=time.monotonic)
     missing_tools: tuple[str, ...] = ()
+    records_version: str = ""  # of the records with which `version` was compared last
+    seen_template: AgentTemplate | None = None  # of a file or a program, at that time
 
     @property
     def backend(self) -> Backend | None:

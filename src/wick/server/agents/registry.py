@@ -251,14 +251,18 @@ class AgentRegistry:
 
     async def get_agent(self, user: User, id: str) -> AgentInstance:
         """Return this user's instance of an agent. Build it if it does not exist or its options have changed."""
-        draft = await self._prepare(user, await self.get_template(user, id), await self.get_overrides(user, id))
-        key, version = (user.id, id), draft[0].version
-        async with self._locks.setdefault(key, asyncio.Lock()):
-            found = self._instances.get(key)
-            if found is None or found.version != version:
-                found = await self._builder.build(user, *draft)
-                self._retire(key)
-                self._instances[key] = found
+        key, template = (user.id, id), self._file_templates.get(id) or self._code_templates.get(id)
+        records_version = await self.records.version()  # before the records are read
+        found = self._instances.get(key)
+        if found is None or found.records_version != records_version or found.seen_template is not template:
+            draft = await self._prepare(user, await self.get_template(user, id), await self.get_overrides(user, id))
+            async with self._locks.setdefault(key, asyncio.Lock()):
+                found = self._instances.get(key)
+                if found is None or found.version != draft[0].version:
+                    found = await self._builder.build(user, *draft)
+                    self._retire(key)
+                    self._instances[key] = found
+            found.records_version, found.seen_template = records_version, template
         self._instances.move_to_end(key)
         found.used_at = time.monotonic()
         return found

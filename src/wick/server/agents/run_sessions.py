@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from wick.capabilities.sessions import LOCAL, Sessions
+from wick.capabilities.sessions import Sessions
 from wick.errors import StoreError
 from wick.operations import Run
+from wick.stores.held_thread import HeldThread
 
 
 class RunSessions(Sessions):
@@ -22,11 +23,10 @@ class RunSessions(Sessions):
     @asynccontextmanager
     async def session(self, run: Run) -> AsyncIterator[None]:
         async with super().session(run):
-            run.scratch[self] = run.thread.writer  # it knows which entries are saved, also after the run
-            if run.parent is None and not run.input and run.thread.open_run is None:
-                queued = await self.store.inbox(run.user or LOCAL, run.thread.id)
-                if not any(row.kind == "message" for row in queued):
-                    raise StoreError(f"what was said to thread {run.thread.id} has been answered elsewhere", "conflict")
+            held = run.scratch[self] = run.thread.writer  # it knows which entries are saved, also after the run
+            is_new = run.parent is None and not run.input and run.thread.open_run is None
+            if is_new and isinstance(held, HeldThread) and not await held.has_messages():
+                raise StoreError(f"what was said to thread {run.thread.id} has been answered elsewhere", "conflict")
             if run.parent is None and self.on_held is not None:
                 self.on_held(run)
             yield

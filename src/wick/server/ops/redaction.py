@@ -14,8 +14,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
+
+import orjson
 
 from wick._internal.printable import escape_controls, indent_lines
 from wick.capabilities.recorder import VALUE as TRACES
@@ -52,6 +54,7 @@ class Secrets:
         self._known: frozenset[str] = frozenset()
         self._strong: re.Pattern[str] | None = None
         self._all: re.Pattern[str] | None = None
+        self._in_json: re.Pattern[bytes] | None = None
         self._in_words = True  # no strong secret contains a space or another character that ends a word
         self.learn(known)
 
@@ -63,6 +66,8 @@ class Secrets:
         self._known |= pieces
         strong = [*filter(is_strong, self._known)]
         self._all, self._strong = _compile_any(self._known), _compile_any(strong)
+        # JSON escapes character by character, so a text that contains a secret contains its escaped form as JSON.
+        self._in_json = re.compile(b"|".join(re.escape(_encode_text(piece)) for piece in strong)) if strong else None
         self._in_words = not any(piece.strip(_WORD_CHARS) for piece in strong)
 
     def __repr__(self) -> str:
@@ -96,13 +101,25 @@ class Secrets:
         return text[:-SECRET_LIVE_CHARS], text[-SECRET_LIVE_CHARS:]
 
     def redact_json(self, data: Any) -> Any:
-        """Return JSON data with every strong secret in its texts replaced."""
+        """Return JSON data with every strong secret in its texts replaced; data without one is not copied."""
+        return self._redact_parts(data) if self._may_be_in(data) else data
+
+    def _may_be_in(self, data: Any) -> bool:
+        """Return False if JSON data has no strong secret in its texts. One search replaces a walk through the data."""
+        if self._in_json is None or data is None:
+            return False
+        try:
+            return self._in_json.search(orjson.dumps(data, default=dict, option=orjson.OPT_NON_STR_KEYS)) is not None
+        except TypeError:  # an integer over 64 bits, a lone surrogate, or an object that is not JSON
+            return True
+
+    def _redact_parts(self, data: Any) -> Any:
         if isinstance(data, str):
             return self.redact_text(data)
         if isinstance(data, list | tuple):
-            return [self.redact_json(item) for item in data]
+            return [self._redact_parts(item) for item in data]
         if isinstance(data, Mapping):
-            return {self.redact_text(str(key)): self.redact_json(value) for key, value in data.items()}
+            return {self.redact_text(str(key)): self._redact_parts(value) for key, value in data.items()}
         return data
 
     def redact_entry(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -120,6 +137,14 @@ def _split_secret(secret: str) -> Iterator[str]:
             parts = -(-len(line) // SECRET_LIVE_CHARS)
             size = -(-len(line) // parts)
             yield from (line[at : at + size] for at in range(0, len(line), size))
+
+
+def _encode_text(text: str) -> bytes:
+    """Return a text as it is inside of a JSON text."""
+    try:
+        return orjson.dumps(text)[1:-1]
+    except TypeError:  # a lone surrogate: JSON data that contains it cannot be encoded either
+        return text.encode("utf-8", "surrogatepass")
 
 
 def _compile_any(texts: Iterable[str]) -> re.Pattern[str] | None:
@@ -208,6 +233,7 @@ class RedactingEmitter:
     """
 
     FIELDS = ("output", "error", "why", "reason", "message", "question")
+    _fields: ClassVar[dict[type[Event], tuple[str, ...]]] = {}
 
     def __init__(self, secrets: Secrets, emit: Emit) -> None:
         self._secrets, self._emit = secrets, emit
@@ -223,10 +249,15 @@ class RedactingEmitter:
                 return
         elif isinstance(event, ToolEnd):  # it holds the whole output
             self._pending.pop((event.run_id, event.call_id), None)
-        if self._secrets and not isinstance(event, UserMessage | ChatModelEnd):
-            for name in self.FIELDS:
-                if value := getattr(event, name, None):
-                    setattr(event, name, self._secrets.redact_json(value))
+        kind = type(event)
+        if kind not in self._fields:  # the fields that events of this kind have
+            told = issubclass(kind, UserMessage | ChatModelEnd)
+            self._fields[kind] = (
+                () if told else tuple(name for name in self.FIELDS if name in kind.__dataclass_fields__)
+            )
+        for name in self._fields[kind]:
+            if value := getattr(event, name):
+                setattr(event, name, self._secrets.redact_json(value))
         self._emit(event)
 
 

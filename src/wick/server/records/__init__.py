@@ -12,6 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+# Kinds that agents are built from. A write of one changes the version in the same transaction, so that every process
+# can keep what it built from them until the version changes.
+VERSIONED_KINDS = frozenset(("agent", "override", "grant", "tool"))
+VERSION = ("version", "", "registry")  # kind, owner and id of the record of the version
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -53,6 +58,9 @@ class Records(Protocol):
 
     async def take(self, kind: str, id: str) -> tuple[str, dict[str, Any]] | None:
         """Delete a record and return it. Of two concurrent calls, one gets it."""
+
+    async def version(self) -> str:
+        """Return a token that changes with every write of a record of the registry (see `VERSIONED_KINDS`)."""
 
     async def close(self) -> None: ...
 

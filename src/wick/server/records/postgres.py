@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
+from uuid import uuid4
 
 import orjson
 
-from wick.server.records import Record, add_numbers
+from wick.server.records import VERSION, VERSIONED_KINDS, Record, add_numbers
 from wick.stores.postgres_pool import Connection, LoopPools
 
 CONNECTIONS = 5
@@ -40,7 +42,7 @@ class PostgresRecords:
         self, kind: str, owner: str, id: str, data: Mapping[str, Any], *, new: bool = False, until: float = 0.0
     ) -> bool:
         query = f"{PUT} WHERE NOT (records.until = 0 OR records.until > {NOW})" if new else PUT
-        return await self._write(query, (kind, owner, id, _encode(data), until)) > 0
+        return await self._write(query, (kind, owner, id, _encode(data), until), kind) > 0
 
     async def get(self, kind: str, owner: str, id: str) -> dict[str, Any] | None:
         query = f"SELECT data FROM records WHERE kind = %s AND owner = %s AND id = %s AND {ALIVE}"
@@ -66,7 +68,7 @@ class PostgresRecords:
 
     async def delete(self, kind: str, owner: str, id: str) -> bool:
         query = f"DELETE FROM records WHERE kind = %s AND owner = %s AND id = %s AND {ALIVE}"
-        return await self._write(query, (kind, owner, id)) > 0
+        return await self._write(query, (kind, owner, id), kind) > 0
 
     async def add(
         self, kind: str, owner: str, id: str, numbers: Mapping[str, float], facts: Mapping[str, Any] | None = None
@@ -80,11 +82,16 @@ class PostgresRecords:
                 row = await (await connection.execute(query, (kind, owner, id))).fetchone()
                 known = orjson.loads(row[0]) if row else {}
                 await connection.execute(PUT, (kind, owner, id, _encode(add_numbers(known, numbers, facts)), 0.0))
+                await _change_version(connection, kind)
 
     async def take(self, kind: str, id: str) -> tuple[str, dict[str, Any]] | None:
         query = f"DELETE FROM records WHERE kind = %s AND id = %s AND {ALIVE} RETURNING owner, data"
-        found = await self._read(query, (kind, id), writes=True)
+        found = await self._read(query, (kind, id), kind)
         return (found[0][0], orjson.loads(found[0][1])) if found else None
+
+    async def version(self) -> str:
+        found = await self._read("SELECT data FROM records WHERE kind = %s AND owner = %s AND id = %s", VERSION)
+        return str(found[0][0]) if found else ""
 
     async def check(self) -> None:
         """Raise a StoreError if the table cannot be read."""
@@ -93,18 +100,25 @@ class PostgresRecords:
     async def close(self) -> None:
         """Delete expired records, and close the connections of this event loop."""
         if self._schema_ready:
-            await self._write(f"DELETE FROM records WHERE until > 0 AND until <= {NOW}", ())
+            await self._write(f"DELETE FROM records WHERE until > 0 AND until <= {NOW}", (), "")
         await self._homes.close()
 
-    async def _read(self, query: str, given: Any, *, writes: bool = False) -> builtins.list[Any]:
-        async with self._homes.connection(writes=writes) as connection:
+    async def _read(self, query: str, given: Any, written: str | None = None) -> builtins.list[Any]:
+        """Return the rows of a query; `written` is the kind of the records that it changes."""
+        async with self._homes.connection(writes=written is not None) as connection:
             await self._ensure_schema(connection)
-            return await (await connection.execute(query.encode(), given)).fetchall()
+            async with connection.transaction() if written in VERSIONED_KINDS else nullcontext():
+                found = await (await connection.execute(query.encode(), given)).fetchall()
+                await _change_version(connection, written)
+                return found
 
-    async def _write(self, query: str, given: Any) -> int:
+    async def _write(self, query: str, given: Any, kind: str) -> int:
         async with self._homes.connection(writes=True) as connection:
             await self._ensure_schema(connection)
-            return (await connection.execute(query.encode(), given)).rowcount
+            async with connection.transaction() if kind in VERSIONED_KINDS else nullcontext():
+                count = (await connection.execute(query.encode(), given)).rowcount
+                await _change_version(connection, kind)
+                return count
 
     async def _ensure_schema(self, connection: Connection) -> None:
         if self._schema_ready:
@@ -113,6 +127,11 @@ class PostgresRecords:
             for statement in CREATE_STATEMENTS:
                 await connection.execute(statement.encode())
         self._schema_ready = True
+
+
+async def _change_version(connection: Connection, kind: str | None) -> None:
+    if kind in VERSIONED_KINDS:
+        await connection.execute(PUT, (*VERSION, f'"{uuid4().hex}"', 0.0))
 
 
 def _encode(data: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import orjson
 
 from wick._internal.worker_threads import run_in_thread
-from wick.server.records import Record, add_numbers
+from wick.server.records import VERSION, VERSIONED_KINDS, Record, add_numbers
 from wick.stores.sqlite_file import SqliteFile, SqliteReaders, SqliteSchema
 from wick.stores.sqlite_writer import SqliteWriter, Transaction
 from wick.stores.watchers import ThreadWatchers
@@ -59,7 +59,7 @@ class SqliteRecords:
             do.db.execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, ?)", (kind, owner, id, text, until))
             return True
 
-        return await self._write(work)
+        return await self._write(work, kind)
 
     async def get(self, kind: str, owner: str, id: str) -> dict[str, Any] | None:
         return await self._readers.read(lambda db: _get(db, kind, owner, id, self._clock()))
@@ -82,7 +82,7 @@ class SqliteRecords:
 
     async def delete(self, kind: str, owner: str, id: str) -> bool:
         query = f"DELETE FROM records WHERE kind = ? AND owner = ? AND id = ? AND {ALIVE}"
-        return await self._write(lambda do: do.db.execute(query, (kind, owner, id, self._clock())).rowcount > 0)
+        return await self._write(lambda do: do.db.execute(query, (kind, owner, id, self._clock())).rowcount > 0, kind)
 
     async def add(
         self, kind: str, owner: str, id: str, numbers: Mapping[str, float], facts: Mapping[str, Any] | None = None
@@ -92,7 +92,7 @@ class SqliteRecords:
             text = _encode(add_numbers(row, numbers, facts))
             do.db.execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, 0)", (kind, owner, id, text))
 
-        await self._write(work)
+        await self._write(work, kind)
 
     async def take(self, kind: str, id: str) -> tuple[str, dict[str, Any]] | None:
         def work(do: Transaction) -> tuple[str, dict[str, Any]] | None:
@@ -101,7 +101,12 @@ class SqliteRecords:
                 do.db.execute("DELETE FROM records WHERE kind = ? AND owner = ? AND id = ?", (kind, found[0], id))
             return found
 
-        return await self._write(work)
+        return await self._write(work, kind)
+
+    async def version(self) -> str:
+        query = "SELECT data FROM records WHERE kind = ? AND owner = ? AND id = ?"
+        found = await self._readers.read(lambda db: db.execute(query, VERSION).fetchone())
+        return "" if found is None else str(found[0])
 
     async def check(self) -> None:
         """Raise a StoreError if the file is damaged, of a newer version, or of another program."""
@@ -115,17 +120,26 @@ class SqliteRecords:
             await run_in_thread(lambda: writer.join(2 * BUSY_SECONDS + 5), "records closing")
         self._readers.close()
 
-    async def _write(self, work: Callable[[Transaction], T]) -> T:
+    async def _write(self, work: Callable[[Transaction], T], kind: str = "") -> T:
         with self._starting:
             if self._writer is None:
                 self._writer = SqliteWriter(
                     self._file, ThreadWatchers(), self._readers.idle, self._sweep, SWEEP_SECONDS
                 )
             writer = self._writer
-        return await writer.run(work)
+        return await writer.run(_with_new_version(work) if kind in VERSIONED_KINDS else work)
 
     def _sweep(self, do: Transaction) -> None:
         do.db.execute("DELETE FROM records WHERE until > 0 AND until <= ?", (self._clock(),))
+
+
+def _with_new_version(work: Callable[[Transaction], T]) -> Callable[[Transaction], T]:
+    def change(do: Transaction) -> T:
+        result = work(do)
+        do.db.execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?, json_quote(hex(randomblob(16))), 0)", VERSION)
+        return result
+
+    return change
 
 
 def _get(db: sqlite3.Connection, kind: str, owner: str, id: str, now: float) -> dict[str, Any] | None:

@@ -31,6 +31,7 @@ from wick.errors import TEMPORARY, StoreError
 from wick.messages import Message
 from wick.operations import Result
 from wick.protocols import Store, Summary, refused_part
+from wick.server.agents.builder import AgentInstance
 from wick.server.agents.registry import AgentRegistry
 from wick.server.auth.identity import User
 from wick.server.errors import ApiError, not_found
@@ -38,9 +39,10 @@ from wick.server.media import check_media
 from wick.server.ops.metrics import Metrics
 from wick.server.ops.quotas import QuotaLimiter
 from wick.server.records import Records
-from wick.server.runs.executor import CANCELLED, STALLED, ActiveRun, RunExecutor, Stall, retry_store
-from wick.server.runs.followers import Batches, RunFollowers
+from wick.server.runs.executor import CANCELLED, STALLED, ActiveRun, RunExecutor, Stall, retry_store, start_key
+from wick.server.runs.followers import FOLLOW_PAUSE, Batches, RunFollowers
 from wick.server.runs.frames import START, StreamPosition
+from wick.server.runs.hub import RunHub
 from wick.server.runs.record import KIND, RunInfo, derive_run_id
 from wick.server.runs.threads import UserThreads, thread_agent
 from wick.server.runs.usage import UsageLedger
@@ -77,8 +79,11 @@ class QueuedRun:
         """Yield the frames of the run. If it ends before it took the message, continue with the run that does."""
         while True:
             next_one: RunInfo | None = None
+            hub: RunHub | None = None
             async for frames in self.runs.follow(self.info, self.after):
-                if frames and frames[-1].terminal:
+                hub = hub or self.runs.followers.board.find(self.info)
+                took = hub is not None and hub.keeper is not None and hub.keeper.has_consumed(self.position)
+                if frames and frames[-1].terminal and not took:
                     next_one = await self.runs.next_run_for(self.info, self.position)
                 sent = frames if next_one is None else frames[:-1]
                 self.after = max((frame.position for frame in sent if frame.position is not None), default=self.after)
@@ -95,7 +100,10 @@ class QueuedRun:
         Raise a 503 if the log has no end of the run.
         """
         board = self.runs.followers.board
-        hub = board.find(self.info)
+        hub = await board.wait_published(self.info, FOLLOW_PAUSE)
+        if hub is not None and (outcome := await hub.wait_outcome(self.position)) is not None:
+            self.thread = hub.thread
+            return outcome
         async with aclosing(self.frames()) as batches:
             async for frames in batches:
                 hub = board.find(self.info) or hub
@@ -170,6 +178,8 @@ class Runs:
         if recipe and not any(getattr(hook.owner, "name", "") == "recipes" for hook in instance.agent.hooks):
             raise ApiError(400, "invalid", f"the agent {agent!r} has no recipes; switch them on with `recipes: true`")
         rows = [message.to_json() for message in messages]
+        if not thread_id and not key:
+            return await self._enqueue(user, None, rows, key, recipe, None, instance)
         thread, after = await self._remember_request(
             user, key, [agent, thread_id, rows, recipe], thread_id or Thread().id
         )
@@ -178,7 +188,7 @@ class Runs:
             raise ApiError(409, "conflict", "a run is in progress, and a recipe can only start one; wait for its end")
         if head.asking and after in (None, head.last):  # a repeated request does not deny questions of its own run
             await self._deny_questions(user, thread)
-        return await self._enqueue(user, head, rows, key, recipe, after)
+        return await self._enqueue(user, head, rows, key, recipe, after, instance)
 
     async def send(self, user: User, thread: str, messages: Sequence[Message], *, key: str = "") -> QueuedRun:
         """Send messages to a thread. A run in progress takes them at its next step; otherwise a run starts."""
@@ -188,7 +198,7 @@ class Runs:
         await _check_parts(instance.agent, messages)
         rows = [message.to_json() for message in messages]
         _, after = await self._remember_request(user, key, [thread, rows], thread)
-        return await self._enqueue(user, head, rows, key, "", after)
+        return await self._enqueue(user, head, rows, key, "", after, instance)
 
     def _check_open(self) -> None:
         if self.stopping:
@@ -221,18 +231,31 @@ class Runs:
                 )
 
     async def _enqueue(
-        self, user: User, head: Summary, rows: Sequence[Mapping[str, Any]], key: str, recipe: str, after: int | None
+        self,
+        user: User,
+        head: Summary | None,
+        rows: Sequence[Mapping[str, Any]],
+        key: str,
+        recipe: str,
+        after: int | None,
+        instance: AgentInstance,
     ) -> QueuedRun:
-        last = head.last if after is None else after
-        wanted = RunInfo("", user.id, head.id, thread_agent(head), last, name=user.name, role=user.role, recipe=recipe)
+        """Queue messages in a thread, or in a new one if `head` is None, and find or start the run for them."""
         reservation: AbstractContextManager[None] = nullcontext()
-        if not head.run:  # running and starting runs count against the quota
+        if head is None or not head.run:  # running and starting runs count against the quota
             self.limits.check_room("runs", self.executor.count_runs(user.id) + self.limits.count_held("runs", user.id))
             reservation = self.limits.hold("runs", user.id)
         with reservation:
-            position = await self.store.enqueue(user.id, head.id, *rows, key=key)
+            created: Summary | None = None
+            if head is None:
+                head = created = await self.threads.create(user, instance.id, Thread().id, rows)
+                position = created.queued
+            else:
+                position = await self.store.enqueue(user.id, head.id, *rows, key=key)
+            last, about = head.last if after is None else after, {"name": user.name, "role": user.role}
+            wanted = RunInfo("", user.id, head.id, thread_agent(head), last, recipe=recipe, **about)  # type: ignore[arg-type]
             try:
-                info = await retry_store(lambda: self.run_for_message(user, wanted, position))
+                info = await retry_store(lambda: self.run_for_message(user, wanted, position, created, instance))
             except StoreError as error:
                 raise ApiError(
                     503,
@@ -245,35 +268,54 @@ class Runs:
 
     # -- finding the run of a message ---------------------------------------------------------------------------------
 
-    async def run_for_message(self, user: User, wanted: RunInfo, position: int) -> RunInfo:
-        """Return the run that answers the message at a position; start it if needed."""
-        head = await self.store.head(user.id, wanted.thread)
-        waiting = await self._pending_positions(head)
+    async def run_for_message(
+        self,
+        user: User,
+        wanted: RunInfo,
+        position: int,
+        created: Summary | None = None,
+        instance: AgentInstance | None = None,
+    ) -> RunInfo:
+        """Return the run that answers the message at a position; start it if needed.
+
+        `created` is the thread if it was just created with the message.
+        """
+        head = created or await self.store.head(user.id, wanted.thread)
+        waiting = [*range(1, position + 1)] if created is not None else await self._pending_positions(head)
         if not head.run and position not in waiting:
             return await self._find_answering_run(user, head, wanted.begin)
-        info = await self._load_or_create_record(_pending_run(user, head, waiting, wanted.recipe))
-        await self._start_if_needed(user, info, head)
-        return info
+        return await self._start_pending(user, head, _pending_run(user, head, waiting, wanted.recipe), instance)
 
     async def resume_thread(self, user: User, head: Summary, *, lapsed: bool = False) -> None:
         """Start or resume the pending run of a thread, unless it waits for an answer that has not `lapsed`."""
         waiting = await self._pending_positions(head)
         if head.run or waiting:
-            info = await self._load_or_create_record(_pending_run(user, head, waiting))
+            info = _pending_run(user, head, waiting)
             if (info.owner, info.id) in self.executor.cancelling:
-                await self._cancel_pending(info)
+                await self._cancel_pending(await self._load_record(info))
                 return
-            await self._start_if_needed(user, info, replace(head, asking=0) if lapsed else head)
+            await self._start_pending(user, replace(head, asking=0) if lapsed else head, info)
 
     async def _pending_positions(self, head: Summary) -> list[int]:
         """Return the positions of pending messages in the inbox."""
         rows = await self.store.inbox(head.owner, head.id) if head.queued else ()
         return [row.position for row in rows if row.kind == "message"]
 
-    async def _load_or_create_record(self, info: RunInfo) -> RunInfo:
-        """Create the record of a run, or load the existing one."""
-        if await self.records.put(KIND, info.owner, info.id, info.to_json(), new=True):
-            return info
+    async def _start_pending(
+        self, user: User, head: Summary, info: RunInfo, instance: AgentInstance | None = None
+    ) -> RunInfo:
+        """Start a pending run, unless another server performs it or it waits for an answer; return its record."""
+        waits = head.asking and not any(row.kind == "answer" for row in await self.store.inbox(info.owner, info.thread))
+        can_start = not waits and not head.leased and not self.stopping
+        start = start_key() if can_start and self.executor.find(info.owner, info.thread) is None else ""
+        row = info.to_json() | ({start: [time(), 0]} if start else {})
+        if not await self.records.put(KIND, info.owner, info.id, row, new=True):
+            info, start = await self._load_record(info), ""
+        if can_start and not self.stopping:
+            self.executor.start(user, info, self._start_next_run, instance, start)
+        return info
+
+    async def _load_record(self, info: RunInfo) -> RunInfo:
         row = await self.records.get(KIND, info.owner, info.id)
         return info if row is None else RunInfo.from_json(info.owner, info.id, row)
 
@@ -285,16 +327,12 @@ class Runs:
                     return await self.load_info(user, row["data"]["run"])
         raise ApiError(409, "conflict", "the message was answered, but the log no longer has its run")
 
-    async def _start_if_needed(self, user: User, info: RunInfo, head: Summary) -> None:
-        """Start a run, unless another server performs it or it waits for an answer."""
-        if head.asking and not any(row.kind == "answer" for row in await self.store.inbox(info.owner, info.thread)):
-            return
-        if not head.leased and not self.stopping:
-            self.executor.start(user, info, self._start_next_run)
-
     async def _start_next_run(self, running: ActiveRun) -> None:
         """Start the next run of a thread if messages arrived too late for the last one."""
-        info = running.info
+        info, keeper = running.info, running.hub.keeper
+        released = keeper.released_head if keeper is not None and not running.requested_again else None
+        if released is not None and not released.queued and not running.ended_in_log:
+            return  # a message that was queued since then has started its run
         try:
             head = await self.store.head(info.owner, info.thread)
             if head.queued and not head.run and not self.stopping:

@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from time import monotonic, time
 from typing import Any, TypeGuard, TypeVar
 
-from wick import run_log
 from wick._internal.worker_threads import run_in_thread
 from wick.constants import MODEL_CRASHES, RUN_CRASHES
 from wick.errors import TEMPORARY, RunCrashed, StoreError, clear_tracebacks, public_text
 from wick.events import Done, Failed
 from wick.operations import Result, Run
 from wick.protocols import Store
+from wick.resume import end_abandoned_run
+from wick.server.agents.builder import AgentInstance
 from wick.server.agents.registry import AgentRegistry
 from wick.server.agents.templates import EVERYONE
 from wick.server.auth.identity import User
@@ -54,6 +55,8 @@ class ActiveRun:
     lease_held: bool = False  # this server holds the lease of its thread
     stalled: bool = False  # temporary store error: the run stays open and is resumed later
     start: str = ""  # the key of this start in the run's record
+    instance: AgentInstance | None = None  # the agent, if the request that started the run has looked it up
+    requested_again: bool = False  # another request wanted to start a run of the thread meanwhile
     is_shared: bool = False  # its agent is one that everyone has, so that metrics may name it
 
 
@@ -100,13 +103,24 @@ class RunExecutor:
         """Return the number of a user's runs that this server performs."""
         return sum(whose == owner for whose, _ in self.running)
 
-    def start(self, user: User, info: RunInfo, then: Callable[[ActiveRun], Awaitable[None]]) -> None:
-        """Start or resume a run, unless its thread has one in progress; call `then` when it has ended."""
+    def start(
+        self,
+        user: User,
+        info: RunInfo,
+        then: Callable[[ActiveRun], Awaitable[None]],
+        instance: AgentInstance | None = None,
+        start: str = "",
+    ) -> None:
+        """Start or resume a run, unless its thread has one in progress; call `then` when it has ended.
+
+        `start` is the key of this start, if the run's record was created with it.
+        """
         key = info.owner, info.thread
         if key in self.running:
+            self.running[key].requested_again = True
             return
         hub = RunHub(Thread(info.thread), info.id, info.begin, self.registry.secrets.redact_entry)
-        running = self.running[key] = ActiveRun(user, info, hub)
+        running = self.running[key] = ActiveRun(user, info, hub, start=start, instance=instance)
         self.board.expect(info.owner, hub)
         running.task = asyncio.create_task(self._execute(running, then), name=info.id)
 
@@ -139,7 +153,7 @@ class RunExecutor:
         running.hub.finish("elsewhere" if running.ended_in_log or running.stalled else end)
         self.board.remove(running.info.owner, running.hub)
         result = running.run.progress.result if running.run is not None else None
-        clear_tracebacks(problem, result.error if result is not None else None)
+        clear_tracebacks(problem, *([result.error, *result.crashes] if result is not None else []))
         started = problem is None or running.ended_in_log or running.hub.has_started
         if not running.stalled and (end == "elsewhere" or (end == "told" and started)):
             await then(running)
@@ -161,8 +175,9 @@ class RunExecutor:
 
     async def _run(self, running: ActiveRun) -> None:
         info, hub = running.info, running.hub
-        await self._record_start(running)
-        instance = await self.registry.get_agent(running.user, info.agent)
+        if not running.start:
+            await self._record_start(running)
+        instance = running.instance or await self.registry.get_agent(running.user, info.agent)
         running.is_shared = instance.template.owner == EVERYONE
         emit = RedactingEmitter(self.registry.secrets, hub.emit)
         stream = instance.agent.stream("", thread=hub.thread, user=info.owner, emit=emit, recipe=info.recipe)
@@ -176,7 +191,7 @@ class RunExecutor:
         Crashes count only while the run makes no progress, so that a server that is killed repeatedly from outside
         still completes its runs.
         """
-        info, key = running.info, f"{START_PREFIX}{holder_name()}"
+        info, key = running.info, start_key()
         row = await self.records.get(KIND, info.owner, info.id)
         crashed = [at[1] for name, at in (row or {}).items() if _is_crash(name, at)]
         reached, in_tool = await self._read_progress(info) if crashed else (0, False)
@@ -222,6 +237,7 @@ class RunExecutor:
                 await retry_store(lambda: self.records.add(KIND, noted.owner, noted.id, {}, fields))
             else:
                 await retry_store(lambda: self.records.put(KIND, noted.owner, noted.id, noted.to_json()))
+                running.hub.outcome = noted
             spent = await self.usage.record(
                 running.user, running.info.agent, result, run=running.info.id, ended=not running.stalled
             )
@@ -275,7 +291,7 @@ class RunExecutor:
             is_open = thread.open_run is not None and thread.open_run["run"] == info.id
             if is_open or messages:
                 error = None if result.error is None else (error_code(result.error), public_text(result.error))
-                run_log.end_abandoned_run(thread, info.id, messages, result.outcome, result.reason, error)
+                end_abandoned_run(thread, info.id, messages, result.outcome, result.reason, error)
                 await thread.saved()
             return is_open or bool(messages)
 
@@ -299,13 +315,18 @@ class RunExecutor:
         for running in self.running.values():
             if not running.finished and running.task is not None:
                 if running.run is not None:
-                    running.run.progress.released = True
+                    running.run.progress.resumption.released = True
                 running.task.cancel()
         if tasks := self._tasks():
             await asyncio.wait(tasks)
 
     def _tasks(self) -> list[asyncio.Task[Any]]:
         return [running.task for running in self.running.values() if running.task is not None]
+
+
+def start_key() -> str:
+    """Return the key of the starts of this process in the record of a run."""
+    return f"{START_PREFIX}{holder_name()}"
 
 
 def _is_crash(key: str, start: Any) -> bool:

@@ -63,6 +63,24 @@ class HubDirectory:
         hub = self._hubs.get((info.owner, info.thread))
         return hub if hub is not None and hub.run == info.id else None
 
+    async def wait_published(self, info: RunInfo, seconds: float) -> RunHub | None:
+        """Return the hub of a run. If the run is about to start here, wait until it holds its lease."""
+        key, waiting = (info.owner, info.thread), asyncio.Event()
+        if self.closed or not self.is_expected(info):
+            return self.find(info)
+        self._waiting.setdefault(key, set()).add(waiting)
+        try:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(waiting.wait(), seconds)
+        finally:
+            self._remove_waiting(key, waiting)
+        return self.find(info)
+
+    def _remove_waiting(self, key: tuple[str, str], waiting: asyncio.Event) -> None:
+        self._waiting[key].discard(waiting)
+        if not self._waiting[key]:
+            del self._waiting[key]
+
     def close(self) -> None:
         """Wake all waiting followers: the server stops."""
         self.closed = True
@@ -79,9 +97,7 @@ class HubDirectory:
             await asyncio.wait((news, begins), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
             begins.cancel()
-            self._waiting[key].discard(waiting)
-            if not self._waiting[key]:
-                del self._waiting[key]
+            self._remove_waiting(key, waiting)
 
 
 class RunFollowers:
@@ -117,7 +133,7 @@ class RunFollowers:
         """
         give_up = inf
         while True:
-            hub = self.board.find(info)
+            hub = await self.board.wait_published(info, FOLLOW_PAUSE)  # saves reading a log that is still empty
             source = self._follow_log(info, reader) if hub is None else hub.stream(reader, self.beat)
             try:
                 async with aclosing(source) as batches:

@@ -30,8 +30,10 @@ from wick.events import (
     ToolStart,
 )
 from wick.server.runs.frames import Frame, FrameBuilder, StreamPosition, transient_frame
+from wick.server.runs.record import RunInfo
 from wick.stores.held_thread import HeldThread
-from wick.threads import Entry, Thread
+from wick.thread_state import Entry
+from wick.threads import Thread
 
 LOGGED_EVENTS = (ChatModelEnd, ToolStart, ToolEnd, StateChange)  # events of the run itself that its log entries produce
 APPROVAL_EVENTS = (ApprovalRequest, ApprovalResponse)  # the same for events of the run and its children
@@ -112,9 +114,12 @@ class RunHub:
         self._hide = hide  # redacts secrets in an entry
         self.end: HubEnd = ""
         self._ending: Frame | None = None  # the last frame, if it is not in the log
-        self._builder = FrameBuilder(thread.id, run)
-        self._sent = begin  # number of entries that were sent
-        self._kept: HeldThread | None = None
+        self._active = self._finished = False  # the run has started; it has ended: according to the saved entries
+        self._sent = begin  # number of entries that readers were sent
+        self._builder, self._built = FrameBuilder(thread.id, run), begin  # it follows only while there are readers
+        self.outcome: RunInfo | None = None  # the recorded outcome of the run
+        self._over = asyncio.Event()
+        self.keeper: HeldThread | None = None
         self._readers: set[StreamReader] = set()
         self._open: list[str] | None = None  # pieces of the message that the model is writing
         self._start: Event | None = None  # the start event of that message
@@ -135,7 +140,7 @@ class RunHub:
             self._last = event  # `finish` sends it after the outcome is recorded
             return
         self.flush()
-        if not self.end and self._track_event(event):
+        if not self.end and self._track_event(event) and self._readers:
             self._broadcast(transient_frame(event))
 
     def _track_event(self, event: Event) -> bool:
@@ -168,41 +173,54 @@ class RunHub:
     def set_keeper(self, keeper: object) -> None:
         """Set the held thread, which knows how many entries are saved."""
         if isinstance(keeper, HeldThread):
-            self._kept = keeper
+            self.keeper = keeper
 
     def _count_saved(self) -> int:
         """Return the number of saved entries."""
-        self.set_keeper(self.thread.writer)
-        return min(self._kept.last_written, len(self.thread.entries)) if self._kept is not None else self._sent
+        if self.keeper is None:
+            self.set_keeper(self.thread.writer)
+        return min(self.keeper.last_written, len(self.thread.entries)) if self.keeper is not None else self._sent
 
     def _is_final(self, entry: Entry) -> bool:
         """Return True if an entry is the final end of the run."""
         if entry.kind == "run_end":
-            return self._builder.active and entry.data["outcome"] != "interrupted"
-        return entry.kind == "rewind" and self._builder.active
+            return self._active and entry.data["outcome"] != "interrupted"
+        return entry.kind == "rewind" and self._active
 
     def _send_next(self) -> None:
         entry = self.thread.entries[self._sent]
         self._sent += 1
-        for frame in self._builder.build_frames(self._hide(entry.to_json())):
-            self._broadcast(frame)
+        if entry.kind == "run_start":
+            self._active = entry.data["run"] == self.run
+        elif self._active and not self._finished:
+            self._finished = self._is_final(entry)
+            if entry.kind == "message" and entry.data.role == "assistant":
+                self._open = None
+        if self._readers:
+            self._build_frames()
+
+    def _build_frames(self) -> None:
+        """Send the frames of the entries since the last call. A reader ignores those that it has."""
+        while self._built < self._sent:
+            entry = self.thread.entries[self._built]
+            self._built += 1
+            for frame in self._builder.build_frames(self._hide(entry.to_json())):
+                self._broadcast(frame)
 
     @property
     def has_started(self) -> bool:
         """Return True if the saved entries contain the start of the run."""
         self.flush()
-        return self._builder.active or self._builder.finished
+        return self._active or self._finished
 
     @property
     def is_open(self) -> bool:
         """Return True if the run has started and not ended, according to the saved entries."""
         self.flush()
-        ended = self._builder.finished or self._sent < self._count_saved()
-        return self.thread.open_run is not None or (self._builder.active and not ended)
+        ended = self._finished or self._sent < self._count_saved()
+        return self.thread.open_run is not None or (self._active and not ended)
 
     def _broadcast(self, frame: Frame) -> None:
-        if frame.position is not None and isinstance(frame.event, ChatModelEnd):
-            self._open = None
         for reader in self._readers:
             reader.offer(frame)
 
@@ -210,15 +228,23 @@ class RunHub:
         """Close the hub. Send the last frame if the run has ended on this server."""
         while self._sent < self._count_saved():
             self._send_next()
-        if end == "told" and not self._builder.finished:
+        if end == "told" and not self._finished:
             # the log has no final end of the run: it paused or failed
+            self._build_frames()
             last = self._last or Failed(self.run, thread_id=self.thread.id, message="the run ended without a result")
             pause = self._builder.pause if isinstance(last, Done) and last.outcome == "interrupted" else None
             self._ending = transient_frame(last) if pause is None else pause
             self._broadcast(self._ending)
         self.end = end
+        self._over.set()
         for reader in self._readers:
             reader.wake()
+
+    async def wait_outcome(self, position: int) -> RunInfo | None:
+        """Wait until the run is over; return its recorded outcome if it took the inbox message at a position."""
+        await self._over.wait()
+        took = self.keeper is not None and self.keeper.has_consumed(position)
+        return self.outcome if took and self.end == "told" and self._finished else None
 
     # -- readers ------------------------------------------------------------------------------------------------------
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from wick import constants
 from wick.errors import StoreError
@@ -23,6 +25,7 @@ class UserThreads:
     def __init__(self, store: Store, limits: QuotaLimiter) -> None:
         self.store, self.limits = store, limits
         self._counts: Counter[str] = Counter()
+        self._counting = asyncio.Lock()  # one count at a time, however many requests wait for it
 
     async def open(self, user: User, agent: str, id: str) -> Summary:
         """Return a thread; create it if it does not exist. Raise a 409 for a thread of another agent or a subagent."""
@@ -31,17 +34,18 @@ class UserThreads:
         except StoreError as error:
             if error.code != "not_found":
                 raise
-            return await self._create(user, agent, id)
+            return await self.create(user, agent, id)
         if (its := thread_agent(head)) != agent:
             raise ApiError(409, "conflict", f"thread {id} is one of the agent {its!r}; take another thread")
         return head
 
-    async def _create(self, user: User, agent: str, id: str) -> Summary:
+    async def create(self, user: User, agent: str, id: str, messages: Sequence[Mapping[str, Any]] = ()) -> Summary:
+        """Create a thread with these messages in its inbox. Without messages, return one that exists already."""
         await self.check_room(user)
         try:
-            head = await self.store.create(user.id, id, meta={"agent": agent})
+            head = await self.store.create(user.id, id, meta={"agent": agent}, messages=messages)
         except StoreError as error:
-            if error.code != "conflict":
+            if error.code != "conflict" or messages:
                 raise
             return await self.open(user, agent, id)  # created concurrently
         self._counts[user.id] += 1
@@ -52,12 +56,13 @@ class UserThreads:
         most = self.limits.limit_of("threads")
         if not most:
             return
-        if user.id not in self._counts:
-            self._counts[user.id] = len([head async for head in self._list_all(user.id)])
+        async with self._counting:
+            if user.id not in self._counts:
+                self._counts[user.id] = await self.store.count(user.id)
         while (over := self._counts[user.id] - most + 1) > 0:
             if not await self.expire(0.0, owner=user.id, limit=over):
                 # recount: other servers delete threads, too
-                self._counts[user.id] = len([head async for head in self._list_all(user.id)])
+                self._counts[user.id] = await self.store.count(user.id)
                 break
         self.limits.check_room("threads", self._counts[user.id])
 
@@ -68,14 +73,6 @@ class UserThreads:
             if user_id in self._counts:
                 self._counts[user_id] = max(0, self._counts[user_id] - 1)
         return len(expired)
-
-    async def _list_all(self, owner: str) -> AsyncIterator[Summary]:
-        cursor = None
-        while cursor != "":
-            page = await self.store.list(owner, order="created", cursor=cursor or "", limit=PAGE)
-            for head in page.threads:
-                yield head
-            cursor = page.next
 
     async def fork(self, user: User, id: str, at: int | None, title: str) -> tuple[Summary, str]:
         """Fork a thread after an entry; return the fork and its agent.
@@ -96,13 +93,16 @@ class UserThreads:
 
     async def delete(self, user: User, id: str) -> None:
         """Delete a thread and its subthreads."""
-        heads = [head async for head in self._list_all(user.id)]
-        for head in heads:
-            if "parent" in head.meta and head.id.startswith(f"{id}."):
-                with suppress(StoreError):
-                    await self.store.delete(user.id, head.id)
+        cursor = None
+        while cursor != "":
+            page = await self.store.list(user.id, prefix=f"{id}.", order="created", cursor=cursor or "", limit=PAGE)
+            for head in page.threads:
+                if "parent" in head.meta:
+                    with suppress(StoreError):
+                        await self.store.delete(user.id, head.id)
+            cursor = page.next
         await self.store.delete(user.id, id)
-        self._counts.pop(user.id, None)  # recount on the next request
+        self._counts.pop(user.id, None)  # recount on the next request: runs create subthreads, too
 
 
 def thread_agent(head: Summary) -> str:

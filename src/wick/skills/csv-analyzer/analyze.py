@@ -118,7 +118,14 @@ class Table:
         self.short: list[int] = []  # the lines of rows that had too few fields
         self.long: list[int] = []
         self.european = self.delimiter == ";"
-        rows = list(self._rows(path))
+        rows: list[tuple[int, list[str]]] = []
+        with open(path, encoding=self.encoding, errors="replace", newline="") as file:
+            reader = csv.reader(clean(file), delimiter=self.delimiter)
+            for row in reader:
+                if any(cell.strip() for cell in row):
+                    rows.append((reader.line_num, row))
+                else:
+                    self.blank += 1
         if not rows:
             raise Unreadable(f"{path} is empty: there is nothing to analyze")
         first = rows[0][1]
@@ -127,15 +134,6 @@ class Table:
         width = len(first) if has else Counter(len(row) for _, row in rows).most_common(1)[0][0]
         self.names = unique(first) if has else [f"column {place}" for place in range(1, width + 1)]
         self.rows = [self._fitted(line, row, width) for line, row in (rows[1:] if has else rows)]
-
-    def _rows(self, path: str) -> Iterator[tuple[int, list[str]]]:
-        with open(path, encoding=self.encoding, errors="replace", newline="") as file:
-            reader = csv.reader(clean(file), delimiter=self.delimiter)
-            for row in reader:
-                if any(cell.strip() for cell in row):
-                    yield reader.line_num, row
-                else:
-                    self.blank += 1
 
     def _fitted(self, line: int, row: list[str], width: int) -> list[str]:
         if len(row) < width:

@@ -15,8 +15,8 @@ from wick import constants
 from wick.backends.sandbox.protected_paths import COPIES, Cover, plan_covers
 from wick.errors import BackendError
 from wick.workspace import auto_executed
-from wick.workspace.auto_executed import ProtectedEntry, ProtectedIndex, WatchedFolder, filter_git_config
-from wick.workspace.git_config import find_trusted_paths
+from wick.workspace.auto_executed import ProtectedEntry, ProtectedIndex, WatchedFolder
+from wick.workspace.git_config import filter_git_config, find_trusted_paths
 from wick.workspace.protected import PROTECTED
 from wick.workspace.rooted_folder import RootedFolder
 from wick.workspace.workspace import Workspace

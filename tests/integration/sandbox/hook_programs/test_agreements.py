@@ -112,7 +112,7 @@ async def test_two_filters_of_one_name_both_screen_inbox_messages(programs: Prog
     async def wait(run: Run) -> str:
         """Wait while the user goes on talking."""
         run.send("my password is 1234")
-        said.extend(run.progress.screens)
+        said.extend(run.progress.inbox.screens)
         return "waited"
 
     agent, below = with_a_child(strict, lax, tools=[wait])

@@ -121,6 +121,30 @@ def test_a_run_that_a_hook_refuses_exits_with_3(watched: WickCommand) -> None:
     assert "stopped: blocked: not today" in done.err
 
 
+CRASHING = """
+from wick import Run, Scripted, ToolCall, assistant, before, tool
+
+@tool
+def divide(number: int) -> float:
+    "Divide by zero."
+    return number / 0
+
+@before(Run)
+def script(run):
+    run.model = Scripted(assistant("", ToolCall("c1", "divide", {"number": 1})), "Sorry.")
+"""
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_the_traceback_of_a_tool_that_crashes_is_shown_with_verbose(wick: WickCommand, verbose: bool) -> None:
+    wick.write("crashing.py", CRASHING)
+    wick.write("agents.yaml", "model: demo\ntools: ['crashing:divide']\nhooks: ['crashing:script']\n")
+    done = wick("run", "go", "--agent", "agents.yaml", "--output", "json", *(["--verbose"] if verbose else []))
+    assert (done.code, json.loads(done.out)["text"]) == (0, "Sorry."), done.err
+    assert "the tool divide crashed in call c1" in done.err
+    assert ("Traceback" in done.err, "return number / 0" in done.err) == (verbose, verbose)
+
+
 def test_a_run_that_reaches_a_limit_exits_with_3(wick: WickCommand) -> None:
     done = wick("run", "Read notes.txt", "--model", "demo", "--max-steps", "1", "--output", "json")
     assert (done.code, json.loads(done.out)["outcome"]) == (3, "stopped")

@@ -26,7 +26,8 @@ def test_a_message_to_a_job_waits_until_it_starts() -> None:
     one.send("first")
     one.run = Run()
     one.send("second")
-    assert one.pending_messages == ["first"] and [message.text for message in one.run.progress.inbox] == ["second"]
+    assert one.pending_messages == ["first"]
+    assert [message.text for message in one.run.progress.inbox.queue] == ["second"]
 
 
 def test_a_task_is_restored_from_its_record() -> None:

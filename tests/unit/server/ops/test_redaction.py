@@ -6,6 +6,7 @@ import io
 import logging
 from itertools import cycle, islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from uvicorn.logging import AccessFormatter, DefaultFormatter
 from server_agents import user_message
 from server_process import host_server, open_client, read_events
 from wick import Agent, FunctionModel, Scripted, ToolCall, assistant, tool
+from wick._internal.frozen import freeze
 from wick.config.secrets import find_secrets
 from wick.errors import ModelError
 from wick.events import Event, ToolEnd, ToolStream
@@ -349,3 +351,28 @@ async def test_a_thread_that_no_address_leads_to_is_not_made(tmp_path: Path, id:
             async with client.post(path, json=user_message("Hello.", id)) as answer:
                 assert answer.status == 400 and "cannot be called" in await answer.text()
     assert not model.requests
+
+
+ODD_SECRETS = (
+    'quo"te\\back/slash-9Zq',
+    "tab\there-and-ümläut-77",
+    "plain-secret-0123456789",
+    "\ud800lone-surrogate-12",
+)
+PIECES = st.sampled_from([*ODD_SECRETS, "plain-secret", "x", '"', "\\", "\n", "0123456789", "\ud800"])
+DATA = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.lists(PIECES, max_size=4).map("".join),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(PIECES, inner, max_size=3),
+)
+
+
+@given(DATA)
+def test_the_search_finds_every_secret_that_a_walk_finds(data: Any) -> None:
+    secrets = Secrets(ODD_SECRETS)
+    assert secrets.redact_json(data) == secrets._redact_parts(data)
+
+
+def test_a_frozen_or_foreign_mapping_is_searched_too() -> None:
+    secrets, hidden = Secrets([SECRET]), {"a": ["[secret]"]}
+    for data in (freeze({"a": [SECRET]}), MappingProxyType({"a": (SECRET,)}), {"a": [SECRET], "n": 2**70}):
+        assert {"a": secrets.redact_json(data)["a"]} == hidden

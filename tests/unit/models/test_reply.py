@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wick import reply as assemble
 from wick.errors import ModelError, Sealed
 from wick.messages import Message, Reasoning, ToolCall
+from wick.models import reply as assemble
+from wick.models.reply import Reply, parse_args
 from wick.protocols import CallArgs, CallStart, Delta, Finish, ReasoningDelta, TextDelta, Usage
-from wick.reply import Reply, parse_args
 
 
 def assembled(*deltas: Delta) -> Message:

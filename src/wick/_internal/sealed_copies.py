@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import cache
 from typing import Any, NoReturn, TypeVar
@@ -25,16 +25,22 @@ class ReadOnly:
         raise Sealed(f"this operation is sealed: {name!r} can no longer be deleted")
 
 
-def open_copy(op: T, changes: dict[str, Any]) -> T:
+def open_copy(op: T, changes: Mapping[str, object]) -> T:
     """Return an independent, mutable copy with changed fields."""
-    kind: Any = type(op)
-    return _copy_fields(op, kind.__bases__[1] if issubclass(kind, ReadOnly) else kind, changes)
+    kind: type = type(op)
+    if issubclass(kind, ReadOnly):
+        kind = kind.__bases__[1]
+    new: T = object.__new__(kind)
+    _make_copier(kind)(op, new)
+    for name, value in changes.items():
+        setattr(new, name, value)
+    return new
 
 
-def sealed_copy(op: T, changes: dict[str, Any]) -> T:
+def sealed_copy(op: T, changes: Mapping[str, object]) -> T:
     """Return a read-only copy with changed fields."""
     sealed = open_copy(op, changes)
-    kind: Any = type(sealed)
+    kind: type = type(sealed)
     sealed.__class__ = _sealed_class(kind)  # read-only from here on
     return sealed
 
@@ -49,16 +55,8 @@ def copy_value(value: Any) -> Any:
     return list(value) if issubclass(kind, (list, tuple)) else value
 
 
-def _copy_fields(op: T, kind: Any, changes: dict[str, Any]) -> T:
-    new: T = object.__new__(kind)
-    _make_copier(kind)(op, new)
-    for name, value in changes.items():
-        setattr(new, name, value)
-    return new
-
-
 @cache
-def _make_copier(kind: Any) -> Callable[[Any, Any], None]:
+def _make_copier(kind: type) -> Callable[[object, object], None]:
     """Return a function that copies every field of a class."""
     # Generated code, as in dataclasses: sealing copies every operation, and a loop over the fields is slower.
     namespace: dict[str, Any] = {}
@@ -70,5 +68,5 @@ def _make_copier(kind: Any) -> Callable[[Any, Any], None]:
 
 
 @cache
-def _sealed_class(kind: Any) -> Any:
+def _sealed_class(kind: type) -> type:
     return type(f"Sealed{kind.__name__}", (ReadOnly, kind), {"__slots__": ()})

@@ -1,0 +1,142 @@
+"""The announcer: the outermost rings of the operations, which emit the events of a run.
+
+An announcer stands around the recorder of `run_log`. So the content of an event is durable before it is
+emitted, and hooks further in have had their last word about it. Only deltas are emitted from within,
+while the model replies: they are provisional, and retracted if the reply is replaced.
+
+Without a subscriber an announcer only calls the next ring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from wick._internal.frozen import thaw
+from wick.decisions import Continue, Stop
+from wick.errors import public_text
+from wick.events import (
+    ChatModelEnd,
+    ChatModelRestart,
+    ChatModelStart,
+    ChatModelStream,
+    Done,
+    Failed,
+    StateChange,
+    ToolEnd,
+    ToolStart,
+)
+from wick.hooks import Next
+from wick.messages import Message, ToolResult
+from wick.operations import ModelCall, Result, Run, Step, ToolUse
+from wick.protocols import CallArgs, Delta, ReasoningDelta, TextDelta
+from wick.run_log import build_result, error_code
+
+
+async def announce_run(next: Next[Result], run: Run) -> Result:
+    """Emit the one terminal event of a run, after its sessions are closed."""
+    try:
+        return await next(run)
+    finally:
+        run.progress.over = True
+        run.emit(_terminal_event(run, run.progress.result or build_result(run, "cancelled", "user requested")))
+
+
+def _terminal_event(run: Run, result: Result) -> Done | Failed:
+    if result.error is not None:
+        return Failed(thread_id=run.thread.id, code=error_code(result.error), message=public_text(result.error))
+    usage = result.usage.to_json()
+    return Done(thread_id=run.thread.id, outcome=result.outcome, reason=result.reason, text=result.text, usage=usage)
+
+
+async def announce_last_changes(next: Next[Result], run: Run) -> Result:
+    """Emit the values that have changed since the last step, also if the run failed. Its end is logged after that."""
+    try:
+        return await next(run)
+    finally:
+        await _emit_state_changes(run)
+
+
+async def announce_step(next: Next[Stop | Continue], step: Step) -> Stop | Continue:
+    """Emit the values of the thread that have changed during a step."""
+    verdict = await next(step)
+    await _emit_state_changes(step.run)
+    return verdict
+
+
+async def announce_model_call(next: Next[Message], call: ModelCall) -> Message:
+    """Emit the start of a model call and its saved reply. Calls of capabilities have a purpose and no events."""
+    run, stream = call.run, call.state.stream
+    if run.emitter is None or call.purpose:
+        return await next(call)
+    run.emit(ChatModelStart(name=call.model.name, step=run.progress.step))
+    reply = await next(call)
+    if call.prevented is not None:
+        _retract_deltas(call)
+        return reply
+    name = call.last_sealed("model").name  # the model that replied, after fallbacks
+    if reply is not stream.reply and (stream.shown or reply.text):  # a hook replaced the streamed reply
+        run.emit(ChatModelRestart(name=name, content=reply.text))
+    run.emit(ChatModelEnd(name=name, message=reply.to_json(), usage=stream.usage.to_json()))
+    return reply
+
+
+def open_delta_stream(call: ModelCall) -> Callable[[Delta], None] | None:
+    """Retract the deltas of an earlier attempt. Return the function that emits new ones; None without a subscriber."""
+    _retract_deltas(call)
+    return None if call.run.emitter is None or call.purpose else partial(_emit_delta, call)
+
+
+def _retract_deltas(call: ModelCall) -> None:
+    """Discard the deltas of a reply that a retry or a decision replaces: clear held ones, retract sent ones."""
+    if call.state.stream.retract():
+        call.run.emit(ChatModelRestart(name=call.model.name))
+
+
+def _emit_delta(call: ModelCall, delta: Delta) -> None:
+    name, show, emit = call.model.name, call.state.stream.show, call.run.emit
+    if isinstance(delta, TextDelta):
+        show(ChatModelStream("", name, delta.text), emit)
+    elif isinstance(delta, CallArgs):
+        show(ChatModelStream("", name, delta.text, "tool_args", delta.index), emit)
+    elif isinstance(delta, ReasoningDelta) and delta.text:
+        show(ChatModelStream("", name, delta.text, "reasoning"), emit)
+
+
+async def announce_tool_use(next: Next[ToolResult], use: ToolUse) -> ToolResult:
+    """Emit the start of a tool use and its saved result, also if a hook failed."""
+    run = use.run
+    if run.emitter is None:
+        return await next(use)
+    run.emit(ToolStart(name=use.call.name, call_id=use.call.id, args=thaw(use.args)))
+    try:
+        result = await next(use)
+    except Exception:
+        await _emit_tool_end(use)
+        raise
+    await _emit_tool_end(use)
+    return result
+
+
+async def _emit_tool_end(use: ToolUse) -> None:
+    """Emit the result that the recorder has saved. Without one there is no event."""
+    saved: ToolResult | None = use.result
+    if saved is not None:
+        why = [row.to_json() for row in use.why]
+        use.run.emit(ToolEnd(name=use.call.name, call_id=use.call.id, output=saved.output, error=saved.error, why=why))
+        await _emit_state_changes(use.run)
+
+
+async def _emit_state_changes(run: Run) -> None:
+    """Emit the values of the thread that have changed since the last call, once they are saved."""
+    changed, run.thread.changed_values = run.thread.changed_values, {}
+    if changed and run.emitter is not None:
+        await run.thread.saved()
+        values = run.thread.values
+        run.emit(StateChange(values={key: _changed_value(values.get(key), items) for key, items in changed.items()}))
+
+
+def _changed_value(value: Any, items: set[str] | None) -> Any:
+    """Return a value. Of a map, return only the changed items, with None for deleted ones."""
+    return thaw(value if items is None or value is None else {item: value.get(item) for item in sorted(items)})
