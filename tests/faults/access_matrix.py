@@ -1,4 +1,4 @@
-"""Who gets where: every route of the app × what is shown × whose ids. The rows are made from the routes themselves.
+"""Access matrix: every route of the app × credential × owner of the ids. Rows are generated from the routes.
 
 A route about which the matrix does not know enough is Violated: one without a role, with a variable of which nobody
 has said whose it is, or one that changes something of somebody's and has no body here that would do so.
@@ -28,7 +28,7 @@ JSON = ("Content-Type", "application/json")
 ADMIN = TOKENS["root"]
 BEARER = f"Bearer {ADMIN}"
 
-# What somebody's id stands for, by the path up to it.
+# The kind of a private id, by the path up to it.
 WHOSE: Mapping[str, str] = {
     "/agents/{id}": "agent",
     "/agents/{id}/permissions/grants/{grant}": "grant",
@@ -40,7 +40,7 @@ WHOSE: Mapping[str, str] = {
     "/v1/models/{id}": "agent",
 }
 SAY = {"messages": [{"role": "user", "content": "x"}]}
-# What each route that takes a body would do with somebody's things, if it were let.
+# Bodies with which each route would change private data, if it were allowed.
 BODIES: Mapping[tuple[str, str], Any] = {
     ("POST", "/agents/{id}/invoke"): SAY,
     ("POST", "/agents/{id}/stream"): SAY,
@@ -65,7 +65,7 @@ QUERIES = {"/files/list": "path=.", "/files/upload": "path=up.txt", "/files": "p
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One route, who may use it, and what its variables stand for."""
+    """One route, its role, and the kinds of its path variables."""
 
     method: str
     path: str
@@ -89,7 +89,7 @@ class Row:
 
 
 def rows(places: Iterable[tuple[str, str]], table: Iterable[tuple[str, str, Access]] = ACCESS) -> list[Row]:
-    """The rows of the matrix; Violated if there is a route of which it is not known what to try."""
+    """Return the rows of the matrix; raise Violated for a route without known parameters."""
     roles = {(method, path): access for method, path, access in table}
     return [_row(method, path, roles) for method, path in places]
 
@@ -118,18 +118,18 @@ def filled(path: str, ids: Mapping[str, str]) -> str:
     return re.sub(r"\{\w+(?::path)?\}", id_of, path)
 
 
-# -- what is shown ----------------------------------------------------------------------------------------------------
+# -- credentials ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a request shows to get in, and how it is refused; `at` says at which methods, if not at all."""
+    """A credential of a request and its refusal; `at` limits it to methods."""
 
     headers: tuple[Header, ...]
     refused: tuple[int, ...] = (401,)
     query: str = ""
     at: tuple[str, ...] = ()
-    public: bool = False  # it is refused where everybody may come in, too
+    public: bool = False  # public routes refuse it, too
 
 
 def _no_good(*values: str | bytes) -> Shown:
@@ -190,7 +190,7 @@ ELSEWHERE: Mapping[str, Shown] = {
 
 
 async def used_up(server: ServerProcess | InProcessServer, records: Records) -> dict[str, Shown]:
-    """What was good once, or is good elsewhere: tickets and cookies of an admin."""
+    """Return credentials that were valid once or elsewhere: tickets and cookies of an admin."""
     async with open_client(server, "root") as root:
         used, expired, good = [await _ticket(root) for _ in range(3)]
         async with open_client(server, "") as nobody, nobody.get(f"/auth/me?ticket={used}") as answer:
@@ -223,7 +223,7 @@ async def _ticket(client: aiohttp.ClientSession) -> str:
 
 
 async def _expire(records: Records, ticket: str) -> None:
-    """What a clock does in half a minute."""
+    """Advance the clock by half a minute."""
     found = await records.take("ticket", secret_id(ticket))
     assert found is not None
     await records.put("ticket", found[0], secret_id(ticket), found[1], until=1.0)
@@ -238,7 +238,7 @@ async def _cookie(server: ServerProcess | InProcessServer, user: str) -> str:
 
 
 async def neighbours(server: ServerProcess | InProcessServer) -> dict[str, tuple[Header, ...]]:
-    """Others who have signed in, in every way that one can; none of them is ada."""
+    """Return other signed-in users, for every way to sign in; none is ada."""
     cookie = ("Cookie", await _cookie(server, "bob"))
     return {
         "bob": (HOST, ("Authorization", f"Bearer {TOKENS['bob']}")),
@@ -250,24 +250,24 @@ async def neighbours(server: ServerProcess | InProcessServer) -> dict[str, tuple
 
 
 def credentials(shown: Mapping[str, Shown], row: Row) -> Iterator[tuple[str, Shown]]:
-    """What can be tried at a route: where everybody may come in, only what comes from elsewhere."""
+    """Return the credentials to try at a route; at public routes only foreign origins."""
     for name, one in shown.items():
         if (row.access != "public" or one.public) and (not one.at or row.method in one.at):
             yield name, one
 
 
-# -- what somebody has ------------------------------------------------------------------------------------------------
+# -- private data -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class Things:
-    """What ada has (and olga: a tool of her own), by the kind of its id."""
+    """Objects of ada (and a tool of olga), by the kind of their ids."""
 
     ids: dict[str, str] = field(default_factory=dict)
     user: str = ""
 
     def only(self, kind: str) -> dict[str, str]:
-        """Her id of one kind, with ids of the others that everybody has."""
+        """Return ids with only one private id, and shared ids for the other kinds."""
         return {"agent": "default", kind: self.ids[kind]}
 
 

@@ -17,7 +17,7 @@ from wick.backends.docker import Docker
 
 
 async def main(image: str, id: str, server: str) -> None:
-    """Start everything, say so when it runs, and wait."""
+    """Start everything, report when it runs, and wait."""
     backend = Docker(engines.find_engine().image(image), engine=engines.find_engine().url, id=id, server=server)
     going = asyncio.create_task(backend.execute(COMMAND, env={"N": "1"}))
     await backend.background(COMMAND.replace("$N", "2"))

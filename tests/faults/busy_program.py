@@ -20,7 +20,7 @@ COMMAND = f"touch began-$N; (setsid sh -c 'trap \"\" TERM HUP; {LONG}' &); setsi
 
 
 async def main(folder: Path) -> None:
-    """Start everything, say so when it runs, and wait."""
+    """Start everything, report when it runs, and wait."""
     backends = [Local(folder / sandbox, sandbox=sandbox) for sandbox in ("bubblewrap", "none")]  # type: ignore[arg-type]
     going = [asyncio.create_task(backend.execute(COMMAND, env={"N": "1"})) for backend in backends]
     for backend in backends:

@@ -1,4 +1,4 @@
-"""What is done to a server to keep it from answering others: each kind of bad input and of fault, for a while.
+"""Disturbances of a server: each kind of bad input and fault, applied for a while.
 
     KINDS["deep JSON"](scene)      does it until `scene.until`
 
@@ -72,7 +72,7 @@ BROKEN = (aiohttp.ClientError, OSError, TimeoutError)
 
 @dataclass
 class Scene:
-    """A server, somebody who talks to it, and for how long."""
+    """A server, a client of it, and a deadline."""
 
     server: ServerProcess
     client: aiohttp.ClientSession
@@ -90,7 +90,7 @@ class Scene:
         return monotonic() < self.until
 
     async def ask(self, method: str, path: str, **more: Any) -> int:
-        """The status of an answer, which is read to its end; 0 if there is none."""
+        """Return the status of a response that is read to its end; 0 if there is none."""
         with suppress(*BROKEN):
             async with self.client.request(method, path, **more) as answer:
                 while await answer.content.read(1_000_000):
@@ -104,7 +104,7 @@ class Scene:
         return await self.ask("POST", f"/agents/{agent}/invoke", json=said)
 
     async def talk(self, words: int, pace: float) -> int:
-        """Have the far model say so many words."""
+        """Let the remote model stream that many words."""
         self.said += 1
         said = {"messages": [{"role": "user", "content": f"turn-{self.said} talk {words} {pace}"}]}
         return await self.ask("POST", "/agents/far/stream", json=said)
@@ -120,7 +120,7 @@ class Scene:
         await asyncio.gather(*(one() for _ in range(at_once)))
 
     async def linked(self, *pieces: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection on which this was said."""
+        """Open a connection and send bytes on it."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         for piece in pieces:
             writer.write(piece)
@@ -183,7 +183,7 @@ _posts(
 
 
 def _doubled(depth: int, key: str) -> dict[str, Any]:
-    """A schema whose references double at each level."""
+    """Return a schema whose references double at each level."""
     levels: dict[str, Any] = {f"n{at}": {key: [{"$ref": f"#/$defs/n{at + 1}"}] * 2} for at in range(depth)}
     return _about({"$ref": "#/$defs/n0"}) | {"$defs": levels | {f"n{depth}": {"const": "never"}}}
 
@@ -427,7 +427,7 @@ async def slow_commands(scene: Scene) -> None:
     await scene.over_and_over(lambda: scene.do("many", agent="denies", commands=texts), 1)
 
 
-# -- what is kept -----------------------------------------------------------------------------------------------------
+# -- stored data ------------------------------------------------------------------------------------------------------
 
 
 async def long_thread(data: str, owner: str, entries: int = ENTRIES) -> str:

@@ -1,4 +1,4 @@
-"""Commands and hook programs that do what they can to outlive their run, and faults that would let them."""
+"""Hostile commands and hook programs that try to outlive their run, and planted faults that would allow it."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Hooks:
 
 # -- faults ---------------------------------------------------------------------------------------------------------
 
-# In wickd, whose code runs in a process of its own: only the process group of a command is ended, and nobody dies
+# In wickd, which runs in its own process: kill only the process group of a command, and let no process die
 # because its parent did.
 GROUP_ONLY = """
 import os, signal

@@ -1,4 +1,4 @@
-"""Secrets that a server knows, said by whoever can say them: a provider, tools, hooks, commands, a model that crashes.
+"""Secrets of a server, leaked by every possible source: a provider, tools, hooks, commands, a crashing model.
 
 python -c PROGRAM          a server with agents that tell what they must not; the secrets are in its environment,
                            its settings and its agents.yaml
@@ -135,11 +135,11 @@ class Planted:
     filled: str = field(default_factory=lambda: f"sk-filled-{uuid4().hex}")
 
     def found(self, text: str) -> list[str]:
-        """Those that a text tells, or half of which it tells."""
+        """Return the secrets that a text contains, whole or half."""
         return [name for name, secret in vars(self).items() if secret in text or secret[12:28] in text]
 
     def agents(self, url: str) -> dict[str, Any]:
-        """An agents.yaml whose models are at a provider that refuses everything."""
+        """Return an agents.yaml whose models use a provider that refuses every request."""
         model = {"provider": "openai", "model": "m", "base_url": url}
         options: dict[str, Any] = {"recorder": True}
         return {
@@ -173,7 +173,7 @@ async def refusing() -> AsyncIterator[str]:
 
 
 async def all_told(server: ServerProcess, agent: str) -> AsyncIterator[tuple[str, str]]:
-    """All that a server tells of a run, by where."""
+    """Return all output of a server about a run, by source."""
     async with server.client("ada") as user, server.client("root") as admin:
         listening = asyncio.create_task(_events(admin))
         thread = f"th_{agent}_{uuid4().hex[:8]}"

@@ -1,4 +1,4 @@
-"""S5: bad input never breaks the server. No 5xx, no hang, nobody called, and a tool ends in a result or in an error.
+"""S5: bad input never breaks the server. No 5xx, no hang, no outbound request; a tool ends with a result or an error.
 
 In CI some hundred requests and 40 argument sets of each tool; with WICK_FULL 100,000 requests and 10,000 argument sets.
 What a browser does with bad text is tried in tests/e2e (test_everywhere.py, test_preview.py).
@@ -60,7 +60,7 @@ AGENTS: Mapping[str, Any] = {
 
 @contextmanager
 def overheard_server(folder: Path) -> Iterator[ServerProcess]:
-    """A server of which the kernel tells whom it calls."""
+    """A server under strace, which records its connections."""
     folder.mkdir(parents=True, exist_ok=True)
     traced = TRACED.replace("COMMAND", repr(listening(folder / "calls")))
     script = traced + SERVER.replace("AGENTS", repr(dict(AGENTS)))
@@ -86,7 +86,7 @@ server.start()
 
 
 async def known_names(server: ServerProcess) -> dict[str, list[str]]:
-    """What is really there, so that requests get far; by the names of fields and by kinds of ids."""
+    """Return existing ids by field name and kind, so that requests get past validation."""
     async with open_client(server) as ada:
         body = {"messages": [{"role": "user", "content": "Write hello to notes.txt"}], "thread_id": "th_known"}
         async with ada.post("/agents/default/stream", json=body) as answer:
@@ -151,7 +151,7 @@ def _said(status: int) -> str:
 
 
 async def terminals(server: ServerProcess, sockets: int, tally: Tally, chance: random.Random) -> None:
-    """Open terminals and say nonsense to them; each is closed by the server, in time."""
+    """Open terminals and send invalid input; the server closes each in time."""
     bearer = ("Authorization", f"Bearer {TOKENS['bob']}")
     nonsense = Nonsense(chance)
     left = iter(range(sockets))
@@ -168,7 +168,7 @@ async def terminals(server: ServerProcess, sockets: int, tally: Tally, chance: r
 
 
 async def healthy(server: ServerProcess, tally: Tally) -> None:
-    """It goes on as if nothing had been: it answers, works, and has nothing to complain of."""
+    """Check that the server answers, works and has logged no error."""
     with tally.trying("health"):
         async with open_client(server, "root") as root, root.get("/health") as answer:
             assert answer.status == 200
@@ -181,7 +181,7 @@ async def healthy(server: ServerProcess, tally: Tally) -> None:
 
 
 def nobody_called(server: ServerProcess, bird: Canary, tally: Tally) -> None:
-    """Neither the canary nor anybody beyond this machine."""
+    """Check that neither the canary nor a remote host was contacted."""
     with tally.trying("the canary"):
         bird.silent()
     beyond = {call for call in overheard(server.folder / "calls") if not _is_loopback(call)}
@@ -265,7 +265,7 @@ class Workshop:
         self.before = self.surroundings()
 
     def furnish(self) -> None:
-        """Make the workspace as it was in the beginning, whatever was done to it."""
+        """Restore the initial workspace."""
         for path in self.workspace.iterdir():
             rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         (self.workspace / "notes.txt").write_text("hello\n" * 20)
@@ -302,7 +302,7 @@ class Workshop:
         return self.chance.choice((True, False, Allow(), "an answer", "x" * 20_000, "\ud800"))
 
     def surroundings(self) -> dict[str, str]:
-        """Everything beside the workspace, and what it holds."""
+        """Return all files beside the workspace with their content."""
         found = {}
         for path in sorted(self.folder.rglob("*")):
             if self.workspace not in path.parents:
@@ -325,7 +325,7 @@ class Workshop:
         assert not any(SECRET in message.text for message in told), f"the secret was told: {texts}"
 
     def check(self, bird: Canary) -> None:
-        """Nobody was called, and beside the workspace everything is as it was."""
+        """Check that no connection was made and files beside the workspace are unchanged."""
         bird.silent()
         now = self.surroundings()
         changed = {path for path in self.before.keys() | now.keys() if self.before.get(path) != now.get(path)}

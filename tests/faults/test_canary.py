@@ -1,4 +1,4 @@
-"""The canary would have noticed: every way to call it is planted here, and heard."""
+"""The canary detects every planted way to contact it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_connections_of_a_program_and_its_children_are_traced(tmp_path: Path, bi
 
 
 def _until(trace: Path, calls: int) -> list[str]:
-    """What was overheard; strace writes it a moment after the program has ended."""
+    """Return traced connections; strace writes them shortly after the program ended."""
     for _ in range(6_000):
         if len(found := overheard(trace)) >= calls:
             break

@@ -1,4 +1,4 @@
-"""R7: stops when told. A second after a cancel or a time limit, the kernel knows no process of it any more."""
+"""R7: cancellation works. One second after a cancel or a time limit, no process is left."""
 
 from __future__ import annotations
 

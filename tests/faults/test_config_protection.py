@@ -1,4 +1,4 @@
-"""S3: a workspace never holds what configures or extends the process that serves it.
+"""S3: a workspace never contains code or configuration of the process that serves it.
 
 Code that the process imports, runs or trusts is refused with a sentence; plain files that it reads again are pinned:
 no file tool and no command changes them, whatever name or link leads there.
@@ -33,7 +33,7 @@ from wick.server.settings import Settings
 HOOK = "from wick import Run, before\n@before(Run)\ndef hook(run): pass\n"
 PLAIN = "model: demo\nbackend: {type: local, workdir: WORKDIR}\n"
 
-# What an agents.yaml names, and the files that it needs. Each is code of the process, inside the workspace.
+# Names in agents.yaml and the files they need: each is code of the process inside the workspace.
 CODE: dict[str, tuple[str, dict[str, str]]] = {
     "a hook": ("hooks: ['mine_a:hook']\n", {"mine_a.py": HOOK}),
     "a hook with options": ("hooks: [{'mine_b:Hook': {}}]\n", {"mine_b.py": HOOK}),
@@ -155,7 +155,7 @@ def test_missing_code_check_is_detected(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_plain_config_beside_its_modules_is_fine(tmp_path: Path) -> None:
-    """What lies outside of the workspace is used as ever, and what is inside and plain is pinned."""
+    """Modules outside of the workspace are used; plain files inside are pinned."""
     for number, (text, files) in enumerate([*CODE.values()][:1]):
         folder = tmp_path / str(number)
         folder.mkdir()
@@ -273,7 +273,7 @@ async def test_a_config_that_was_replaced_is_not_taken(folder: Path) -> None:
 
 @pytest.fixture
 async def service(folder: Path, tmp_path: Path) -> AsyncIterator[Service]:
-    """A server whose config lies in the workspace of its agent."""
+    """A server whose config is in the workspace of its agent."""
     made = Service(Settings(data=tmp_path / "data", config=folder / "conf/agents.yaml"))
     yield made
     await made.stop()

@@ -1,4 +1,4 @@
-"""R1, among people: they cancel what they began, anywhere in it, and race for one thread.
+"""R1 under concurrency: clients cancel runs at any point and race for one thread.
 
 In CI a sample of each; all of it with WICK_FULL. Each check also finds a fault that is planted.
 """
@@ -39,7 +39,7 @@ async def work(number: int) -> str:
 
 
 def two_calls(request: Request) -> Any:
-    """Use the tool twice at once, and say what was said; each result of a thread is another."""
+    """Use the tool twice at once and repeat the last message; each result of a thread is different."""
     count = len(request.messages)
     if request.messages[-1].role == "user":
         return assistant("", *(ToolCall(f"c{number}", "work", {"number": number}) for number in (count, count + 1)))
@@ -50,9 +50,9 @@ def two_calls(request: Request) -> Any:
 
 
 async def cancel_often(folder: Path, times: int, planted: bool = False) -> None:
-    """Cancel runs anywhere: as a program does, and as somebody does who talks to a server.
+    """Cancel runs at any point: in process and through a server.
 
-    A fault is planted into programs only: of a server that loses what it is told, one would wait for ever.
+    Faults are planted in process only: a server that loses messages would block forever.
     """
     sessions, chance = Sessions(folder / "db"), random.Random(5)
     agent = Agent(FunctionModel(two_calls), tools=[work], hooks=[sessions])
@@ -70,7 +70,7 @@ async def cancel_often(folder: Path, times: int, planted: bool = False) -> None:
 
 
 async def _cancel_here(agent: Agent, sessions: Sessions, id: str, chance: random.Random, at_first_word: bool) -> None:
-    """Cancel at any moment; or when something was told, which is where a fault shows that tells too early."""
+    """Cancel at any moment, or right after an event, where a premature event shows."""
     told: list[str] = []
     first = asyncio.Event()
 
@@ -99,11 +99,11 @@ async def _cancel_here(agent: Agent, sessions: Sessions, id: str, chance: random
     valid(thread)
     kept(
         sorted(told), sorted(_results(thread))
-    )  # tools that end at once are told of in any order; a server has numbers
+    )  # results of concurrent tools are sent in any order; server frames have numbers
 
 
 def _results(thread: Thread) -> list[str]:
-    """The results in the order they came; among the messages they stand in the order of the calls."""
+    """Return the results in order of arrival; messages have them in call order."""
     said = [entry.data for entry in thread.entries if entry.kind == "message"]
     return [message.text for message in said if message.text.startswith("worked")]
 
@@ -136,7 +136,7 @@ async def test_cancels_detect_events_sent_before_the_write(tmp_path: Path, monke
     write = HeldThread._write_entries
 
     async def at_once(self: HeldThread) -> None:
-        """What is told is not waited for."""
+        """Send events without waiting for the store."""
 
     async def late(self: HeldThread) -> None:
         await asyncio.sleep(0.2)
@@ -152,7 +152,7 @@ async def test_cancels_detect_events_sent_before_the_write(tmp_path: Path, monke
 
 
 async def race_often(folder: Path, times: int, planted: bool = False) -> None:
-    """Several want to write one thread: one who was too slow, two programs, and one who says the same thing thrice."""
+    """Let several writers race for one thread: a slow one, two programs, and one that repeats its message."""
     path = folder / "db" / "threads.db"
     stores = [Sqlite(path), Sqlite(path)]
     agents = [Agent(FunctionModel(two_calls), tools=[work], hooks=[Sessions(store)]) for store in stores]
@@ -172,7 +172,7 @@ async def race_often(folder: Path, times: int, planted: bool = False) -> None:
 
 
 async def _too_slow(stores: list[Sqlite], id: str) -> None:
-    """A holder whose lease has lapsed goes on to write, beside the one who holds it now."""
+    """A holder with an expired lease writes beside the current holder."""
     first, second = stores
     await first.create("ada", id)
     slow = await first.lease("ada", id, "slow", 0.001)
@@ -187,7 +187,7 @@ async def _too_slow(stores: list[Sqlite], id: str) -> None:
 
 
 async def _insist(store: Store, id: str, fence: int, wrote: list[str]) -> None:
-    """Write four times at wherever the thread is by now, until told that it is somebody else's."""
+    """Write four times at the current end of the thread until the lease is lost."""
     done = 0
     while done < 4:
         last = (await store.head("ada", id)).last
@@ -217,7 +217,7 @@ async def _at_once(agents: list[Agent], store: Store, id: str, number: int) -> N
 
 
 async def _thrice(server: InProcessServer, id: str, key: str) -> None:
-    """Somebody sends the same thing three times at once, under one key: it is said once."""
+    """Send the same message three times at once with one idempotency key: it is stored once."""
     async with open_client(server, **{"Idempotency-Key": key}) as client:
         said = await asyncio.gather(*(send_answer(client, "worker", user_message(key, id)) for _ in range(3)))
         assert len({one["run_id"] for one in said}) == 1 and {one["response"] for one in said} == {f"re: {key}"}

@@ -55,7 +55,7 @@ def three_steps(request: Request) -> Any:
 
 
 class Policy:
-    """Hooks that fail when told so."""
+    """Hooks that fail on demand."""
 
     def __init__(self) -> None:
         self.before: Exception | None = None
@@ -78,7 +78,7 @@ class Policy:
 
 @dataclass
 class Target:
-    """The server under test, and what can be done to it."""
+    """The server under test, with its faults."""
 
     server: InProcessServer
     policy: Policy
@@ -115,7 +115,7 @@ async def full_disk(target: Target) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def failing_reads(target: Target) -> AsyncIterator[None]:
-    """Every third read of the inbox fails, as one does whose connection is lost."""
+    """Every third read of the inbox fails, as with a lost connection."""
     real, count = target.store.inbox, 0
 
     async def inbox(*given: Any) -> Any:
@@ -274,7 +274,7 @@ async def talk_while(
             failing.set()
             await asyncio.sleep(seconds)
         told = [said for person in await asyncio.gather(*speaking) for said in person if said is not None]
-        # each thread works, and messages whose run had failed are heard now
+        # each thread works, and messages of failed runs are answered now
         await asyncio.gather(*(eventually_answer(client, thread) for thread in threads))
         return told
 

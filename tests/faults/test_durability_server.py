@@ -1,4 +1,4 @@
-"""R1, on a server: it is killed again and again while people speak to it, and they come back.
+"""R1 on a server: it is killed again and again during conversations, and clients reconnect.
 
 In CI a few times; 2,000 times with WICK_FULL, or as often as WICK_KILLS says. A fault that is planted is found.
 """
@@ -24,7 +24,7 @@ from wick import Thread
 from wick.constants import RUN_CRASHES
 
 LONG = 14_400 if FULL else 300
-PATIENCE = 120  # seconds that people have to finish what they began
+PATIENCE = 120  # seconds for clients to finish
 KILLS = int(os.environ.get("WICK_KILLS") or (2_000 if FULL else 2))
 NO_QUOTAS = {"runs": 0, "requests_per_second": 0}
 
@@ -58,12 +58,12 @@ planted_faults.forgetful()
 
 @dataclass
 class Person:
-    """Somebody who speaks again and again, in one thread, and comes back with the same words when nobody answers."""
+    """A client that sends messages in one thread and retries with the same key when the server is down."""
 
     server: ServerProcess
     name: str
     over: asyncio.Event
-    runs: list[tuple[str, str, list[dict[str, Any]]]] = field(default_factory=list)  # words, run, what was seen of it
+    runs: list[tuple[str, str, list[dict[str, Any]]]] = field(default_factory=list)  # text, run, received frames
     kills: list[int] = field(default_factory=list)  # of the server, during each run
 
     async def speak(self) -> None:
@@ -77,7 +77,7 @@ class Person:
                 self.kills.append(self.server.starts - before)
 
     async def _begin(self, client: aiohttp.ClientSession, words: str, seen: list[dict[str, Any]]) -> str:
-        """Say it until the server has taken it; the key makes sure that it is said once."""
+        """Send until the server accepts; the idempotency key makes sure that it is stored once."""
         body = {"messages": [{"role": "user", "content": words}], "thread_id": f"th_{self.name}"}
         while True:
             with suppress(aiohttp.ClientError, ConnectionError, TimeoutError):
@@ -101,7 +101,7 @@ class Person:
             await asyncio.sleep(0.05)
 
     async def check(self, client: aiohttp.ClientSession) -> None:
-        """What was seen in pieces is what is there, each run is whole, and the thread says what was said, once."""
+        """Check that streamed frames match the log, each run is complete, and the thread has each message once."""
         for (_, run, seen), kills in zip(self.runs, self.kills, strict=True):
             async with client.get(f"{self.server.url}/runs/{run}/events") as response:
                 there = [frame for frame in await read_events(response) if frame["id"]]

@@ -86,7 +86,7 @@ class Project:
         return self._run([str(self.place / "bin/python"), str(script), *words], folder or self.folder)
 
     def ask(self, prompt: str, fault: str = "") -> str:
-        """Let the demo model do something, with all permissions; return what it answers."""
+        """Let the demo model act with all permissions; return its answer."""
         rules = [part for rule in ("Write", "Edit", "Bash") for part in ("--allow", rule)]
         done = self.wick("run", "--model", "demo", *rules, prompt, fault=fault)
         assert done.returncode == 0, done.stderr
@@ -258,7 +258,7 @@ def test_a_moved_folder_is_detected(tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def _shadow(tally: Tally, project: Project, fault: str = "") -> None:
-    """Let an agent plant a plugin of pydantic and one of wick: installed packages look for them by their metadata."""
+    """Let an agent plant a plugin of pydantic and one of wick, which are found by package metadata."""
     where = project.imported.relative_to(project.folder)
     points = "[pydantic]\\nx = planted\\n[wick.models]\\nx = planted\\n"
     code = f"open('{project.mark}', 'a'); new_schema_validator = None"
@@ -393,7 +393,7 @@ async def test_a_fixed_folder_is_written_and_not_moved(tmp_path: Path, sandbox: 
     before = [(tmp_path / path).stat().st_ino for path in ("a", "a/src")]
     backend = Local(tmp_path, sandbox=sandbox, fixed=["a/src"])
     done = await backend.execute("cat a/src/.env; mv a b; mv a/src b; rm -rf a/src; ln -s b a/src")
-    if sandbox == "bubblewrap":  # the mount of the folder does not uncover what is hidden in it
+    if sandbox == "bubblewrap":  # the mount of the folder does not uncover hidden files
         assert "secret" not in done["stdout"]
     await backend.execute("echo x > a/src/file; echo y > a/other")
     assert (tmp_path / "a/src/file").read_text() == "x\n" and (tmp_path / "a/other").exists()

@@ -57,7 +57,7 @@ class ContainerGround(Ground):
         return self.backend
 
     async def close(self, backend: object) -> None:
-        """End what one plant has started; the container stays."""
+        """Stop the processes of one plant; the container is kept."""
         assert self.backend is not None
         for job in await self.backend.jobs():
             await self.backend.end_job(job["id"])
@@ -186,7 +186,7 @@ async def test_a_watcher_of_a_container_outlives_its_program(tmp_path: Path, con
 
 
 async def test_results_name_moved_files(tmp_path: Path, server: str) -> None:
-    """Also where the volume is above the workspace, and for a job whose end is not asked for."""
+    """Also with a volume above the workspace, and for a job that is not awaited."""
     (tmp_path / "app").mkdir()
     here = engines.find_engine()
     options = {"engine": here.url, "server": server, "user": f"{os.getuid()}:{os.getgid()}"}

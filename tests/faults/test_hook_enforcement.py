@@ -1,4 +1,4 @@
-"""S4: hooks are law. Whoever fails has not agreed, any deny denies in any order, and what is done is what was decided.
+"""S4: hooks are enforced. A failing hook denies, any deny wins, and the executed operation is the decided one.
 
 Everything here is real: agents with a tool that leaves a trace when it runs and a model that counts its questions.
 """
@@ -54,7 +54,7 @@ SECRET = "the-secret-that-nobody-may-see"
 
 @dataclass
 class World:
-    """What was really done: each use of the tool with its arguments, each question to the model."""
+    """Executed effects: each tool use with its arguments, each model request."""
 
     used: list[dict[str, Any]] = field(default_factory=list)
     asked: int = 0
@@ -62,7 +62,7 @@ class World:
     error: BaseException | None = None
 
     def agent(self, *hooks: Any, args: dict[str, Any] | None = None, **options: Any) -> Agent:
-        """An agent that uses its tool once and says goodbye."""
+        """An agent that uses its tool once and ends."""
 
         @tool
         async def act(text: str, plan: dict[str, Any] | None = None, times: int = 1) -> str:
@@ -89,7 +89,7 @@ class World:
 
     @property
     def told(self) -> str:
-        """Everything that the model and the user were told."""
+        """Return all text that the model and the user received."""
         return " ".join(message.text for message in self.thread.messages)
 
 
@@ -97,7 +97,7 @@ def _plain(data: Any) -> Any:
     return json.loads(json.dumps(data, default=dict))
 
 
-# -- who fails has not agreed ---------------------------------------------------------------------------------------
+# -- a failing hook denies ------------------------------------------------------------------------------------------
 
 OPERATIONS: tuple[type[Operation[Any]], ...] = (Run, Step, ModelCall, ToolUse)
 GATES = [(position, operation) for position in ("before", "wrap", "guard") for operation in OPERATIONS]
@@ -142,7 +142,7 @@ async def _coroutine_of_coroutine() -> Any:
     return _never
 
 
-# What a hook does when it is asked; whatever it returns in here is no decision at all.
+# Behaviour of a hook; no return value in here is a decision.
 FAILURES: dict[str, Callable[[], Any]] = {
     "raises": _raises(RuntimeError("broken")),
     "misses a key": _raises(KeyError("table")),
@@ -189,7 +189,7 @@ def failing(position: Position, operation: type[Operation[Any]], failure: Callab
 
 
 def closed(world: World, operation: type[Operation[Any]]) -> None:
-    """What the hook was asked about was not done."""
+    """Check that the operation was not executed."""
     assert not world.used, f"the tool ran with {world.used}"
     assert SECRET not in world.told
     if operation is not ToolUse:
@@ -207,7 +207,7 @@ async def fails_closed(chosen: Sequence[tuple[str, Position, type[Operation[Any]
 
 
 def _every() -> list[tuple[str, Any, Any]]:
-    """Every failure at every gate; what a wrap may answer in the place of a result is none of its failures."""
+    """Every failure at every gate; a wrap may return a result of its own."""
     own = {"answers a text"}
     every = [(name, position, operation) for name in FAILURES for position, operation in GATES]
     return [case for case in every if not (case[1] == "wrap" and case[0] in own)]
@@ -310,7 +310,7 @@ async def test_a_program_that_fails_has_not_agreed(tmp_path: Path) -> None:
 
 
 async def _heal(use: ToolUse, next: Any) -> Any:
-    """Tries again, with other arguments, and in the end says that all is well."""
+    """Retry with other arguments, and finally report success."""
     for args in (None, {"text": "please"}):
         given = await next(use if args is None else use.fork(args=args))
         if not given.error:
@@ -319,7 +319,7 @@ async def _heal(use: ToolUse, next: Any) -> Any:
 
 
 def _others() -> list[Hook]:
-    """Those who agree, ask, look, or will not take no for an answer."""
+    """Hooks that allow, ask, observe, or override a denial."""
     return [
         guard(ToolUse, name="agrees")(lambda use: None),
         guard(ToolUse, name="asks")(lambda use: Ask("sure?")),
@@ -369,7 +369,7 @@ async def test_any_deny_wins_in_any_order() -> None:
     await any_deny_denies()
 
 
-# -- what is done is what was decided -------------------------------------------------------------------------------
+# -- the executed operation is the decided one ----------------------------------------------------------------------
 
 
 class Meddlers:
@@ -377,7 +377,7 @@ class Meddlers:
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
-        self.kept: list[dict[str, Any]] = []  # arguments that somebody held on to
+        self.kept: list[dict[str, Any]] = []  # retained arguments
         self.decided: list[dict[str, Any]] = []  # as the last guard saw them
 
     def rewrite(self, args: dict[str, Any]) -> None:
@@ -397,7 +397,7 @@ class Meddlers:
         return await next(use.fork(args=args))
 
     def meddle(self, use: ToolUse) -> None:
-        """A guard that writes past the seal, and to whatever anybody has held on to."""
+        """A guard that writes past the seal and to retained references."""
         for args in [*self.kept, use.args]:
             with suppress(Sealed, TypeError, KeyError):  # it cannot be changed, as it should be
                 args["plan"]["deep"][0]["n"] = 99
@@ -448,7 +448,7 @@ async def test_the_executed_operation_is_the_decided_one() -> None:
     await done_is_decided(5_000 if FULL else 150)
 
 
-# -- what must be noticed -------------------------------------------------------------------------------------------
+# -- planted faults -------------------------------------------------------------------------------------------------
 
 Gate = Callable[[Hook, Operation[Any], Operation[Any]], Awaitable[Any]]
 
@@ -478,7 +478,7 @@ async def test_a_last_decision_wins_gate_is_detected(monkeypatch: pytest.MonkeyP
 
 
 async def test_a_mutable_seal_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is done is read once more from what the hooks can still change."""
+    """Execute arguments that hooks can still change."""
     real = onion._gate
 
     async def unsealed(operation: Any, core: Any, op: Operation[Any]) -> Any:

@@ -59,7 +59,7 @@ CONFIG: Mapping[str, Any] = {"agents": AGENTS}
 USERS = ("ada", "olga", "root")
 EVERY = 1 if FULL else 4  # credential that a route meets
 
-# In what no store has a part.
+# Routes that do not use the store.
 IN_CI_ONCE = pytest.mark.parametrize("server", ["sqlite", "postgres"] if FULL else ["sqlite"], indirect=True)
 
 pytestmark = pytest.mark.timeout(1_800 if FULL else 300)
@@ -74,7 +74,7 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture
 async def here(tmp_path: Path) -> AsyncIterator[InProcessServer]:
-    """A server whose insides are at hand, to plant faults in."""
+    """An in-process server, to plant faults in."""
     async with host_server(tmp_path, agents=AGENTS, static=SHIPPED_PAGES) as found:
         yield found
 
@@ -99,7 +99,7 @@ async def shown_to(server: ServerProcess) -> dict[str, Shown]:
         await records.close()
 
 
-# -- nobody gets in ---------------------------------------------------------------------------------------------------
+# -- no access without credentials ------------------------------------------------------------------------------------
 
 
 async def nobody_gets_in(
@@ -115,7 +115,7 @@ async def nobody_gets_in(
 
 
 def _tries(matrix: Sequence[Row], shown: Mapping[str, Shown], things: Things) -> Iterator[tuple[str, Shown, bytes]]:
-    """Each route with each credential: with ada's ids, with nobody's, or with both."""
+    """Yield each route with each credential: with ada's ids, unknown ids, or both."""
     number = 0
     for row in matrix:
         for name, one in credentials(shown, row):
@@ -127,7 +127,7 @@ def _tries(matrix: Sequence[Row], shown: Mapping[str, Shown], things: Things) ->
 
 
 def _explained(answer: Answer) -> bool:
-    """Whether a refusal says why, in the shape of every refusal; what is no HTTP at all is refused without."""
+    """Return True if a refusal has the error format; invalid HTTP is refused without it."""
     if answer.status == 400:
         return True
     error = json.loads(answer.body)["error"]
@@ -158,7 +158,7 @@ async def test_a_role_that_is_too_low_is_refused_and_one_that_is_enough_is_not(
 
 
 def _empty(row: Row, *headers: Header) -> bytes:
-    """A request that changes nothing: with ids of nobody, and without a body."""
+    """Return a request without effect: with unknown ids and without a body."""
     return request(row.method, filled(row.path, {}), *headers)
 
 
@@ -174,13 +174,13 @@ async def test_methods_that_are_not_there_are_denied_first(server: ServerProcess
             tally.check(answer.status in (400, 401), f"{method} {path}: {answer.status}")
 
 
-# -- nobody sees a neighbour ------------------------------------------------------------------------------------------
+# -- no access to data of other users ---------------------------------------------------------------------------------
 
 
 async def nobody_sees(
     server: ServerProcess | InProcessServer, matrix: Sequence[Row], things: Things, planted: bool = False, *only: str
 ) -> None:
-    """Others who know all of ada's ids are told what they would be told of ids that nobody has."""
+    """Other users who know ada's ids get the same responses as for unknown ids."""
     only = only or (() if FULL else ("bob", "bob, with a cookie and no origin", "root"))
     people = {name: one for name, one in (await neighbours(server)).items() if not only or name in only}
     with Tally("S1", "neighbours × routes × somebody's ids", planted=planted) as tally:
@@ -195,7 +195,7 @@ async def _with_her_ids(
     tally: Tally, url: str, matrix: Sequence[Row], things: Things, who: str, headers: tuple[Header, ...]
 ) -> None:
     tries = [(row, ids) for row in matrix if row.kinds for ids in _ids(row, things)]
-    if who == "olga":  # whose tool it is
+    if who == "olga":  # owner of the tool
         tries = [(row, ids) for row, ids in tries if "tool" not in row.kinds]
     hers = await ask_all(url, [row.request(*headers, ids=ids) for row, ids in tries])
     none = await ask_all(url, [row.request(*headers, ids=_like(ids, row)) for row, ids in tries])
@@ -206,7 +206,7 @@ async def _with_her_ids(
 
 
 def _ids(row: Row, things: Things) -> list[Mapping[str, str]]:
-    """All of hers; and where there are two, the last one below something that everybody has."""
+    """Return all her ids; of two, the last one below a shared object."""
     found: list[Mapping[str, str]] = [things.ids]
     if row.kinds == ("agent", "grant"):
         found.append(things.only("grant"))
@@ -214,12 +214,12 @@ def _ids(row: Row, things: Things) -> list[Mapping[str, str]]:
 
 
 def _like(ids: Mapping[str, str], row: Row) -> dict[str, str]:
-    """The same with an id of nobody in the last place that is hers."""
+    """Return the request with an unknown id in place of her last id."""
     return {kind: id for kind, id in ids.items() if id == "default"}
 
 
 def _without(answer: Answer, ids: Mapping[str, str]) -> str:
-    """What is said, without the ids that were asked for."""
+    """Return a response without the requested ids."""
     text = answer.body.decode()
     for id in sorted({*ids.values(), UNKNOWN} - {"default"}, key=len, reverse=True):
         text = text.replace(id, "…")
@@ -227,7 +227,7 @@ def _without(answer: Answer, ids: Mapping[str, str]) -> str:
 
 
 async def _elsewhere(tally: Tally, url: str, things: Things, who: str, headers: tuple[Header, ...]) -> None:
-    """Ids that stand in a query or in a body."""
+    """Yield requests with ids in a query or in a body."""
     agent, thread, approval = (things.ids[kind] for kind in ("agent", "thread", "approval"))
     say = {"messages": [{"role": "user", "content": "x"}]}
     up = f"../../{things.user}/adas/secret.txt"
@@ -255,7 +255,7 @@ async def _elsewhere(tally: Tally, url: str, things: Things, who: str, headers: 
 
 
 async def _lists(tally: Tally, url: str, things: Things, who: str, headers: tuple[Header, ...]) -> None:
-    """What is listed to a neighbour has nothing of hers in it."""
+    """Check that lists of other users contain nothing of hers."""
     paths = ["/agents/", "/threads", f"/threads/search?q={SECRET}", "/approvals", "/v1/models", "/usage", "/metrics"]
     paths += ["/agents/tools/available", "/agents/events", "/auth/me", "/agents/default/permissions"]
     ids = [id for kind, id in things.ids.items() if kind != "tool" or who != "olga"]
@@ -267,7 +267,7 @@ async def _lists(tally: Tally, url: str, things: Things, who: str, headers: tupl
 
 
 async def _begin_their_own(server: ServerProcess, things: Things) -> None:
-    """Who says the id of somebody's thread, or somebody's key, begins a thread of their own that is called the same."""
+    """Using another user's thread id or key creates a thread of the same name for oneself."""
     said = {"messages": [{"role": "user", "content": "What is 1 + 1?"}], "thread_id": things.ids["thread"]}
     for user in ("bob", "root"):
         async with open_client(server, user) as other:
@@ -282,7 +282,7 @@ async def _begin_their_own(server: ServerProcess, things: Things) -> None:
 
 
 async def _hers_is_there(server: ServerProcess, matrix: Sequence[Row], things: Things) -> None:
-    """The same requests open what they name to whom it belongs: what was denied was there, and is as it was."""
+    """The same requests work for their owner: denied objects exist and are unchanged."""
     owners = {row: "olga" if "tool" in row.kinds else "ada" for row in matrix if row.kinds}
     order = sorted(owners, key=lambda row: (row.method not in ("GET", "WS"), row.method == "DELETE"))
     last = [row for row in order if str(row) in ("DELETE /agents/{id}", "DELETE /threads/{id}")]
@@ -299,7 +299,7 @@ async def _hers_is_there(server: ServerProcess, matrix: Sequence[Row], things: T
                     tally.check(SECRET.encode() in answer.body, f"{row}: the secret is gone")
 
 
-# -- what must be noticed ---------------------------------------------------------------------------------------------
+# -- planted faults ---------------------------------------------------------------------------------------------------
 
 
 async def test_a_route_without_access_check_is_detected(

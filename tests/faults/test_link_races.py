@@ -1,4 +1,4 @@
-"""S4: a rule about a file holds for the file that is opened, whatever a command does with links meanwhile.
+"""S4: a rule about a file holds for the opened file, even if a command exchanges links meanwhile.
 
 A process exchanges folders and a file with links into a denied folder, as fast as it can. An agent uses every file
 tool on the names that the rules allow. Nothing of the denied folder may be read, listed or changed.
@@ -59,7 +59,7 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Ground:
-    """A workspace with a denied folder, and links into it that are exchanged with what may be used."""
+    """A workspace with a denied folder, and links into it that are exchanged with allowed files."""
 
     def __init__(self, root: Path, owner: int = -1) -> None:
         self.root = root
@@ -125,7 +125,7 @@ def swapping(root: Path) -> Iterator[None]:
 
 
 async def race(tally: Tally, ground: Ground, backend: Backend, rounds: int, wanted: Any = uses) -> None:
-    """Use the tools; a path that is a link when it is decided about is asked about, and the user says no."""
+    """Use the tools; a path that is a link is asked about, and the user denies."""
     permissions = Permissions(deny=DENIED, mode="bypassPermissions", backend=backend)
     done = refused = 0
     for number in range(rounds):
@@ -248,7 +248,7 @@ async def test_links_that_appear_after_the_decision_are_refused(tmp_path: Path) 
 
 @needs_bubblewrap
 async def test_a_search_that_checks_only_paths_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """ripgrep opens files by their paths; what it found is not compared with the files."""
+    """ripgrep opens files by path; its results are not compared with the files."""
     monkeypatch.setattr(Workspace, "verify_matches", lambda self, matches: list(matches))
     ground, backend = Ground(tmp_path), Local(tmp_path, sandbox="bubblewrap")
     tally = Tally("S4", "link race of searches, planted", planted=True)
@@ -264,7 +264,7 @@ async def test_a_search_that_checks_only_paths_is_detected(tmp_path: Path, monke
 
 
 async def test_without_a_backend_rules_about_files_cover_no_links(tmp_path: Path) -> None:
-    """Permissions that cannot look at the workspace decide by names; so the tools follow no link."""
+    """Permissions without access to the workspace decide by name, so the tools follow no link."""
     Ground(tmp_path)
     backend = Local(tmp_path, sandbox="none")
     cases: list[tuple[dict[str, Any], str]] = [({"deny": DENIED}, "leads over a link"), ({}, TOKEN)]

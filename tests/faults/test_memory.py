@@ -1,4 +1,4 @@
-"""R3: memory is bounded, whatever tools print, providers stream, users send, and readers leave unread."""
+"""R3: memory is bounded for any tool output, provider stream, user input and unread response."""
 
 from __future__ import annotations
 

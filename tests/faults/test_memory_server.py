@@ -1,4 +1,4 @@
-"""R3, on a server: whatever is sent to it, and whoever leaves its answers unread, it holds little more than before."""
+"""R3 on a server: memory is bounded for any request and any unread response."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MEGABYTES, MANY = (1_000, 50) if FULL else (60, 12)
 PLANTED = (150, 20) if FULL else (90, 12)  # enough to show that nothing holds them back
 THREADS, STREAMS = (10_000, 1_000) if FULL else (40, 40)
 SAMPLED = ("uploads by everybody", "unread streams")
-SERVERS: Any = "function" if FULL else "module"  # what one has freed would hide what the next needs
+SERVERS: Any = "function" if FULL else "module"  # memory freed by one would hide the need of the next
 NO_QUOTAS = {"runs": 0, "threads": 0, "terminals": 0, "streams": 0, "requests_per_second": 0}
 
 pytestmark = pytest.mark.timeout(1_800 if FULL else 300)

@@ -1,4 +1,4 @@
-"""R2: no orphan. Whatever tools and hook programs do, and whoever is killed, a second later nothing of it is left."""
+"""R2: no orphans. One second after any tool, hook program or kill, no process is left."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.timeout(3_600 if FULL else 300)
 
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside other tests a wickd may have no processor for seconds; what it does when it has is what is promised."""
+    """On a busy machine wickd may get no CPU for seconds; only its own delay is limited."""
     if not FULL:
         monkeypatch.setattr(constants, "DAEMON_GRACE_SECONDS", 30.0)
 
@@ -90,7 +90,7 @@ def test_killing_only_the_process_group_is_detected(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(sys.modules[__name__], "WITHIN", 0.5)
     with watching() as watch:
         with pytest.raises(Violated, match="sleep 600"), Tally("R2", f"{kind}, planted", planted=True) as tally:
-            for number in range(20):  # whoever is ended before it has left its group is found all the same
+            for number in range(20):  # a process killed before it left its group is found, too
                 if not any("sleep 600" in why for why in tally.violations):
                     tally.violations.clear()
                     folder = tmp_path / str(number)

@@ -1,4 +1,4 @@
-"""R2, in containers: whatever a command does there, and whoever is killed, a second later nothing of it is left."""
+"""R2 in containers: one second after any command or kill, no process is left."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def leave_nothing(tally: Tally, hostile: Contained, runs: int, within: flo
     for start in range(0, runs, AT_ONCE):
         names = await asyncio.gather(*(hostile.run() for _ in range(min(AT_ONCE, runs - start))))
         tally.tried += len(names)
-        await asyncio.to_thread(_count, tally, hostile.container, names, within)  # what tidies up needs this loop
+        await asyncio.to_thread(_count, tally, hostile.container, names, within)  # the cleanup needs this loop
     await hostile.backend.stop()
     tally.check(not hostile.container.first(), f"the container {hostile.container.name} outlived its backend")
     tally.note(lost=hostile.lost)
@@ -67,7 +67,7 @@ def test_killing_only_the_process_group_in_a_container_is_detected(monkeypatch: 
     plant_group_only(monkeypatch)
     tally = Tally("R2", "hostile commands in a container, planted", planted=True)
     with labelled() as server, pytest.raises(Violated, match="sleep 600"), tally:
-        for _ in range(20):  # whoever is ended before it has left its group is found all the same
+        for _ in range(20):  # a process killed before it left its group is found, too
             if not tally.violations:
                 asyncio.run(leave_nothing(tally, Contained(server, "python"), 2, 0.5))
 

@@ -1,4 +1,4 @@
-"""R2, on a server: it is killed while runs, terminals, jobs and hook programs go on, and nothing of them is left."""
+"""R2 on a server: it is killed with active runs, terminals, jobs and hook programs, and no process is left."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from programs import Programs
 from server_process import ServerProcess, open_client, run_server
 
 KILLS = 20 if FULL else 1
-RUNS = 4 if FULL else 1  # of each kind that go on when it is killed
+RUNS = 4 if FULL else 1  # of each kind, active when it is killed
 WITHIN = 1.0 if FULL else 30.0  # on a machine that is busy with other tests the promise has more time
 
 SERVER = f"""
@@ -92,7 +92,7 @@ async def _runs(watch: Watch, sleepers: int) -> None:
 
 
 def killed(tally: Tally, watch: Watch, server: ServerProcess, kills: int, within: float = WITHIN) -> None:
-    """It is killed, looked for, and started again; what it had begun is taken up again meanwhile."""
+    """Kill the server, look for processes, and restart it; interrupted runs are resumed meanwhile."""
     for number in range(kills):
         with tally.trying(f"kill {number}"):
             if number:

@@ -1,4 +1,4 @@
-"""R5, of a restart: a server that was killed with runs open is ready again within two seconds, and goes on with them.
+"""R5: a server killed with open runs is ready within two seconds and resumes them.
 
 In CI once, with time to spare on a busy machine; 20 times with WICK_FULL, and then two seconds are two seconds.
 The load itself is in soak.py.
@@ -33,7 +33,7 @@ WITHIN = READY_SECONDS if FULL else 10 * READY_SECONDS
 PATIENCE = 60.0  # in which a run that was open is taken up
 RESTARTS, THREADS, RUNS = (20, 2_000, 40) if FULL else (1, 40, 3)
 AGENTS = 30
-SAID = "turn-{} talk 10000 0.2"  # says a word now and then, for longer than anybody listens
+SAID = "turn-{} talk 10000 0.2"  # streams a word now and then, for longer than any reader
 
 pytestmark = pytest.mark.timeout(1_800 if FULL else 180)
 
@@ -53,7 +53,7 @@ class Restarted:
         return int(self.server.url.rsplit(":", 1)[1])
 
     async def begin(self, count: int) -> None:
-        """Begin runs that go on for long, and leave."""
+        """Start long runs and disconnect."""
         async with self.server.client() as client:
             for number in range(count):
                 said = {"messages": [{"role": "user", "content": SAID.format(number)}]}
@@ -63,7 +63,7 @@ class Restarted:
                     await anext(read_frames(answer))
 
     async def again(self) -> None:
-        """Kill it, start it, and see when it answers, and when it goes on with what it was at."""
+        """Kill and start it; measure when it answers and when it resumes its runs."""
         await asyncio.to_thread(self.server.kill)
         began = monotonic()
         starting = asyncio.create_task(asyncio.to_thread(self.server.start))
@@ -101,7 +101,7 @@ def _busy(server: ServerProcess) -> float:
 
 
 async def fill(data: Path, threads: int) -> None:
-    """Threads that somebody has left there."""
+    """Create old threads."""
     store = Sqlite(data / "threads.db")
 
     async def leave(number: int) -> None:

@@ -38,7 +38,7 @@ from wick.errors import BackendError
 PROBES = 200  # at least so many, or some were lost
 WAYS = ["execute", "job", "terminal"] if FULL else ["execute"]
 
-# What must get out where nothing confines it, or the probes would show nothing. Only harmless ones: what the others
+# Probes that must escape without a sandbox, else they would show nothing. Only harmless ones: the others'
 # would do is better not done.
 OPEN = (
     "read a file in the home, read a file beside the workspace, follow a link out, link a file in, "
@@ -51,7 +51,7 @@ OPEN = (
     "signal wick by a descriptor, a filter that is missing, a folder above by its descriptor, "
     "the root by its descriptor"
 ).split(", ")
-INHERITED = (  # by who is simply started
+INHERITED = (  # by an unconfined process
     *("the environment of this process", "the environment of other processes", "the mode of a file of the host"),
     *(["the mode of a device"] if os.geteuid() == 0 else []),  # root's
 )
@@ -129,7 +129,7 @@ async def test_no_way_leads_out_of_bubblewrap(
 
 
 async def by_file(backend: Local, around: Around, way: str) -> dict[str, str]:
-    """The same in a job, or in a terminal, where the program comes from a file."""
+    """Run it in a job or terminal from a file."""
     workspace = Path(around.workspace)
     (workspace / "escapes.py").write_bytes(ESCAPES.read_bytes())
     told = shlex.quote(json.dumps(asdict(around)))
@@ -230,7 +230,7 @@ async def test_a_disabled_sandbox_is_detected(around: tuple[Around, socket.socke
 
 
 async def tell(tally: Tally, folder: Path, agents: tuple[str, ...] = (*HERE, *IN_FILE), **environment: str) -> None:
-    """Everything is said that must not be; nobody hears it."""
+    """Print every secret; it must be redacted."""
     planted, told = Planted(), 0
     async with refusing() as url:
         config = folder / "agents.yaml"
@@ -256,7 +256,7 @@ async def tell(tally: Tally, folder: Path, agents: tuple[str, ...] = (*HERE, *IN
 
 
 def _near(planted: Planted, text: str) -> str:
-    """What stands around the first secret in a text."""
+    """Return the text around the first secret."""
     places = [text.find(secret[12:28]) for secret in vars(planted).values() if secret[12:28] in text]
     return text[max(places[0] - 300, 0) : places[0] + 40] if places else ""
 
@@ -275,7 +275,7 @@ READ_AND_WRITE = f"cat {' '.join(SECRETS)}; echo changed > .claude/settings.json
 
 
 async def flood(tally: Tally, folder: Path, what: str, count: int) -> None:
-    """Secrets of the user stay secret, and what is trusted stays as it is, whatever a command makes beside it."""
+    """Secrets and trusted files are unchanged, even if a command creates many files beside them."""
     kept = (*SECRETS, ".claude/settings.json", ".git/config")
     for path in kept:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)

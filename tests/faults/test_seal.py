@@ -1,4 +1,4 @@
-"""S4: what was sealed is what is called, guards follow a tool's threads, and an approval counts in one place.
+"""S4: sealed arguments are executed, guards follow a tool's threads, and an approval counts once.
 
 Each promise is tried over generated variants of one class, and has a planted fault that makes the same check fail.
 """
@@ -166,7 +166,7 @@ class Blind(str):
         return "harmless"
 
 
-# The type of an argument, and what the model gives for it; each changes, hides or postpones what it is given.
+# The type of an argument and the model's value; each type changes, hides or defers the value.
 TYPES: dict[str, tuple[Any, Any]] = {
     "unquote before": (Annotated[str, BeforeValidator(unquote)], "%25252e"),
     "unquote after": (Annotated[str, AfterValidator(unquote)], "%25252e"),
@@ -210,7 +210,7 @@ def taking(kind: Any, seen: list[Any], ran: list[str] | None = None) -> Any:
 
 
 async def called_is_guarded(names: Iterable[str], planted: bool = False) -> None:
-    """The tool gets exactly what the guards saw, and validators are applied once, whatever hooks do."""
+    """The tool gets exactly the guarded arguments, and validators run once."""
     with Tally("S4", "called = guarded, by type × hook", planted=planted) as tally:
         for name, (way, hook) in product(names, WAYS.items()):
             with tally.trying(f"{name}, {way}"):
@@ -352,7 +352,7 @@ def _bad() -> Any:
 
 
 def _wipe(other: Any) -> dict[str, Callable[[Any], Any]]:
-    """What hostile Python in a guard or an asker does to what it is shown."""
+    """Hostile Python in a guard or an asker: clear everything reachable."""
     data = canonical_json({"command": EVIL})
     return {
         "sets args": lambda use: _force(use, args=_bad()),
@@ -394,7 +394,7 @@ async def _tampered(name: str, when: str) -> list[str]:
 
     @tool(idempotent=True)
     def other(command: str) -> str:
-        """Run what is forbidden."""
+        """Run a forbidden command."""
         ran.append("other")
         return "ran"
 
@@ -450,7 +450,7 @@ async def test_guards_see_exact_types(lie: Any) -> None:
 
 
 async def test_a_guard_does_not_change_a_model_call_or_a_run() -> None:
-    """What is asked of the model, by whom and as whom, is what was sealed."""
+    """The model request is the sealed one."""
     sent: list[Any] = []
 
     def reply(request: Request) -> str:
@@ -482,7 +482,7 @@ async def test_a_guard_does_not_change_a_model_call_or_a_run() -> None:
 # -- guards follow the threads of a tool ------------------------------------------------------------------------------
 
 POOL = ThreadPoolExecutor(1)
-SUBMIT = POOL.submit  # kept before any tool was used
+SUBMIT = POOL.submit  # stored before any tool use
 OLD_POOL: list[ThreadPool] = []
 
 
@@ -638,7 +638,7 @@ async def _delegated(start: Callable[[Callable[[], Any]], Any], is_async: bool) 
 
 @pytest.fixture
 def old_pool() -> Iterator[None]:
-    """A pool of `multiprocessing` whose thread no tool has started."""
+    """A `multiprocessing` pool whose thread was not started by a tool."""
     OLD_POOL[:] = [ThreadPool(1)]
     yield
     pool = OLD_POOL.pop()
@@ -671,7 +671,7 @@ async def test_a_thread_of_a_pool_belongs_to_no_run() -> None:
 
 
 async def test_a_child_cannot_choose_another_parent() -> None:
-    """A run that is not below the one whose tool starts it would be under other guards."""
+    """A run outside of the tool's run would be under other guards."""
     ran: list[str] = []
 
     @tool(idempotent=True)
@@ -866,7 +866,7 @@ async def test_a_crash_leaves_a_traceback_and_its_exception(caplog: pytest.LogCa
     seen.clear()
 
 
-# -- what must be noticed ---------------------------------------------------------------------------------------------
+# -- planted faults ---------------------------------------------------------------------------------------------------
 
 
 async def test_a_validator_that_runs_twice_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -883,7 +883,7 @@ async def test_a_validator_that_runs_twice_is_detected(monkeypatch: pytest.Monke
 
 
 async def test_a_check_that_changes_arguments_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hooks get what the validators made, which the seal validates again."""
+    """Hooks get validated arguments, which the seal validates again."""
 
     def applied(self: Any, args: Any) -> Any:
         return thaw(self.bind(args).form)

@@ -1,4 +1,4 @@
-"""The soak in its short form: some people, some seconds, a fault of every kind; what is planted is found.
+"""Short soak test: some users, some seconds, a fault of every kind; planted faults are detected.
 
 The short form itself is one of the long tests (WICK_FULL); what judges it is tried each time.
 """
@@ -50,11 +50,11 @@ if FULL:
         json.dumps(report)
 
 
-# -- what is planted is found ---------------------------------------------------------------------------------------
+# -- planted faults are detected ------------------------------------------------------------------------------------
 
 
 class Told:
-    """An answer of a server that says what it was given."""
+    """A response with given content."""
 
     def __init__(self, body: Any) -> None:
         self.body, self.status = body, 200
@@ -108,7 +108,7 @@ async def test_a_missing_frame_is_detected(person: Person, monkeypatch: pytest.M
     ]
     monkeypatch.setattr(person.client, "get", lambda path: Told(whole))
     await person._check_run(turn)
-    assert person.ledger.counts["lost"] == 2  # 6 was never told, and 7 is gone
+    assert person.ledger.counts["lost"] == 2  # 6 was never sent, and 7 is missing
 
 
 async def test_a_message_that_is_lost_or_there_twice_is_found(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +122,7 @@ async def test_a_message_that_is_lost_or_there_twice_is_found(person: Person, mo
     about = {"name": "message_unheard", "data": {"message": {"role": "user", "content": said[1].text}}}
     log.append({"kind": "event", "data": about})
     await person._check_thread(said)
-    assert person.ledger.counts["lost"] == 2  # nobody has cancelled it
+    assert person.ledger.counts["lost"] == 2  # it was not cancelled
     said[1].outcome = "cancelled"
     await person._check_thread(said)
     assert person.ledger.counts["lost"] == 2

@@ -1,4 +1,4 @@
-"""S2: files stay inside. No path leads out of a workspace, whatever is done with it, and no honest path is refused.
+"""S2: file operations stay in the workspace. No path escapes, and no valid path is refused.
 
 Each path of a grammar (path_generator) goes through every operation, in a tree that has every kind of link and oddity
 (path_model); a model of the tree says what must come of it, and what is outside is looked at after each (path_oracle).
@@ -71,7 +71,7 @@ async def test_paths_of_a_local_backend(tmp_path: Path) -> None:
 
 
 def _is_real(tally: Tally, ground: Ground, paths: Iterator[str]) -> None:
-    """What the model takes for the real path of something is what the system's own realpath says."""
+    """Check the real path of the model against os.path.realpath."""
     for path in paths:
         found = ground.model.find(path)
         if found.where == "there":
@@ -104,7 +104,7 @@ async def test_paths_that_are_searched_in_a_sandbox(tmp_path: Path) -> None:
 async def contained(
     folder: Path, make: Callable[..., Ground] = Ground, **options: Any
 ) -> AsyncIterator[tuple[Ground, Docker]]:
-    """The same tree, mounted in a container together with what is beside it."""
+    """Mount the tree and its surroundings in a container."""
     here, server = engines.find_engine(), f"test-{uuid4().hex[:12]}"
     ground = make(folder / "place", seen="/place", owner=1000)
     volumes = {str(folder / "place"): "/place"}
@@ -197,7 +197,7 @@ async def test_paths_of_the_servers_routes(tmp_path: Path) -> None:
 
 
 def _is_sayable(path: str) -> bool:
-    """Whether an address can hold it."""
+    """Return True if a URL can contain it."""
     try:
         return bool(path.encode()) and len(path) <= 4_096
     except UnicodeEncodeError:
@@ -251,7 +251,7 @@ def race_ground(place: Path, **options: Any) -> Ground:
 
 
 async def race(tally: Tally, ground: Ground, files: Any, rounds: int) -> None:
-    """Everything at once with the swapping; what matters is only that nothing is told or done outside."""
+    """Run all operations during swaps; nothing outside may be read or changed."""
     inside = refused = 0
     for number in range(rounds):
         for operation, path in RACING:
@@ -283,7 +283,7 @@ async def test_a_race_leaks_nothing(tmp_path: Path, way: str) -> None:
 
 @needs_root
 async def test_a_race_in_a_container_leaks_nothing(tmp_path: Path) -> None:
-    """Who swaps is a job in that container."""
+    """The swapping process is a job in that container."""
     with Tally("S2", "operations in a rename race, Docker") as tally:
         async with contained(tmp_path, race_ground) as (ground, backend):
             job = await backend.background(f"exec python3 -c '{SWAPPING}' /place/workspace")
@@ -297,7 +297,7 @@ async def test_a_race_in_a_container_leaks_nothing(tmp_path: Path) -> None:
 
 
 class Joined(Workspace):
-    """A workspace that joins path strings; but this one goes no further than the folder that is made for the test."""
+    """A workspace that joins path strings, limited to the folder of the test."""
 
     def _joined(self, path: str) -> str:
         joined = os.path.join(self.root, path)
@@ -325,7 +325,7 @@ class Joined(Workspace):
 
 
 class Anxious(Workspace):
-    """A workspace that refuses what has two dots anywhere."""
+    """A workspace that refuses any path with two dots."""
 
     def read(self, path: str, **options: Any) -> Any:
         if ".." in path:
@@ -356,14 +356,14 @@ async def test_a_leaking_race_is_detected(tmp_path: Path) -> None:
     files = Joined(str(ground.root))
     noticed, tally = pytest.raises(Violated, match="outside"), Tally("S2", "race, planted", planted=True)
     with noticed, tally, swapping(ground.root):
-        for _ in range(40):  # who swaps may have no processor for a while
+        for _ in range(40):  # the swapping process may get no CPU for a while
             if not any("told of the outside" in why for why in tally.violations):
                 await race(tally, ground, files, 50)
     files.close()
 
 
 def test_a_kernel_that_counts_links_twice_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It does so now and then, when it has to look a path up again because others rename things meanwhile."""
+    """It happens when a lookup is repeated because of concurrent renames."""
     ground = Ground(tmp_path / "place")
     files = Workspace(str(ground.root))
     real = rooted_folder._openat2
@@ -381,7 +381,7 @@ def test_a_kernel_that_counts_links_twice_is_not_believed(tmp_path: Path, monkey
 
 
 def test_a_search_reports_only_files_of_the_workspace(tmp_path: Path) -> None:
-    """A program that searches goes by paths: what it found counts only if the workspace itself finds it there."""
+    """A search program uses paths: its matches count only if the workspace finds them."""
     ground = Ground(tmp_path / "place")
     (ground.root / "long.txt").write_bytes(b"one\r\n" + b"x" * 3_000_000 + b"needle\n" + "caf\u00e9 needle…\n".encode())
     files = Workspace(str(ground.root))
@@ -404,9 +404,9 @@ def test_a_search_reports_only_files_of_the_workspace(tmp_path: Path) -> None:
 
 
 def test_every_operation_of_a_workspace_is_tried() -> None:
-    """What a workspace can do with a path is among the operations, so that a new one cannot be forgotten."""
+    """Every path operation of a workspace is tried, so that a new one cannot be forgotten."""
     public = {name for name, value in vars(Workspace).items() if callable(value) and not name.startswith("_")}
-    helpers = {"close", "resolve", "build_search_filter", "list_searchable", "verify_matches"}  # what grep is made of
+    helpers = {"close", "resolve", "build_search_filter", "list_searchable", "verify_matches"}  # parts of grep
     assert public - helpers == {name.split()[0] for name in OPERATIONS} - {"purge"}
 
 

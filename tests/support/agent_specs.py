@@ -22,7 +22,7 @@ SAID_NO = {
 
 
 class BriefRepr:
-    """What is not as usual is shown, and nothing else, in a form that can be pasted into a test."""
+    """Prints only non-default fields, in a form that can be pasted into a test."""
 
     def __repr__(self) -> str:
         shown = [f for f in fields(self) if f.default is MISSING or getattr(self, f.name) != f.default]  # type: ignore[arg-type]
@@ -34,7 +34,7 @@ class BriefRepr:
 
 @dataclass(frozen=True, repr=False)
 class Hook(BriefRepr):
-    """A hook, and what it does wherever it stands."""
+    """A hook and its behaviour at every position."""
 
     name: str
     position: str
@@ -45,7 +45,7 @@ class Hook(BriefRepr):
     log: bool = False
     inherit: bool = False
     shadow: bool = False
-    awaits: int = 0  # how often it lets others go on first; it makes no difference
+    awaits: int = 0  # how often it yields to other tasks first; it makes no difference
 
 
 @dataclass(frozen=True, repr=False)
@@ -59,7 +59,7 @@ class Call(BriefRepr):
 
 @dataclass(frozen=True, repr=False)
 class Reply(BriefRepr):
-    """What the model says; without `finish` it breaks off."""
+    """A reply of the model; without `finish` it breaks off."""
 
     text: str = ""
     calls: tuple[Call, ...] = ()
@@ -68,17 +68,17 @@ class Reply(BriefRepr):
 
 @dataclass(frozen=True, repr=False)
 class Spec(BriefRepr):
-    """An agent: its hooks, each tuple of them one capability, what its model says, and what its user answers."""
+    """An agent: its hooks (each tuple is one capability), the replies of its model, and the answers of its user."""
 
     parts: tuple[tuple[Hook, ...], ...] = ()
     script: tuple[Reply, ...] = ()
-    answers: dict[str, str] = field(default_factory=dict)  # to a question about what has that name
+    answers: dict[str, str] = field(default_factory=dict)  # to a question about the tool of that name
     child: Spec | None = None
     steps: int = 6
 
 
 class FailedSpec(Exception):
-    """Something failed: the name of the exception, and what it said."""
+    """A failure: the name of the exception and its message."""
 
 
 class PausedSpec(BaseException):
@@ -91,13 +91,13 @@ class Op:
 
     kind: str
     name: str
-    strand: str  # what happens in one strand happens in one order
+    strand: str  # events of one strand have one order
     payload: str | None
     asks: tuple[str, ...] = ()
     state: dict[str, Any] = field(default_factory=lambda: defaultdict(list))
 
 
-# -- what a hook does -------------------------------------------------------------------------------------------------
+# -- behaviour of hooks -----------------------------------------------------------------------------------------------
 
 
 def apply_decision(hook: Hook, op: Op) -> str:
@@ -123,7 +123,7 @@ def is_possible(hook: Hook, op: Op) -> bool:
 
 
 def apply_wrap(hook: Hook, op: Op, next: Callable[[str | None], Any]) -> Any:
-    """What a wrap makes of an operation: once, twice, changed, or not at all."""
+    """Apply a wrap to an operation: once, twice, changed, or not at all."""
     if hook.act == "skip":
         return own_result(op, hook)
     if hook.act in ("copy", "replace"):

@@ -15,7 +15,7 @@ from server_process import InProcessServer, ServerProcess
 async def send_request(
     server: ServerProcess | InProcessServer, user: str, method: str, path: str, **options: Any
 ) -> tuple[int, Any]:
-    """What a user is answered: the status, and the JSON (or the bytes, where it is none)."""
+    """Send a request as a user; return the status and the JSON (or bytes)."""
     async with server.client(user) as client, client.request(method, path, **options) as answer:
         data = await answer.read()
     try:
@@ -34,7 +34,7 @@ async def send_refused(
 
 @asynccontextmanager
 async def follow_events(server: ServerProcess | InProcessServer, user: str) -> AsyncIterator[aiohttp.ClientResponse]:
-    """What changes about a user's agents, from now on: nothing that comes later is missed."""
+    """Subscribe to changes of a user's agents; no later event is missed."""
     async with server.client(user) as client, client.get("/agents/events") as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         await answer.content.readline()  # a sign of life

@@ -135,7 +135,7 @@ server.start()
 
 
 def run_story_server(folder: Path, **more: Any) -> AbstractContextManager[ServerProcess]:
-    """A server with the interface as it is built, an agent that can do things, and some that do exactly as told."""
+    """A server with the built UI, a working agent, and some scripted ones."""
     if not (BUILT_PAGES / "index.html").is_file():
         pytest.skip("the web interface is not built: make ui")
     return run_server(folder, script=AGENTS, static=str(BUILT_PAGES), **more)
@@ -160,7 +160,7 @@ def open_page(
     cut: bool = False,
     **options: Any,
 ) -> Iterator[Page]:
-    """Somebody at the page. It asks nobody but its own server, and nothing goes wrong in it.
+    """Open a page of a signed-in user. It sends requests only to its own server and has no errors.
 
     `refused` is the status of requests that are meant to fail, beside those of who is not signed in yet, and `cut` says
     that connections are meant to break: a browser complains about both.
@@ -209,7 +209,7 @@ def sign_in(page: Page, user: str) -> None:
 
 
 def wait_until_loaded(page: Page) -> None:
-    """Wait until the page knows whom one can talk to."""
+    """Wait until the page has loaded the agents."""
     page.wait_for_selector("#message")
     expect(page.locator("#agent option")).not_to_have_count(0)
 
@@ -220,7 +220,7 @@ def send_message(page: Page, words: str) -> None:
 
 
 def send_and_wait(page: Page, words: str) -> None:
-    """Say something, and wait until it has been answered."""
+    """Send a message and wait for the answer."""
     send_message(page, words)
     wait_until_idle(page)
 
@@ -251,13 +251,13 @@ def open_thread_id(page: Page) -> str:
 
 @dataclass
 class ApiClient:
-    """Somebody who talks to the server without a browser."""
+    """A client of the API without a browser."""
 
     url: str
     token: str
 
     def __call__(self, method: str, path: str, body: Any = None, /, **query: Any) -> Any:
-        """What the server answers, as data; a refusal is an error. A body is JSON, or bytes as they are."""
+        """Return the response as data; raise for a refusal. A body is JSON or bytes."""
         asked = self.url + urllib.parse.quote(path, safe="/")
         if query:
             asked += "?" + urllib.parse.urlencode(query)
@@ -276,7 +276,7 @@ class ApiClient:
         return self("POST", f"/agents/{agent}/invoke", {"messages": [{"role": "user", "content": words}], **more})
 
     def begin(self, agent: str, words: str, thread: str = "") -> str:
-        """Say something, and do not wait for the answer; the id of the thread."""
+        """Send a message without waiting for the answer; return the id of the thread."""
         body = {"messages": [{"role": "user", "content": words}], **({"thread_id": thread} if thread else {})}
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         request = urllib.request.Request(f"{self.url}/agents/{agent}/stream", json.dumps(body).encode(), headers)
@@ -301,7 +301,7 @@ def open_api_client(server: ServerProcess, user: str = "ada") -> ApiClient:
 
 
 def wait_for(check: Callable[[], Any], seconds: float = 60.0) -> Any:
-    """What `check()` answers, once it answers something."""
+    """Return the first true result of `check()`."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if found := check():
@@ -314,7 +314,7 @@ def wait_for(check: Callable[[], Any], seconds: float = 60.0) -> Any:
 
 
 def find_violations(page: Page, *rules: str) -> list[str]:
-    """What axe-core finds that is serious or worse, each as a line; by these rules, or by all."""
+    """Return serious violations found by axe-core, one per line, for these rules or all."""
     if not AXE.is_file():
         pytest.skip("axe-core is not installed: make ui")
     page.evaluate(AXE.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""At the canvas: what the tests of the web interface do there again and again."""
+"""Actions on the canvas, shared by the UI tests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def save_file(page: Page) -> None:
 
 
 def accept_dialogs(page: Page, *, yes: bool) -> list[str]:
-    """Answer every question of the browser's own from now on; what was asked."""
+    """Accept every dialog of the browser from now on; return their messages."""
     asked: list[str] = []
 
     def answer(dialog: Any) -> None:

@@ -188,7 +188,7 @@ CONTEXTS = (
     *("case a in a) {};; esac", "[ -n a ] && {}", "cat <<E\n$({})\nE", 'echo "${{x:-$({})}}"', "true | {}", "true $((1+1)); {}"),
     *("echo a >/dev/null $x; {}", "sleep 0 & {}", "[[ -n $x ]]; {}", "echo {{a,b}}; {}", "echo *; {}", "a=$x; {}"),
 )  # fmt: skip
-LINES = ("{}", "{}", "echo $HOME; {}", "true && {}", "x=1; {}")  # for what ends in a here-document
+LINES = ("{}", "{}", "echo $HOME; {}", "true && {}", "x=1; {}")  # for commands that end in a here-document
 
 
 def generate_commands(count: int, trial: int) -> Iterator[str]:

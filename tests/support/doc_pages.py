@@ -1,4 +1,4 @@
-"""The pages of the docs, as tests read them: their blocks of code, and what stands before each."""
+"""Pages of the docs as tests read them: code blocks and their annotations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def page_name(path: Path) -> str:
 
 
 def code_blocks(page: Path, *languages: str) -> list[tuple[str, int, str, str]]:
-    """The blocks of a page: what is said about each, its line, its language and its text."""
+    """Return the code blocks of a page: annotation, line, language and text."""
     text = page.read_text(encoding="utf-8")
     found = [(one[1] or "", text.count("\n", 0, one.start(3)) + 1, one[2], one[3]) for one in FENCE.finditer(text)]
     return [one for one in found if not languages or one[2] in languages]
@@ -42,7 +42,7 @@ def environment_variables(folder: str = "") -> set[str]:
 
 @pytest.fixture(autouse=True)
 def remove_keys(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """The docs say what happens without a key, and no key of anybody's is used to see whether they are right."""
+    """The docs describe behaviour without keys, so tests use none."""
     for name in environment_variables():
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OLLAMA_HOST", NOBODY)

@@ -116,7 +116,7 @@ class RunningEngine:
 
 @cache
 def find_engine() -> RunningEngine:
-    """The engine of this machine; every test shares it, so what a test makes there has labels of its own.
+    """Return the engine of this machine; tests share it, so their containers have unique labels.
 
     Several test runs may share it, too: the last one ends it, if one of them started it.
     """
@@ -131,7 +131,7 @@ def find_engine() -> RunningEngine:
 
 
 def _start_main(note: IO[str]) -> None:
-    """Start it as nobody's child: a test that looks at its own descendants must not find everybody's containers."""
+    """Start it detached: tests that list their descendants must not find all containers."""
     require_programs("dockerd", "containerd", "runc", "setsid")
     if os.getuid() != 0:
         pytest.skip("an engine can be started by root only: start one, or run the tests as root")
@@ -165,7 +165,7 @@ def _stop_unused(users: int) -> None:
 
 def _end_main(pid: int) -> None:
     if b"dockerd" not in Path(f"/proc/{pid}/cmdline").read_bytes():
-        return  # it is long gone, and its number is somebody else's
+        return  # it ended long ago, and its pid was reused
     os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + 30
     with suppress(OSError):
@@ -212,7 +212,7 @@ class PrivateEngine(RunningEngine):
         command = ["unshare", "-n", "dockerd", "--bridge=none", "--iptables=false", "--ip6tables=false"]
         command += ["-H", self.url, f"--data-root={self.folder}/data", f"--exec-root={self.folder}/exec"]
         command += [f"--pidfile={self.folder}/engine.pid", "--shutdown-timeout=2"]
-        environment = {**os.environ, "TMPDIR": str(self.folder)}  # for what containerd writes when it is asked why
+        environment = {**os.environ, "TMPDIR": str(self.folder)}  # for the stack dump of containerd
         with allow_leaks("module"), (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
             _wait_for_engine(self.path, self.process, self.folder / "log")
@@ -224,7 +224,7 @@ class PrivateEngine(RunningEngine):
             time.sleep(0.01)
 
     def _is_stopped(self, pid: int) -> bool:
-        """Whether every thread has stopped; that takes a moment."""
+        """Return True if every thread has stopped; that takes a moment."""
         states = [path.read_text().rpartition(")")[2].split()[0] for path in Path(f"/proc/{pid}/task").glob("*/stat")]
         return all(state == "T" for state in states)
 
@@ -240,7 +240,7 @@ class PrivateEngine(RunningEngine):
         self.start()
 
     def end(self) -> None:
-        """Remove its containers and end it, whatever state it is in."""
+        """Remove its containers and stop it, in any state."""
         if self.process is None:
             return
         self.signal(signal.SIGCONT)
@@ -253,7 +253,7 @@ class PrivateEngine(RunningEngine):
 
 
 def _remove_remains(folder: Path) -> None:
-    """Remove what an engine has left: processes that watch its containers, mounts, files."""
+    """Remove remains of an engine: shims of its containers, mounts, files."""
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             if os.fsencode(f"{folder}/") in entry.read_bytes() and int(entry.parent.name) != os.getpid():
@@ -341,7 +341,7 @@ def relay_port(path: str, tls: ssl.SSLContext | None = None) -> Iterator[int]:
             await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
         for end in ends:
             end.transport.abort()
-        await asyncio.sleep(0)  # what was aborted is closed in the next turn of the loop
+        await asyncio.sleep(0)  # an aborted connection is closed in the next loop iteration
 
     async def join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         joined.add(asyncio.current_task())
@@ -361,7 +361,7 @@ def relay_port(path: str, tls: ssl.SSLContext | None = None) -> Iterator[int]:
                 one.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
             to.transport.abort()
-            writer.close()  # what was written still goes out
+            writer.close()  # written data is still sent
 
     async def pump(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
         with suppress(OSError):

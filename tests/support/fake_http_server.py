@@ -1,4 +1,4 @@
-"""A real HTTP server that answers what a test tells it to, and remembers what it was asked."""
+"""A real HTTP server with scripted responses that records requests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from wick.protocols import Delta, Model, Request
 
 @dataclass
 class FakeResponse:
-    """What is sent back; `cut` ends the connection after it, without the response's end."""
+    """A response; `cut` closes the connection after it, without the end of the response."""
 
     data: bytes
     status: int = 200
@@ -28,7 +28,7 @@ class FakeResponse:
 
 @dataclass
 class FakeServer:
-    """The answers still to be given, and the questions that came."""
+    """Scripted responses and recorded requests."""
 
     answers: list[FakeResponse] = field(default_factory=list)
     bodies: list[Any] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Agents built from descriptions, what is observed of them, and how the descriptions are generated."""
+"""Agents built from specs, their observed behaviour, and strategies that generate specs."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ OPERATIONS: dict[str, type[Operation[Any]]] = {
 
 
 class Boom(Exception):
-    """What hooks raise here."""
+    """An error raised by hooks."""
 
 
-# -- what is observed -------------------------------------------------------------------------------------------------
+# -- observations -----------------------------------------------------------------------------------------------------
 
 
 @dataclass
 class Observed:
-    """What an agent did, in the words of the reference."""
+    """The observed behaviour of an agent, in terms of the reference."""
 
     trace: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
     events: list[Event] = field(default_factory=list)
-    running: dict[str, str] = field(default_factory=dict)  # tools that have begun and not ended, by strand
+    running: dict[str, str] = field(default_factory=dict)  # tools that have started and not ended, by strand
     overlaps: list[tuple[str, str]] = field(default_factory=list)
     strands: dict[str, str] = field(default_factory=dict)  # by run
     thread: Thread = field(default_factory=lambda: Thread("go"))
@@ -82,7 +82,7 @@ class Observed:
 
     @property
     def why(self) -> dict[str, list[tuple[str, str, str]]]:
-        """What each hook said about each use of a tool that was answered."""
+        """Return the record of each hook about each answered tool use."""
         said = defaultdict[str, list[tuple[str, str, str]]](list)
         for end in self.events:
             if isinstance(end, ToolEnd) and end.why:
@@ -91,7 +91,7 @@ class Observed:
         return said
 
 
-watched: ContextVar[Observed] = ContextVar("watched")  # where a tool notes what it does
+watched: ContextVar[Observed] = ContextVar("watched")  # where a tool records its work
 
 
 def strand_of(op: Any) -> str:
@@ -106,7 +106,7 @@ def payload_of(op: Any) -> str | None:
 
 
 def plain_text(text: str) -> str:
-    """A text without what the reference does not know: which capability, and how exactly a sentence is put."""
+    """Return a text without parts unknown to the reference: the capability and the wording."""
     text = re.sub(r"capability_\d+\.", "", text)
     text = re.sub(r"(HookError|ConfigError|ModelError):[^|]*", r"\1", text)
     text = re.sub(r"^(\w+) (was not used|ran|failed|may have run)\b.*: (\w+)$", r"\1 fell through: \3", text)
@@ -176,7 +176,7 @@ def apply_change(hook: Described, op: Any) -> None:
 
 
 def try_tampering(op: Any) -> None:
-    """What a guard tries is in vain: what it sees can no longer change."""
+    """Try to change a sealed operation; it must fail."""
     for attempt in (lambda: setattr(op, "args", {}), lambda: op.args.update(x="y"), lambda: op.tools.clear()):
         try:
             attempt()
@@ -248,7 +248,7 @@ def copy_operation(hook: Described, op: Any) -> Any:
 
 
 async def yield_to_others(times: int, swallow: bool = False) -> None:
-    """Let others go on; one who swallows a cancellation takes no notice of it."""
+    """Yield to other tasks; a hook that suppresses cancellation ignores it."""
     try:
         for _ in range(times):
             await asyncio.sleep(0)
@@ -261,7 +261,7 @@ async def yield_to_others(times: int, swallow: bool = False) -> None:
 
 
 def build_agent(spec: Spec, observed: Observed, strand: str = "go") -> Agent:
-    """The agent that a spec describes. What it does is noted."""
+    """Build the agent of a spec; its behaviour is recorded."""
     observed.specs[strand] = spec
     watched.set(observed)
     return Agent(
@@ -279,7 +279,7 @@ def build_agent(spec: Spec, observed: Observed, strand: str = "go") -> Agent:
 
 
 def build_part(number: int, hooks: Sequence[Described], observed: Observed) -> Hook | Capability:
-    """One hook stands alone, several are a capability."""
+    """One hook is registered alone, several as a capability."""
     made = {hook.name: build_hook(hook, observed) for hook in hooks}
     if len(hooks) == 1:
         return made[hooks[0].name]
@@ -310,7 +310,7 @@ class NoRetry(Capability):
 
 
 class Method(Hook):
-    """A hook whose function does not take `self`, also where it is a capability's."""
+    """A hook whose function does not take `self`, also in a capability."""
 
     __slots__ = ()
 
@@ -340,7 +340,7 @@ async def broken_tool(x: str, use: ToolUse) -> str:
 
 
 async def track_execution(use: ToolUse, x: str) -> str:
-    """Note what is executed, and who else of the same run is at it."""
+    """Record executions and concurrent ones of the same run."""
     observed, key, name = watched.get(), strand_of(use), use.call.name
     run = key.rpartition(".")[0]
     observed.note(use, "tool", x)
@@ -361,7 +361,7 @@ TOOLS = [
 
 
 class SpecModel:
-    """Says what stands in the script, by how much has been said; how often it is asked makes no difference."""
+    """Replies by position in the conversation, so that repeated requests give the same reply."""
 
     name = "model"
 
@@ -383,7 +383,7 @@ class SpecModel:
 
 
 class SpecUser:
-    """Answers as described, by the name of what it is asked about."""
+    """Answers by the name of the tool in question."""
 
     def __init__(self, answers: dict[str, str], observed: Observed) -> None:
         self.answers, self.observed = answers, observed
@@ -410,7 +410,7 @@ Outcome = tuple[str, str, str]
 
 
 async def observe_agent(spec: Spec, text: str = "go") -> tuple[Observed, Outcome]:
-    """Build an agent, run it, and say what it came to; when it failed, with what."""
+    """Build an agent, run it, and return its outcome or its error."""
     observed = Observed()
     agent = build_agent(spec, observed)
     try:
@@ -421,7 +421,7 @@ async def observe_agent(spec: Spec, text: str = "go") -> tuple[Observed, Outcome
 
 
 def expected_outcome(spec: Spec, text: str = "go") -> tuple[Reference, Outcome]:
-    """What the reference says to the same."""
+    """Return the outcome of the reference."""
     reference = Reference(spec)
     try:
         return reference, reference.answer(text)
@@ -449,10 +449,12 @@ focuses = st.sampled_from(["tool_use", "tool_use", "tool_use", "model_call", "st
 
 @st.composite
 def hook_specs(draw: st.DrawFn, name: str, focus: str) -> Described:
-    """A hook at one of the sixteen points, or at four of them at once; most stand where the focus is."""
+    """Generate a hook at one of the sixteen points, or at four at once; most are at the focus."""
     position = draw(st.sampled_from(tuple(ACTS)))
     operation = draw(st.just(focus) | st.just(focus) | OPERATION_NAMES)
-    patience = [] if operation == "tool_use" else ["pass"] * 8  # what ends the run is rare, or little would happen
+    patience = (
+        [] if operation == "tool_use" else ["pass"] * 8
+    )  # decisions that end the run are rare, or little would happen
     return Described(
         name,
         position,

@@ -21,10 +21,10 @@ from typing import Any
 import pytest
 
 PACKAGES = "docker.io iptables ripgrep busybox-static openssh-server openssh-client openssl"
-USERS = ("reader", "toor")  # images whose own user these are: one with a name, and root by another name
+USERS = ("reader", "toor")  # images with their own user: one with a name, and root by another name
 WITH_PYTHON = ("python", "old", "searchless", "whole")  # the third has neither ripgrep nor grep
 
-# What the images hold beside Python: Debian's coreutils and their kin, as far as tests and scripts use them.
+# Programs of the images beside Python: Debian's coreutils and similar, as far as tests use them.
 PROGRAMS = """
     sh dash bash cat chmod chown cp cut date dd df echo env false find grep head id kill ln ls mkdir mkfifo mktemp mv
     nohup nproc od printf ps pwd readlink realpath rm rmdir sed seq setsid sha256sum sleep sort stat stty sync tail tee
@@ -32,7 +32,7 @@ PROGRAMS = """
 """.split()
 
 
-# What the packages of the registry may be linked with: every image with a Python has these.
+# Libraries that packages of the registry may be linked with: every image with a Python has them.
 LIBRARIES = """
     libc.so.6 libdl.so.2 libgcc_s.so.1 libm.so.6 libnss_dns.so.2 libnss_files.so.2 libpthread.so.0 libresolv.so.2
     librt.so.1 libstdc++.so.6 libutil.so.1
@@ -104,7 +104,7 @@ class _Tree:
         self.libraries(found)
 
     def libraries(self, programs: Iterable[str | Path]) -> None:
-        """What programs are linked with."""
+        """Return the libraries that programs are linked with."""
         done = subprocess.run(["ldd", *map(str, programs)], capture_output=True, text=True, check=False, timeout=60)
         for word in sorted({word for word in done.stdout.split() if word.startswith("/") and ".so" in word}):
             self.file(word.rstrip(":"))

@@ -1,4 +1,4 @@
-"""What many tests share: tools to use, agents that use them once, and hooks made at any point."""
+"""Shared helpers: tools, agents that use them once, and hooks at any point."""
 
 from __future__ import annotations
 
@@ -47,19 +47,19 @@ def tool_calls_reply(*calls: ToolCall) -> Message:
 
 
 def hello_agent(*hooks: Any, **options: Any) -> Agent:
-    """An agent that says "hello" and is done."""
+    """An agent that replies "hello"."""
     return Agent(FunctionModel(lambda request: "hello"), hooks=hooks, **options)
 
 
 def tool_agent(tool: Tool, *hooks: Any, args: dict[str, Any] | None = None, **options: Any) -> Agent:
-    """An agent that uses one tool once, says "done" and is done."""
+    """An agent that uses one tool once and replies "done"."""
     wanted = tool_call(tool.name, **(args or {}))
     options.setdefault("tools", [tool])
     return Agent(Scripted(tool_calls_reply(wanted), "done", spare=True), hooks=hooks, **options)
 
 
 def echo_agent(*hooks: Any, **options: Any) -> Agent:
-    """An agent that echoes "hi", says "done" and is done."""
+    """An agent that echoes "hi" and replies "done"."""
     return tool_agent(echo, *hooks, **options)
 
 
@@ -82,12 +82,12 @@ def hook_at(position: Position, operation: type[Operation[Any]], answer: Any, **
 
 
 def tool_results(result: Result) -> list[str]:
-    """What the model was told that its tools came to."""
+    """Return the tool results that the model received."""
     return [message.text for message in result.messages if message.role == "tool"]
 
 
 def tool_result(result: Result) -> str:
-    """What the model was told that its one tool came to."""
+    """Return the only tool result that the model received."""
     (text,) = tool_results(result)
     return text
 
@@ -102,7 +102,7 @@ def entry_kinds(thread: Thread, *wanted: str) -> list[str]:
 
 
 class OperationLog:
-    """The operations that passed one of its hooks, and what they were like then."""
+    """Operations that passed one of its hooks, as they were then."""
 
     def __init__(self) -> None:
         self.ops: list[Any] = []
@@ -117,7 +117,7 @@ class OperationLog:
 
 
 class ScriptedUser:
-    """A user who is asked: gives the answers in turn, the last one again and again."""
+    """A user with scripted answers; the last one is repeated."""
 
     def __init__(self, *answers: Answer | BaseException | Callable[[Question], Any]) -> None:
         self.answers = list(answers)

@@ -36,7 +36,7 @@ from wick.backends.sandbox import cgroups
 GRACE = 30.0  # seconds that something has to go: a busy machine takes its time
 MOST_MEMORY = 300_000_000  # bytes that a module may leave in use: caches grow
 SCOPES = ("function", "class", "module", "package", "session")
-FAILED = pytest.StashKey[bool]()  # of such a test only its failure is told: what it holds is part of that
+FAILED = pytest.StashKey[bool]()  # for a failed test only its failure is reported: its leaks are part of that
 HERE = os.path.isdir("/proc/self/fd")
 SHARED_MEMORY = "/dev/shm"
 
@@ -46,19 +46,19 @@ SHARED_MEMORY = "/dev/shm"
 
 def use_own_temporary_folder() -> None:
     """Temporary files of this process, and of those it starts, are in a folder of its own from now on."""
-    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # what tests leave for people to look at
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # files that tests keep for people
     folder = tempfile.mkdtemp(prefix="t")
     os.chmod(folder, 0o711)  # some tests start programs as another user
     os.environ["TMPDIR"] = tempfile.tempdir = folder
     atexit.register(rmtree, folder, ignore_errors=True)
 
 
-# -- a look ---------------------------------------------------------------------------------------------------------
+# -- snapshots ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class Snapshot:
-    """What is there at a moment."""
+    """A snapshot of resources."""
 
     open: set[str] = field(default_factory=set)
     files: set[str] = field(default_factory=set)
@@ -68,7 +68,7 @@ class Snapshot:
     containers: set[str] = field(default_factory=set)
 
     def since(self, before: Snapshot) -> Snapshot:
-        """What is there now, and was not then."""
+        """Return resources that were not in the earlier snapshot."""
         return Snapshot(*(getattr(self, one.name) - getattr(before, one.name) for one in fields(self)))
 
     def add(self, more: Snapshot) -> None:
@@ -81,7 +81,7 @@ class Snapshot:
 
 @dataclass(slots=True)
 class _SnapshotCache:
-    """What was read last, and need not be read again while nothing has changed."""
+    """The last read state, reused while nothing has changed."""
 
     last: bytes = b""
     processes: set[str] = field(default_factory=set)
@@ -94,7 +94,7 @@ _seen = _SnapshotCache()
 
 
 def take_snapshot() -> Snapshot:
-    """What this process has open, the files of its folder, all processes there are, and its groups and containers."""
+    """Return open descriptors, temporary files, processes, control groups and containers."""
     _look_at_processes()
     _look_at_containers()
     files, shared = set(os.listdir(tempfile.gettempdir())), set(_list_files(SHARED_MEMORY))
@@ -116,7 +116,7 @@ def _list_files(folder: str) -> list[str]:
 
 
 def _look_at_processes() -> None:
-    """Whose number is the last that was given away tells whether anything has begun since."""
+    """The last assigned pid shows if a process was started since."""
     with open("/proc/loadavg", "rb", buffering=0) as file:
         last = file.read().rsplit(b" ", 1)[1]
     if last != _seen.last:
@@ -135,7 +135,7 @@ def _control_groups() -> set[str]:
 
 
 def _look_at_containers() -> None:
-    """A run that has asked for the engine looks at its containers, whenever some have come or gone."""
+    """A run that uses the engine checks its containers whenever some were created or removed."""
     engines = sys.modules.get("engines")
     if engines is None or not engines.find_engine.cache_info().currsize:
         return
@@ -160,7 +160,7 @@ def _own_containers(engine: Any) -> set[str]:
     return {one["Id"][:12] for one in found if tempfile.gettempdir() in json.dumps(one["Mounts"])}
 
 
-# -- what is ours ---------------------------------------------------------------------------------------------------
+# -- ownership ------------------------------------------------------------------------------------------------------
 
 
 def _list_descriptors(numbers: set[str]) -> list[str]:
@@ -189,14 +189,14 @@ def _read_stat(pid: str) -> tuple[str, str]:
 
 
 def _is_descendant(parent: str, before: set[str]) -> bool:
-    """Whether it is this process that has started it, and not one that was there before: a server, say."""
+    """Return True if this process started it, and not an earlier one such as a server."""
     while parent not in before:
         parent = _read_stat(parent)[1]
     return parent == str(os.getpid())
 
 
 def _is_marked_orphan(pid: str, parent: str) -> bool:
-    """Whether an orphan was started from here: it has the folder of this process in its environment."""
+    """Return True if an orphan was started from here: it has the folder of this process in its environment."""
     if parent not in _find_reapers():
         return False
     mark = f"TMPDIR={tempfile.gettempdir()}".encode()
@@ -204,7 +204,7 @@ def _is_marked_orphan(pid: str, parent: str) -> bool:
 
 
 def _find_reapers() -> list[str]:
-    """Who may adopt the orphans of this process: its ancestors."""
+    """Return the processes that may adopt orphans of this one: its ancestors."""
     found = [_read_stat(str(os.getpid()))[1]]
     while found[-1] not in "01":
         found.append(_read_stat(found[-1])[1])
@@ -212,7 +212,7 @@ def _find_reapers() -> list[str]:
 
 
 def is_wickd(line: str) -> bool:
-    """Whether this is wickd itself, its guard, or a supervisor that waits: they end with their event loop."""
+    """Return True if this is wickd, its guard or a waiting supervisor; they end with their event loop."""
     return "wick.wickd.__main__" in line and "--parent" in line
 
 
@@ -234,7 +234,7 @@ _wide_loops: set[str] = set()
 
 
 class Watch:
-    """What was there when it began, and what has come since that is somebody else's."""
+    """A snapshot at its creation, and resources since then that belong to a wider scope."""
 
     def __init__(self, scope: str) -> None:
         self.scope = scope
@@ -242,7 +242,7 @@ class Watch:
         self.before.add(take_snapshot())
 
     def left(self) -> list[str]:
-        """What has come since, and is still there, each with its kind."""
+        """Return new resources that still exist, each with its kind."""
         new = take_snapshot().since(self.before)
         if not new:
             return []
@@ -259,7 +259,7 @@ class Watch:
         return found
 
     def finally_left(self) -> list[str]:
-        """What is left though it had time to go, and nobody refers to it any more."""
+        """Return resources left after a grace period and a garbage collection."""
         until, pause = time.monotonic() + GRACE, 0.001
         while (there := self.left()) and time.monotonic() < until:
             time.sleep(pause)
@@ -282,7 +282,7 @@ def watch_leaks(scope: str) -> Iterator[Watch]:
 
 @contextmanager
 def allow_leaks(scope: str = "session") -> Iterator[None]:
-    """What comes meanwhile, and stays, is no leak of anything narrower."""
+    """Resources created meanwhile are not leaks of a narrower scope."""
     if not HERE or not _watches:
         yield
         return
@@ -298,14 +298,14 @@ def allow_leaks(scope: str = "session") -> Iterator[None]:
 
 
 def report_once(watch: Watch) -> None:
-    """What a test was told of is not told again where its module ends."""
+    """A leak reported for a test is not reported again for its module."""
     new = take_snapshot().since(watch.before)
     for other in _watches:
         other.before.add(new)
 
 
 def memory_bytes() -> int:
-    """What this process holds, in bytes."""
+    """Return the memory of this process in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -314,14 +314,14 @@ def memory_bytes() -> int:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Those who run tests have a folder of their own; one who only hands them out has not."""
+    """Workers have their own temporary folder; the controller has none."""
     if hasattr(config, "workerinput") or config.getoption("dist", "no") == "no":
         use_own_temporary_folder()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Generator[None, Any, Any]:
-    """What a fixture of a wider scope makes is not a leak of the test that asks for it first."""
+    """Resources of a wider fixture are not leaks of the test that uses it first."""
     if fixturedef.scope == "function":
         return (yield)
     if fixturedef.argname.endswith("_scoped_runner"):

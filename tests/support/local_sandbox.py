@@ -1,4 +1,4 @@
-"""A local backend to try things in, and ways to look at what it left behind."""
+"""A local backend for tests, and checks for leftovers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def local(folder: Path) -> AsyncIterator[Make]:
 
 
 async def run_successfully(backend: Local, command: str, **options: Any) -> str:
-    """What a command that must succeed prints."""
+    """Return the output of a command that must succeed."""
     result = await backend.execute(command, **options)
     assert result["exit_code"] == 0 and not result["error"], result
     return result["stdout"]
@@ -60,7 +60,7 @@ async def assert_refused(code: str, doing: Any) -> str:
 
 
 def read_tree(folder: Path) -> dict[str, str]:
-    """Every path below a folder, and what it holds."""
+    """Return every path below a folder with its content."""
     return {
         str(path.relative_to(folder)): os.readlink(path)
         if path.is_symlink()
@@ -86,7 +86,7 @@ def is_running(path: str | Path) -> bool:
 
 
 def control_groups() -> set[str]:
-    """The control groups of this process's commands; those that are kept for the next ones are empty."""
+    """Return the control groups of this process's commands; reusable ones are empty."""
     folders = {controller.folder for controller in cgroups.get_controllers().values()}
     found = {name for folder in folders for name in os.listdir(folder) if name.startswith(f"wick-{os.getpid()}-")}
     return found - {group.name for group in cgroups.list_idle_groups()}

@@ -65,7 +65,7 @@ class Reference:
         return outcome
 
     def run(self, text: str, run: Op) -> tuple[str, str, str]:
-        """Another attempt goes on where the last one left; what was said is not said again."""
+        """Another attempt continues where the last one ended; messages are not repeated."""
         self.messages += [] if self.messages else [["user", "", text]]
         waiting = any(len(row) == 2 for row in self.messages)
         number = sum(row[0] == "assistant" for row in self.messages) - waiting
@@ -193,7 +193,7 @@ class Reference:
         except FailedSpec as failed:
             result, error = None, failed
         verdict = self.look(hook, op, visible_result(error or result))
-        if isinstance(verdict, FailedSpec):  # it may have been a redactor: nobody sees the result
+        if isinstance(verdict, FailedSpec):  # it may have been a redactor: the result is withheld
             if not hook.log and op.kind != "run":
                 return is_withheld(op, hook, verdict)
         elif hook.act == "replace" and error is None:
@@ -242,7 +242,7 @@ class Reference:
         return self.prevent(op, "block", f"the guard '{guard.name}' failed, so it has not agreed: {why}")
 
     def ask(self, op: Op, question: str) -> str:
-        """Once about each payload: what was answered covers every later attempt at the same."""
+        """Ask once about each payload; the answer covers later attempts with the same payload."""
         bound = (op.kind, op.strand, op.payload, len(self.messages) if op.kind == "model_call" else 0)
         answer = self.root.spec.answers.get(op.name, "yes")
         if bound not in self.answers:

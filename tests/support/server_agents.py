@@ -19,7 +19,7 @@ def user_message(text: str, thread: str = "") -> dict[str, Any]:
 
 
 class Gate:
-    """A model that answers a question when it is let; it says what it was last told."""
+    """A model that replies when released; it repeats the last message."""
 
     name = "gate"
 
@@ -52,7 +52,7 @@ def confirm(use: ToolUse) -> Ask:
 
 
 def payment_agent(request: Request) -> Any:
-    """Pays when the user says so, and tells what came of it."""
+    """An agent that pays after approval and reports the result."""
     last = request.messages[-1]
     if last.role == "user" and last.text == "Pay.":
         return assistant("", ToolCall("c1", "pay", {"amount": 500}))

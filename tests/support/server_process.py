@@ -46,7 +46,7 @@ DEMO: Mapping[str, Any] = {
 
 
 def server_settings(store: str, folder: Path, **more: Any) -> dict[str, Any]:
-    """What server.yaml says in these tests."""
+    """Return the server.yaml of these tests."""
     listed = [
         {"name": name, "role": ROLES[name], "sha256": sha256(token.encode()).hexdigest()}
         for name, token in TOKENS.items()
@@ -81,7 +81,7 @@ class ServerProcess:
         return (self.folder / "serve.log").read_text(errors="replace")
 
     def start(self) -> None:
-        """Start it, and wait until it says where it is."""
+        """Start it and wait for its address."""
         before = len(self.log) if (self.folder / "serve.log").exists() else 0
         again = allow_leaks("module") if self.starts else nullcontext()  # then it may be a wider fixture's
         with again, (self.folder / "serve.log").open("ab") as log:
@@ -92,7 +92,7 @@ class ServerProcess:
                 stderr=log,
                 stdin=subprocess.DEVNULL,
                 cwd=self.folder,
-                process_group=0,  # Ctrl-C is for whoever started it, who ends it
+                process_group=0,  # Ctrl-C is for the parent process, which stops it
             )
         self.starts += 1
         for _ in range(1200):
@@ -111,7 +111,7 @@ class ServerProcess:
         raise AssertionError(f"the server did not start:\n{self.log}")
 
     def _wait_until_ready(self) -> None:
-        """Who is answered knows that it has said all of its lines: it says them in one go."""
+        """A response shows that all startup lines were printed, as they are printed at once."""
         where = urlsplit(self.url)
         asking = HTTPConnection(where.hostname or "", where.port, timeout=60)
         try:
@@ -134,7 +134,7 @@ class ServerProcess:
             self.process.wait(60)
 
     def client(self, user: str = "ada", **headers: str) -> aiohttp.ClientSession:
-        """Somebody who talks to it; nobody, with the name ''."""
+        """Return a client session of a user; '' is anonymous."""
         if user:
             headers["Authorization"] = f"Bearer {TOKENS.get(user, user)}"
         made = aiohttp.ClientSession(self.url, headers=headers, timeout=aiohttp.ClientTimeout(total=60))
@@ -154,7 +154,7 @@ def run_server(
     planted: str = "",
     **more: Any,
 ) -> Iterator[ServerProcess]:
-    """A server in a process of its own; `script` is a Python program that starts one, in place of `wick serve`.
+    """Run a server in another process; `script` is a Python program in place of `wick serve`.
 
     `planted` names a fault of tests/faults/planted_faults.py that is planted into it.
 
@@ -239,7 +239,7 @@ async def host_server(
 async def open_client(
     server: ServerProcess | InProcessServer, user: str = "ada", **headers: str
 ) -> AsyncIterator[aiohttp.ClientSession]:
-    """Somebody who talks to a server, for a while."""
+    """Open a client session of a user."""
     async with server.client(user, **headers) as client:
         yield client
 
@@ -270,7 +270,7 @@ async def read_frames(answer: aiohttp.ClientResponse) -> AsyncIterator[dict[str,
 
 
 async def wait_until(check: Any, seconds: float = 60.0) -> Any:
-    """What `check()` answers, once it answers something."""
+    """Return the first true result of `check()`."""
     until = time.monotonic() + seconds
     while not (found := await check()):
         assert time.monotonic() < until, f"it did not happen within {seconds} s"

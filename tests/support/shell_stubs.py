@@ -1,4 +1,4 @@
-"""Shell commands that are made to deceive, and real shells in which harmless stubs write down what was run."""
+"""Deceptive shell commands, and real shells in which harmless stubs record executions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Stubs:
             (self.cwd / name).touch()
 
     def run(self, command: str, shell: str) -> list[Ran]:
-        """What a shell really ran, each stub with its arguments."""
+        """Return the executed stubs with their arguments."""
         if not (self.bin / shell).exists():
             pytest.skip(f"install {shell}")
         self._tidy()

@@ -26,6 +26,6 @@ def load_program(skill: str) -> ModuleType:
     spec = spec_from_file_location(path.stem, path)
     assert spec and spec.loader
     module = module_from_spec(spec)
-    sys.modules[path.stem] = module  # data classes look themselves up there
+    sys.modules[path.stem] = module  # data classes look up their module there
     spec.loader.exec_module(module)
     return module

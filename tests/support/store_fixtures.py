@@ -1,4 +1,4 @@
-"""What the tests of the stores share: entries to append, stores to append them to, and threads that are held."""
+"""Shared by the store tests: entries, stores and leased threads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHARED = ("sqlite", "postgres")  # several stores, in several processes, can be 
 
 @dataclass
 class StoreLocation:
-    """Where threads are kept; stores that are opened here are one."""
+    """A location of threads; stores opened here share it."""
 
     kind: str
     folder: Path
@@ -63,7 +63,7 @@ def make_entries(first: int, last: int) -> list[dict[str, Any]]:
 
 @dataclass
 class HeldLease:
-    """A thread that somebody holds, and appends to."""
+    """A leased thread with appends."""
 
     store: Store
     lease: Lease
@@ -98,7 +98,7 @@ async def read_entries(store: Store, id: str = "t", owner: str = "ada", **option
 
 @contextmanager
 def assert_refused(code: str, match: str = "") -> Iterator[None]:
-    """The store says so, in a sentence."""
+    """Check that the store refuses with a code and a message."""
     with pytest.raises(StoreError, match=match or None) as caught:
         yield
     assert caught.value.code == code, caught.value
@@ -107,7 +107,7 @@ def assert_refused(code: str, match: str = "") -> Iterator[None]:
 
 
 async def append_outcome(work: Callable[[], Any]) -> str:
-    """ "ok", or the code of what the store said."""
+    """Return "ok" or the error code of the store."""
     try:
         await work()
     except StoreError as error:
@@ -126,7 +126,7 @@ WRITER = Path(__file__).parent / "stores" / "writer.py"
 
 @contextmanager
 def run_writer(place: StoreLocation, *job: str, under: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
-    """A process that writes to the place; it is gone when this is left."""
+    """Run a process that writes to the location; kill it at the end."""
     where = shared_server().conninfo if place.kind == "postgres" else str(place.folder / "threads.db")
     command = [*under, sys.executable, str(WRITER), place.kind, where, place.schema or "-", *job]
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}

@@ -13,7 +13,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 
-# What a plain machine has. There is no Node.js among it, no compiler, and no other Python.
+# Programs of a plain machine: no Node.js, no compiler, and no other Python.
 PROGRAMS = """
     sh bash dash awk cat chmod cp curl cut date dirname env false find git grep head id kill ln ls mkdir mktemp mv od
     printf ps pwd readlink rm rmdir sed seq sleep sort tail tar tee test touch tr true uname uniq wc xargs bwrap
@@ -54,7 +54,7 @@ class InstalledWheel:
             "HOME": str(self.home),
             "PATH": f"{self.place / 'bin'}{os.pathsep}{self._programs}",
             "LANG": "C.UTF-8",
-            "OLLAMA_HOST": "127.0.0.1:1",  # nobody's
+            "OLLAMA_HOST": "127.0.0.1:1",  # no owner
         }
 
     def run(self, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:

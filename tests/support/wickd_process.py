@@ -1,4 +1,4 @@
-"""What the tests of wickd share: one that is spoken to line by line, and a look at which processes are left."""
+"""Shared by the wickd tests: a wickd spoken to line by line, and a list of leftover processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MARK = "WICK_TEST_MARK"
 
 
 def marked_processes(mark: str) -> list[int]:
-    """The processes whose environment has the mark; zombies have none and do not count."""
+    """Return processes with the mark in their environment, without zombies."""
     wanted, found = f"{MARK}={mark}".encode(), []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -38,7 +38,7 @@ def marked_environment(mark: str) -> dict[str, str]:
 
 
 def becomes_true(true: Callable[[], Any], seconds: float = 30.0) -> bool:
-    """Whether it comes true."""
+    """Return True if the condition becomes true."""
     until = time.monotonic() + seconds
     while not true():
         if time.monotonic() > until:

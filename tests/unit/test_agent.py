@@ -1,4 +1,4 @@
-"""The agent: what it is made of, what can be said to it, and the three ways to run it, which are one."""
+"""The agent: its parts, its input, and its three equivalent run methods."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def waiter(**options: Any) -> Agent:
     return Agent(Scripted(assistant("wait", ToolCall("c", "wait_for_ever"))), tools=[wait_for_ever], **options)
 
 
-# -- what can be said -------------------------------------------------------------------------------------------------
+# -- input ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ async def test_without_a_thread_every_run_has_its_own() -> None:
     assert [(await agent.run("hi")).text for _ in range(3)] == ["1", "1", "1"]
 
 
-# -- what reaches the model and the hooks -----------------------------------------------------------------------------
+# -- requests and hooks -----------------------------------------------------------------------------------------------
 
 SETTINGS = {
     "temperature": 0.2,

@@ -1,4 +1,4 @@
-"""Asking the user: once, about exactly what will be done, and written down."""
+"""Approvals: asked once, about exactly the executed operation, and logged."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def wrap_asking(question: str) -> Any:
     return ask
 
 
-# what an answer means
+# answers
 
 
 @pytest.mark.parametrize("answer", [None, True, Allow()])
@@ -477,11 +477,11 @@ async def test_a_user_may_take_longer_than_a_guard() -> None:
     assert tool_result(await echo_agent(hook, ask=slow).run("go")) == "hi"
 
 
-# somebody in the user's place
+# delegates
 
 
 def deputised(*answers: Any) -> Any:
-    """A hook that has each of these answered in the user's place, by the first who does."""
+    """A hook that delegates these questions to the first that answers."""
 
     def answering(answer: Any) -> Any:
         async def deputy(run: Run, question: Any) -> Any:

@@ -29,7 +29,7 @@ from wick.hooks import Next
 
 
 class Notebook(Capability):
-    """Keeps notes, and counts what was looked at in a run."""
+    """Stores notes, and counts reads in a run."""
 
     def __init__(self, name: str = "", motto: str = "write it down") -> None:
         self.motto = motto

@@ -1,4 +1,4 @@
-"""agents.yaml: what a file may say, what becomes of it, and what is said about a file that is wrong."""
+"""agents.yaml: valid content, the built agents, and errors."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def tools(agent: Agent) -> set[str]:
 
 
 def complaint(path: Path, **environment: str) -> str:
-    """What is said about a file that is wrong, without the folder it is in."""
+    """Return the error of an invalid file, without its folder."""
     with pytest.raises(ConfigError) as caught:
         config = load(path, environment=environment)
         for one in config.agents.values():
@@ -709,7 +709,7 @@ WRONG = {
 }  # fmt: skip
 
 
-# what an editor's schema cannot know
+# unknown to an editor's schema
 WRONG_OTHERWISE = {
     "name: x\nmodel: {provider: banana}": "line 2: model: there is no provider 'banana'",
     "model: {provider: openai, model: x, modle: y}": "line 1: model: there is no key 'modle' for a model of openai; "
@@ -808,7 +808,7 @@ GOOD = [
     "permissions: {deny: [Write, {rule: 'Bash(rm *)', message: No.}], policy: shell}",
     "hooks: ['a:b', {'c:D': {e: 1}}]",
 ]
-# Wrong in a way that a schema can say; what is left is for the one who builds the agent.
+# Errors that a schema can express; others are left to the builder.
 SCHEMA_CANNOT = re.compile(
     "is repeated|not valid YAML|not used here|tags such|nested|cannot be read|: Budget|Limits\\(|cannot be loaded|"
     "needs|no model|the subagent in|two tools|backend: |permissions: $|not a list or a map"

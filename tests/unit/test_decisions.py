@@ -1,4 +1,4 @@
-"""Four decisions are values; what they do at each point is in test_onion.py."""
+"""The four decisions as values; their effects are in test_onion.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a deny rule is silent about does not run what it denies: generated commands, in real shells."""
+"""A command that no deny rule matches runs nothing denied: generated commands, in real shells."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def fresh() -> Iterator[None]:
 
 
 def find_missed(commands: Iterable[str], shells: Shells) -> list[str]:
-    """Return the commands that are allowed and run what is denied."""
+    """Return allowed commands that run a denied program."""
     allowed = [command for command in commands if DENY.explain("Bash", {"command": command}).decision == "allow"]
     return [command for command in allowed if any(shells.runs(command, path) for path in REAL)]
 
@@ -161,7 +161,7 @@ FAULTS: dict[str, tuple[list[tuple[Any, str, Any]], str]] = {
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_detected(name: str, shells: Shells, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each mended part, taken away again, lets a command through that really runs what is denied."""
+    """Without each fixed part, a command that runs a denied program passes."""
     faults, command = FAULTS[name]
     assert find_missed([command], shells) == []
     parse_script.cache_clear()
@@ -307,7 +307,7 @@ UNITS = (
 
 
 class Counted(ParseBudget):
-    """A budget that counts what was spent."""
+    """A budget that counts its use."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -320,7 +320,7 @@ class Counted(ParseBudget):
 
 @pytest.mark.parametrize("length", [1_990, 20_000, 49_999])
 def test_reading_is_bounded_by_work(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is repeated: few steps, few commands, and only a text within the bounds is given to the grammar."""
+    """For any repetition: few steps, few commands, and only bounded text is given to the grammar."""
     given = list[str]()
     real: Callable[[str], shell_grammar.GrammarScan] = shell.scan_text
     monkeypatch.setattr(shell, "scan_text", lambda text: given.append(text) or real(text))

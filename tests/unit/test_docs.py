@@ -1,4 +1,4 @@
-"""The docs are right: nothing is left out, their tables say what is so, and every link leads somewhere."""
+"""The docs are complete and correct, and every link has a target."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ __all__ = ["remove_keys"]  # a fixture that counts for every test here
 
 @cache
 def code(*pages: Path) -> str:
-    """Everything that the pages write as code: a name that happens to be an English word must stand there."""
+    """Return all inline code of the pages: a name that is an English word must be code."""
     texts = [page.read_text(encoding="utf-8") for page in pages or MARKDOWN]
     blocks = [found[3] for text in texts for found in FENCE.finditer(text)]
     return "\n".join([*blocks, *(found for text in texts for found in re.findall(r"`([^`\n]+)`", FENCE.sub("", text)))])
@@ -69,7 +69,7 @@ def rows(page: Path, column: int) -> dict[str, list[str]]:
 
 
 def section(page: Path, heading: str) -> str:
-    """What stands under a heading, up to the next one that is as high, without its blocks of code."""
+    """Return the text of a section, up to the next heading of its level, without code blocks."""
     text = FENCE.sub("", page.read_text(encoding="utf-8"))
     found = re.search(rf"^(#+) {re.escape(heading)}$(.*?)(?=^(?!\1#)#+ |\Z)", text, re.MULTILINE | re.DOTALL)
     return found[2] if found else ""
@@ -181,7 +181,7 @@ def test_the_list_of_capabilities_is_complete() -> None:
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs" / "coming-from").glob("*.md")), ids=page_name)
 def test_the_glossary_of_other_frameworks_is_correct(page: Path) -> None:
-    """What stands on our side of a table is there, and takes the options that are named."""
+    """Names on wick's side of a table exist and accept the named options."""
     places = ("wick", "wick.backends.local", "wick.backends.state", "wick.capabilities.mcp")
     known = {kind: value for place in places for kind, value in vars(import_module(place)).items()}
     known |= {ring.kind: ring.load_class() for ring in RINGS if ring.kind}
@@ -212,7 +212,7 @@ def test_the_environment_variables_are_all_that_is_read(monkeypatch: pytest.Monk
             resolve({"provider": provider, "model": "m"})
         except wick.WickError:
             continue
-    asyncio.run(find_context(NetworkSettings()))  # what a connection reads
+    asyncio.run(find_context(NetworkSettings()))  # read by a connection
     read -= {"PYTHONASYNCIODEBUG", "SSLKEYLOGFILE"}  # by Python itself
     assert read | {"NO_PROXY"} == environment_variables(
         "models"
@@ -220,7 +220,7 @@ def test_the_environment_variables_are_all_that_is_read(monkeypatch: pytest.Monk
 
 
 def table(page: Path, heading: str, first: str) -> list[list[str]]:
-    """The rows of the table under a heading whose first column is headed so."""
+    """Return the rows of the table in a section with this first column."""
     found = re.search(rf"^\| {first} \|.*\n.*\n((?:\|.*\n)+)", section(page, heading), re.MULTILINE)
     assert found, f"{page_name(page)} has no table of {first} under {heading}"
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in found[1].splitlines()]

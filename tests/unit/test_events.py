@@ -1,4 +1,4 @@
-"""What a run announces: each event in its shape on the wire, and the order they come in."""
+"""Events of a run: their wire format and order."""
 
 from __future__ import annotations
 

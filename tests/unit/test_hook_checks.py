@@ -1,4 +1,4 @@
-"""A hook that cannot work is refused when it is made, with what was expected beside what was found."""
+"""An invalid hook is refused at registration, with the expected and the actual signature."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ POINTS = [(position, operation) for position in POSITIONS for operation in OPERA
 
 
 def _possible(position: Position, operation: Kind, decision: type) -> bool:
-    """The rule, as the design says it."""
+    """Return the rule of the design."""
     if decision is Block:
         return True
     if decision is Ask:
@@ -112,7 +112,7 @@ def test_an_annotation_that_cannot_be_resolved_is_left_to_the_run() -> None:
     assert before(ToolUse)(look).name == "look"
 
 
-# what is printed
+# printed form
 
 
 def test_expected_and_actual_signatures_are_printed() -> None:

@@ -1,4 +1,4 @@
-"""What a hook's `match` means."""
+"""The `match` of a hook."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_the_name_that_the_model_used_is_matched_even_if_a_hook_took_another_too
 def test_a_predicate_sees_the_operation() -> None:
     loud = compile_match(lambda use: use.args.get("text", "").isupper())
     assert loud(use(text="HI")) and not loud(use(text="hi"))
-    assert compile_match(lambda use: use.args)(use(text="hi")) is True  # what it returns is taken as yes or no
+    assert compile_match(lambda use: use.args)(use(text="hi")) is True  # its return value is a truth value
 
 
 def test_other_operations_are_matched_by_agent_model_and_kind() -> None:
@@ -159,7 +159,7 @@ async def test_a_match_sees_changes_of_outer_hooks() -> None:
     assert tool_result(await agent_for(ToolUse, quiet, louder).run("go")) == "hush"
 
 
-# rule 9: a guard that cannot say whether it is meant has not agreed
+# rule 9: a guard whose match fails denies
 
 
 async def test_a_guard_with_a_failing_predicate_blocks() -> None:

@@ -1,4 +1,4 @@
-"""Hooks, where they stand, and the order of their rings."""
+"""Hooks, their positions, and the order of their rings."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ async def test_priority_moves_a_guard_among_the_guards() -> None:
 
 
 def _capability(trace: Trace, name: str, order: Sequence[str] = ("before", "wrap", "after")) -> Any:
-    """A capability whose source has its hooks in that order."""
+    """Return a capability with hooks in that source order."""
 
     @before(ToolUse)
     async def enter(self: Any, use: ToolUse) -> None:

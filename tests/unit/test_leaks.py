@@ -1,4 +1,4 @@
-"""What has been got past other guards, and does not get past wick's: one test for each way.
+"""Bypasses of guards in other frameworks, which fail in wick: one test each.
 
 Every agent here wants to run `rm -rf /` with the tool `execute`, and a guard is there that does not let it.
 A leak is `executed` holding a command that the guard has not seen, or has refused.
@@ -71,7 +71,7 @@ def nothing(use: ToolUse) -> Block:
 
 
 class Watching:
-    """A guard that lets everything pass that is not `rm`, and remembers what it has seen."""
+    """A guard that passes everything but `rm`, and records it."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
@@ -90,7 +90,7 @@ def wants(*commands: str) -> Message:
 
 
 def agent(execute: Tool, *hooks: Any, command: str = "ls", **options: Any) -> Agent:
-    """An agent that executes one command and says "done"."""
+    """An agent that executes one command and replies "done"."""
     options.setdefault("tools", [execute])
     return Agent(Scripted(wants(command), "done", spare=True), hooks=hooks, **options)
 
@@ -214,7 +214,7 @@ async def test_a_guard_cannot_be_bypassed_by_replacing_a_blocked_result(execute:
     assert executed == []
 
 
-# -- what changes after it was sealed ---------------------------------------------------------------------------------
+# -- changes after the seal -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -311,7 +311,7 @@ async def test_a_guard_cannot_be_bypassed_by_another_tool_under_the_same_name(
     assert executed == ["ls"]
 
 
-# -- who is above, and who is asked -----------------------------------------------------------------------------------
+# -- parents and askers -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
@@ -433,7 +433,7 @@ async def test_a_guard_cannot_be_bypassed_by_an_ask(order: tuple[int, ...], exec
     user = ScriptedUser(True)
     result = await agent(execute, *hooks, command=RM, ask=user).run("go")
     assert tool_result(result) == "nothing is deleted here"
-    assert user.questions == []  # what is refused anyway is not asked
+    assert user.questions == []  # a denied call is not asked about
     assert executed == []
 
 
@@ -663,7 +663,7 @@ def test_a_guard_cannot_be_bypassed_by_a_typing_error_in_its_match(execute: Tool
         agent(execute, guard(ToolUse, match="exceute", name="strict")(no_rm.fn))
 
 
-# -- what the model does ----------------------------------------------------------------------------------------------
+# -- model behaviour --------------------------------------------------------------------------------------------------
 
 
 async def test_a_guard_cannot_be_bypassed_by_continuing(execute: Tool, executed: list[str]) -> None:
@@ -736,7 +736,7 @@ async def test_a_guard_cannot_be_bypassed_by_arguments_that_a_hook_spoiled(execu
 
 
 class Broken:
-    """A model whose tool call breaks off, or never had a name, an id or an end."""
+    """A model whose tool call breaks off, or lacks a name, an id or an end."""
 
     name = "broken"
 

@@ -1,4 +1,4 @@
-"""The loop: which operation follows which, how a run ends, and what it makes of models and tools that misbehave."""
+"""The loop: the sequence of operations, the end of a run, and misbehaving models and tools."""
 
 from __future__ import annotations
 
@@ -85,18 +85,18 @@ class Raw:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who ignores a cancellation is abandoned sooner."""
+    """Abandon work that ignores cancellation sooner."""
     monkeypatch.setattr(constants, "CANCEL_GRACE_SECONDS", 0.02)
 
 
 def valid(thread: Thread) -> bool:
-    """Whether a thread is whole: every call answered, in order, and the next message can be said."""
+    """Return True if a thread is valid: every call answered, in order, and ready for the next message."""
     thread.messages.validate()
     return not thread.pending and not thread.busy
 
 
 def named(tool: str, name: str) -> ToolCall:
-    """A call whose id is its argument."""
+    """Return a call whose id is its argument."""
     return ToolCall(name, tool, {"name": name})
 
 
@@ -699,11 +699,11 @@ async def test_usage_counts_children_and_calls_with_a_purpose() -> None:
     assert (await Agent(model, tools=[delegate]).run("go")).usage == Usage(107, 17)
 
 
-# -- a word while the run goes on -------------------------------------------------------------------------------------
+# -- inbox messages ---------------------------------------------------------------------------------------------------
 
 
 def sending(text: str | Message, at: type[Operation[Any]] = ToolUse) -> Any:
-    """A hook that sends a message, as a user would while the run goes on."""
+    """A hook that sends a message, as a user would during the run."""
 
     @before(at)
     def send(op: Operation[Any]) -> None:
@@ -851,7 +851,7 @@ async def test_cancelling_at_any_await_leaves_a_valid_thread_and_one_terminal_ev
         task.cancel()
         (raised,) = await asyncio.gather(task, return_exceptions=True)
         if turn == 0:
-            continue  # it has not begun, so it has nothing to end
+            continue  # it has not started, so it has nothing to end
         assert valid(thread), turn
         (last,) = terminal(seen)
         assert seen[-1] is last and isinstance(last, Done)
@@ -864,7 +864,7 @@ async def test_cancelling_at_any_await_leaves_a_valid_thread_and_one_terminal_ev
 
 
 async def cancelled_while(agent: Agent, begun: asyncio.Event, **options: Any) -> Thread:
-    """The thread of a run that is cancelled once its tool has begun."""
+    """Return the thread of a run that is cancelled once its tool has started."""
     thread = Thread()
     task = asyncio.create_task(agent.run("go", thread=thread, **options))
     await begun.wait()

@@ -1,4 +1,4 @@
-"""What is said: data, JSON both ways, the chain and its rules."""
+"""Messages: data, JSON round trips, the chain and its rules."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ SUM = (
 )
 HALF = "\ud83d"  # half of a character
 
-# ---- what hypothesis says
+# strategies
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 SOME = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)

@@ -1,4 +1,4 @@
-"""What an operation goes through: the rings, the gate inside them, and the way back."""
+"""The dispatch of an operation: rings, the gate inside them, and the way back."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def counted(**options: Any) -> tuple[list[str], Any]:
     return ran, fn
 
 
-# rule 2: who decides ends the operation there; rings outside still see the result
+# rule 2: a decision ends the operation there; outer rings still see the result
 
 
 @pytest.mark.parametrize("decision", [Block("no"), Stop("enough")])
@@ -128,7 +128,7 @@ async def test_an_outer_ring_may_replace_an_inner_block() -> None:
     )
 
 
-# rule 3: who sees which change
+# rule 3: visibility of changes
 
 
 async def test_a_before_changes_the_operation_for_inner_rings() -> None:
@@ -150,7 +150,7 @@ async def test_a_before_changes_the_operation_for_inner_rings() -> None:
     result = await echo_agent(*hooks).run("go")
     assert seen == {"outer": "hi", "inner": "changed", "gate": "changed"}
     assert tool_result(result) == "changed"
-    assert result.messages[1].tool_calls[0].args == {"text": "hi"}  # what the model said stays what it said
+    assert result.messages[1].tool_calls[0].args == {"text": "hi"}  # the model's message is unchanged
 
 
 async def test_a_changed_copy_of_a_wrap_reaches_inner_rings_only() -> None:
@@ -281,7 +281,7 @@ async def test_continue_is_possible_after_a_step_only(position: Position, operat
 
 
 def _refused(result: Result | None, error: Exception | None, operation: Kind, position: str) -> None:
-    """A wrong answer is a hook's failure, and what that means depends on where it stands."""
+    """An invalid return value is a failure of the hook; its effect depends on the position."""
     if position == "guard":
         assert result is not None
         said = tool_result(result) if operation is ToolUse else result.reason
@@ -500,7 +500,7 @@ async def test_a_shadow_guard_is_recorded_and_does_not_count(said: Any) -> None:
     assert row.shadow and row.verdict in ("block", "stop", "ask", "failed")
 
 
-# rule 10: what children are under
+# rule 10: hooks above children
 
 
 def _delegate(child: Agent, **options: Any) -> Any:
@@ -1451,7 +1451,7 @@ async def test_two_holding_hooks_both_have_to_answer() -> None:
     assert order[order.index("in") :][:4] == ["in", "out", "on_tool_stream", "on_tool_stream"]
 
 
-# what a ToolResult is made of
+# parts of a ToolResult
 
 
 async def _changed(change: Callable[[ToolUse], None]) -> ToolResult:

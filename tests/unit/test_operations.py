@@ -1,4 +1,4 @@
-"""The four operations, and what a run lets its hooks and tools do."""
+"""The four operations, and the API of a run for hooks and tools."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from wick.hooks import Next
 from wick.operations import OPERATIONS
 from wick.protocols import Delta, Finish, Request, TextDelta
 
-# what an operation is
+# operations
 
 
 def test_the_four_operations_in_nesting_order() -> None:
@@ -99,7 +99,7 @@ def test_of_several_stop_reasons_the_most_authoritative_wins() -> None:
         assert run.stopping == Stop(kept)
 
 
-# rule 16: Stop stands
+# rule 16: Stop is final
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -140,7 +140,7 @@ class Ends:
 
 
 def once(decision: Continue) -> Any:
-    """An `after` that says Continue after the first step alone."""
+    """An `after` that continues after the first step only."""
 
     @after(Step)
     async def go_on(step: Step) -> Continue | None:
@@ -402,7 +402,7 @@ async def test_resuming_with_the_guards_that_were_there_or_more_is_fine() -> Non
     assert [row["resumed"] for row in starts] == [False, True]
 
 
-# rule 20: what is kept for a run, and what for good
+# rule 20: values of a run, and values of a thread
 
 
 async def test_scratch_is_per_run_and_shared_by_copies() -> None:
@@ -434,7 +434,7 @@ async def test_values_are_stored_with_the_thread() -> None:
     assert Thread.from_json(thread.to_json()).values["runs"] == 2
 
 
-# what a run lets its hooks and tools do
+# the API of a run for hooks and tools
 
 
 async def test_a_recorded_value_is_logged() -> None:

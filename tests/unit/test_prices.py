@@ -70,7 +70,7 @@ def test_a_model_has_one_price_under_any_name(name: str) -> None:
         "ollama:llama3.1:8b",
         "ollama:gpt-oss:20b",
         "gateway:gpt-4o",
-        "mistral-small",  # who runs it?
+        "mistral-small",  # the operator is unknown
         "openai:no-such-model",
         "nobody:gpt-4o",
         "gpt-no-such",
@@ -119,7 +119,7 @@ def test_uncounted_tokens_are_not_free() -> None:
 
 
 class Metered:
-    """A model with a bill: each reply takes the tokens it was told to take, and calls a tool, talks or fails."""
+    """A model with given usage: each reply calls a tool, talks or fails."""
 
     def __init__(self, *replies: tuple[str | ModelError, Usage | None], name: str = SONNET) -> None:
         self.name, self.replies = name, [*replies]
@@ -195,10 +195,10 @@ async def test_each_model_has_its_own_price() -> None:
 
 async def test_a_partly_unpriced_run_has_no_price() -> None:
     agent = Agent(Metered(("use echo", Usage(1_000, 0)), ("use echo", None), ("done", Usage(1_000, 0))), tools=[echo])
-    result = await agent.run("go")  # its second reply says nothing of tokens
+    result = await agent.run("go")  # its second reply has no usage
     assert result.price is None
     assert [charge.price for charge in result.charges] == [Decimal("0.003"), None, Decimal("0.003")]
-    assert (await Agent(Scripted("hi")).run("go")).price is None  # a model that nobody lists
+    assert (await Agent(Scripted("hi")).run("go")).price is None  # an unlisted model
 
 
 async def test_a_run_without_a_question_costs_nothing() -> None:
@@ -266,7 +266,7 @@ LATER = Paused("later")
 
 
 async def interrupted() -> Thread:
-    """A thread whose run waits for the user, and has asked one question."""
+    """Return a thread whose run waits for the user after one model call."""
     thread = Thread()
     first = await asking(("use echo", CHEAP), answers=(LATER,)).run("go", thread=thread)
     assert (first.outcome, first.price) == ("interrupted", Decimal("0.45"))
@@ -289,10 +289,10 @@ async def test_the_price_of_a_killed_run_is_unknown() -> None:
     thread = await interrupted()
     await asking(("use echo", CHEAP), answers=(True, LATER)).run(thread=thread)
     rows = thread.to_json()
-    assert rows["entries"].pop()["kind"] == "run_end"  # so far it came
+    assert rows["entries"].pop()["kind"] == "run_end"  # so far it got
     thread = stored(Thread.from_json(rows))
     result = await asking(("use echo", CHEAP), answers=(True, LATER)).run(thread=thread)
-    assert result.usage == CHEAP + CHEAP  # what the log knows, and what came since
+    assert result.usage == CHEAP + CHEAP  # logged usage, and usage since then
     assert result.price is None
     result = await asking(("done", CHEAP)).run(thread=stored(thread))
     assert result.usage == CHEAP + CHEAP + CHEAP

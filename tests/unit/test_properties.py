@@ -1,4 +1,4 @@
-"""What holds for any set of hooks, in any order: the promises of the gate, of the end of a run, and of redactors."""
+"""Properties of any set of hooks, in any order: the gate, the end of a run, and redactors."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def guard_that(verdict: str, name: str, shadow: bool = False) -> Hook:
 
 
 def allows(said: Sequence[str], answer: Any = True, asked_before: bool = False) -> bool:
-    """Whether a tool runs under guards that say this."""
+    """Return True if a tool runs under these guards."""
     used: list[str] = []
 
     @tool
@@ -105,7 +105,7 @@ def test_no_order_of_guards_turns_a_deny_into_an_allow(
 
 @given(specs, st.data())
 def test_no_order_of_hooks_turns_a_deny_into_an_allow(spec: Spec, data: st.DataObject) -> None:
-    """Wherever the other hooks stand, under a guard that refuses everything nothing is executed."""
+    """In any order of hooks, a guard that denies everything prevents execution."""
     wall = Described("wall", "guard", "tool_use", data.draw(st.sampled_from(["block", "stop", "raise", "nonsense"])))
     parts = data.draw(st.permutations([*spec.parts, (wall,)]), label="in this order")
     walled = Spec(tuple(parts), spec.script, spec.answers, spec.child, spec.steps)
@@ -159,7 +159,7 @@ plans = st.dictionaries(st.sampled_from("xyz"), values, max_size=3)
 
 @dataclass
 class Seen:
-    """What the guards saw, what was sealed, and what was executed, in order."""
+    """Guarded, sealed and executed arguments, in order."""
 
     guards: list[tuple[JSON, JSON]] = field(default_factory=list)
     executed: list[JSON] = field(default_factory=list)
@@ -260,7 +260,7 @@ def test_every_run_has_one_end_and_leaves_a_valid_thread(spec: Spec, ticks: int 
     for thread in (observed.thread, *observed.below):
         assert Thread.from_json(thread.to_json()).messages == thread.messages.validate()
         kinds = [entry.kind for entry in thread.entries if entry.kind in ("run_start", "run_end")]
-        assert kinds in ([], ["run_start", "run_end"])  # a run may end before it has begun
+        assert kinds in ([], ["run_start", "run_end"])  # a run may end before its start
         assert not thread.busy
         assert not thread.pending or thread.entries[-1].data["outcome"] == "interrupted"
 
@@ -279,7 +279,7 @@ async def ended(spec: Spec, ticks: int | None) -> Observed:
 
 @given(asking_specs())
 def test_answering_later_is_answering_at_once(spec: Spec) -> None:
-    """Whoever is asked goes away first, each time, and the run is taken up by another process."""
+    """The user is absent at each question, and the run is resumed by another process."""
     at_once, outcome = asyncio.run(observe_agent(spec))
     later, pauses = asyncio.run(pausing(spec))
     questions = [row for rows in at_once.trace.values() for row in rows if row[0] == "user"]
@@ -305,7 +305,7 @@ async def pausing(spec: Spec) -> tuple[Observed, int]:
 
 
 class Absent:
-    """A user who is not there when first asked."""
+    """A user who is absent when first asked."""
 
     def __init__(self, user: Any, asked: set[str]) -> None:
         self.user, self.asked = user, asked
@@ -353,7 +353,7 @@ class Redactor(Capability):
     async def redact(self, use: ToolUse) -> None:
         await asyncio.sleep(0)
         if self.crash:
-            raise ValueError(f"cannot parse {use.result.text}")  # as parsers do, it quotes what it could not parse
+            raise ValueError(f"cannot parse {use.result.text}")  # like parsers, it quotes unparsable text
         use.result = ToolResult(use.result.output.replace(SECRET, "***"), use.result.error.replace(SECRET, "***"))
 
 
@@ -407,7 +407,7 @@ def test_redacted_text_appears_nowhere(ways: list[str], acts: list[str], crash: 
 
 
 async def everything_told(asked: Message, tools: list[Tool], hooks: list[Hook], redactor: Redactor, below: bool) -> str:
-    """Everything that a run leaves behind: its thread, its events, its result, and what the model was told."""
+    """Return everything a run leaves behind: thread, events, result, and model requests."""
     events: list[Event] = []
     threads = [Thread(), Thread()]
     model = Scripted(asked, "done")

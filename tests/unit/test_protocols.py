@@ -1,4 +1,4 @@
-"""What can be plugged in: a model is anything with a name that streams deltas."""
+"""Protocols: a model is any object with a name that streams deltas."""
 
 from __future__ import annotations
 

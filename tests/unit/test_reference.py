@@ -1,4 +1,4 @@
-"""Generated agents do what the rules say: `reference.py` computes it, and wick must agree.
+"""Generated agents follow the rules: `reference.py` computes the outcome, and wick must agree.
 
 A failure shows the smallest agent that does something else, written so that it can be pasted into a test.
 """
@@ -25,7 +25,7 @@ SETTLE = 4  # a cancellation passes from a run to its tools, to a child and to t
 
 @pytest.fixture(autouse=True, scope="module")
 def _quiet() -> Iterator[None]:
-    """Thousands of hooks fail here, and nobody wants to read about it."""
+    """Silence the log: thousands of hooks fail here."""
     logging.disable(logging.WARNING)
     yield
     logging.disable(logging.NOTSET)
@@ -78,7 +78,7 @@ def test_reference_cases(hooks: list[Hook]) -> None:
 
 
 def agree(spec: Spec) -> None:
-    """What is observed of an agent is what the reference computes."""
+    """Check that the observed behaviour equals the computed one."""
     reference, expected = expected_outcome(spec)
     observed, outcome = asyncio.run(observe_agent(spec))
     assert traced(observed) == dict(reference.trace)
@@ -103,7 +103,7 @@ def test_an_agent_can_be_cancelled_at_every_await(spec: Spec, twice: bool) -> No
 
 
 async def cancelled_after(ticks: int, spec: Spec, twice: bool) -> tuple[Observed, bool]:
-    """Let everybody go on so many times, then cancel. What is left is one end, and threads that can be used."""
+    """Yield a number of times, then cancel. Exactly one end and usable threads must remain."""
     observed = Observed()
     run = build_agent(spec, observed).run("go", thread=observed.thread, emit=observed.events.append)
     task = asyncio.create_task(run)
@@ -111,12 +111,12 @@ async def cancelled_after(ticks: int, spec: Spec, twice: bool) -> tuple[Observed
     finished = task.done()
     task.cancel()
     await yield_to_others(1)
-    task.cancel() if twice else None  # somebody is impatient
+    task.cancel() if twice else None  # cancelled early
     await yield_to_others(SETTLE)
     begun = tools_used(observed)
     await asyncio.wait((task,))
     assert tools_used(observed) == begun, "a tool was begun after the run was cancelled"
-    await yield_to_others(SETTLE * twice)  # who is told to hurry leaves before the work has ended
+    await yield_to_others(SETTLE * twice)  # a cancelled task ends before its work
     assert asyncio.all_tasks() == {asyncio.current_task()}, "work is left behind"
     (terminal,) = observed.terminal
     assert observed.events[-1] is terminal
@@ -127,7 +127,7 @@ async def cancelled_after(ticks: int, spec: Spec, twice: bool) -> tuple[Observed
 
 
 async def check(thread: Thread) -> None:
-    """A thread is whole: it is valid, nothing waits but what the user is to answer, and the talk can go on."""
+    """Check that a thread is valid, has only pending questions, and can be continued."""
     assert Thread.from_json(thread.to_json()).messages == thread.messages.validate()
     assert not thread.busy
     assert not thread.pending or thread.entries[-1].data["outcome"] == "interrupted"

@@ -1,4 +1,4 @@
-"""The result of a run, and what hooks may do with the result of each operation."""
+"""The result of a run, and changes of results by hooks."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ async def test_a_result_has_the_exceptions_of_tools_with_their_tracebacks() -> N
     (crash,) = result.crashes
     text = "".join(traceback.format_exception(crash))
     assert "return number / 0" in text and "ZeroDivisionError" in text
-    assert result.messages[-2].text == "divide: ZeroDivisionError: float division by zero"  # what the model gets
+    assert result.messages[-2].text == "divide: ZeroDivisionError: float division by zero"  # the text for the model
     assert "crashes" not in repr(result) and result.outcome == "completed"
 
 

@@ -282,7 +282,7 @@ async def test_there_must_be_something_to_answer() -> None:
 
 
 class World:
-    """What tools did, in whatever process."""
+    """Effects of tools, in any process."""
 
     def __init__(self) -> None:
         self.done: Counter[str] = Counter()
@@ -310,7 +310,7 @@ WANTED = {call.args["name"]: call for reply in SCRIPT for call in reply.tool_cal
 
 
 def worker(world: World) -> Agent:
-    """An agent that does the next thing of the script, whatever process it is in."""
+    """An agent that continues the script in any process."""
 
     def answer(request: Request) -> Message:
         return SCRIPT[sum(message.role == "assistant" for message in request.messages)]
@@ -325,7 +325,7 @@ async def whole_run() -> Thread:
 
 
 def began(thread: Thread, name: str) -> bool:
-    """Whether the log says that a tool's work was begun."""
+    """Return True if the log contains the start of a tool."""
     step = int(name[0])
     replies = [entry.seq for entry in thread.entries if entry.kind == "message" and entry.data.role == "assistant"]
     return any(
@@ -506,7 +506,7 @@ async def kept_store() -> InMemory:
 
 
 async def test_a_released_run_is_resumed() -> None:
-    """Cancelled by a program that stops, not by its user: no call is answered for it, and it goes on elsewhere."""
+    """Cancelled by a stopping program, not by its user: no call is answered, and it continues elsewhere."""
     store, begun = await kept_store(), asyncio.Event()
 
     @tool(idempotent=True)

@@ -162,7 +162,7 @@ async def retry(call: ModelCall, next: Next[Any]) -> Any:
 
 
 def shown(events: list[Event]) -> str:
-    """What a reader sees in the end: deltas add up, a restart begins anew."""
+    """Return the text that a reader finally sees: deltas add up, a restart clears."""
     text = ""
     for event in events:
         if isinstance(event, ChatModelRestart):

@@ -1,4 +1,4 @@
-"""The log of a run: what is saved, in which order, and one run of a thread at a time."""
+"""The log of a run: stored entries, their order, and one run of a thread at a time."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_threads_do_not_wait_for_each_other() -> None:
     assert [result.text for result in texts] == [f"{number}X" for number in range(20)]
 
 
-# -- what is logged ---------------------------------------------------------------------------------------------------
+# -- entries ----------------------------------------------------------------------------------------------------------
 
 
 @guard(ToolUse)
@@ -261,7 +261,7 @@ async def test_a_tool_that_ends_after_its_call_was_answered_is_not_taken_for_a_l
     assert tool_results(result) == ["later", "sent"]
 
 
-# -- what was queued before a run, and runs that are let go of --------------------------------------------------------
+# -- messages before a run, and released runs -------------------------------------------------------------------------
 
 
 async def kept_store() -> InMemory:
@@ -271,7 +271,7 @@ async def kept_store() -> InMemory:
 
 
 async def test_messages_before_a_run_are_its_input() -> None:
-    """Hooks of a run see it, guards among them; nobody hears it twice."""
+    """Hooks of a run see it, guards included; it is delivered once."""
     store, seen = await kept_store(), list[str]()
 
     @before(Run)

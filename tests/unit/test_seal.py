@@ -1,4 +1,4 @@
-"""What is sealed can no longer change, and its hash says exactly what it is."""
+"""Sealed data is immutable, and its hash covers exactly that data."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ async def test_the_model_that_was_sealed_is_asked() -> None:
     assert other.requests == []
 
 
-# rule 7: what each operation seals
+# rule 7: sealed fields of each operation
 
 
 async def test_a_run_seals_its_input_agent_and_user() -> None:

@@ -1,4 +1,4 @@
-"""A thread is a log: what is appended stays, and the state is what the entries add up to."""
+"""A thread is a log: entries are permanent, and the state is folded from them."""
 
 from __future__ import annotations
 
@@ -292,7 +292,7 @@ def test_the_state_has_messages_and_the_values_the_api_shows() -> None:
     thread.state()["todos"].append("free to change")
 
 
-# -- what became of calls and runs ------------------------------------------------------------------------------------
+# -- states of calls and runs -----------------------------------------------------------------------------------------
 
 
 def test_fates() -> None:
@@ -551,7 +551,7 @@ def test_to_rewind_is_to_be_as_one_was(to: int) -> None:
     thread.rewind(to)
     assert thread.current == talk().fork(to).current
     assert messages == thread.messages and dict(values) == dict(thread.values), "whoever holds them sees it too"
-    added = 1 + len(thread.questions)  # what waits is asked again
+    added = 1 + len(thread.questions)  # a pending question is asked again
     assert len(thread.entries) == len(talk().entries) + added, "nothing is taken out of the log"
     assert state(Thread.from_json(json.loads(json.dumps(thread.to_json())))) == state(thread)
 
@@ -565,12 +565,12 @@ def test_entries_after_a_rewind_follow_its_target() -> None:
     assert [entry.seq for entry in thread.effective_entries()] == [1, 2, 6, 7]
     thread.rewind(6)
     assert [message.text for message in thread.messages] == ["one", "1", "three"]
-    thread.rewind(4)  # behind the first rewind: what was rewound then counts again, as it did after entry 4
+    thread.rewind(4)  # behind the first rewind: entries rewound then count again, as after entry 4
     assert [message.text for message in thread.messages] == ["one", "1", "two", "2"]
 
 
 def test_many_rewinds_are_one_pass_over_the_log() -> None:
-    """Each goes back to the one before it: if each followed all before it again, the work would double each time."""
+    """Each rewind targets the one before it: following all of them again would double the work each time."""
     thread = Thread("th_1")
     thread.add(user("one"), user("two"))
     for _ in range(100):
@@ -580,7 +580,7 @@ def test_many_rewinds_are_one_pass_over_the_log() -> None:
 
 
 class Writing:
-    """Appends what a generated example draws, as far as it is valid there."""
+    """Appends generated entries, as far as they are valid."""
 
     def __init__(self, data: st.DataObject) -> None:
         self.thread, self.draw, self.ids = Thread("th_1"), data.draw, count()
@@ -752,7 +752,7 @@ class Notes:
 
 async def test_appended_entries_are_passed_to_the_store_and_saved_waits() -> None:
     thread, notes = Thread(), Notes()
-    await thread.saved()  # kept nowhere: nothing to wait for
+    await thread.saved()  # not stored: nothing to wait for
     thread.add(user("before"))
     thread.writer = notes
     thread.add(user("one"))
@@ -780,11 +780,11 @@ def test_python_threads_append_one_by_one() -> None:
     assert dict(thread.values) == {str(key): 299 for key in range(6)}
 
 
-# -- what earlier versions wrote -------------------------------------------------------------------------------------
+# -- threads of earlier versions -------------------------------------------------------------------------------------
 
 
 def test_there_is_a_thread_of_every_schema() -> None:
-    """Whoever raises SCHEMA keeps a thread that the version before wrote, and reads it."""
+    """A new SCHEMA needs a stored thread of the version before, which is read."""
     kept = {json.loads(path.read_text(encoding="utf-8"))["schema"] for path in OLD.glob("*.json")}
     assert kept == set(range(1, SCHEMA + 1))
 
@@ -804,7 +804,7 @@ def test_a_thread_of_schema_1_opens() -> None:
 
 
 def test_an_unreferenced_thread_is_released_at_once() -> None:
-    """Not only when Python looks for garbage: a server that looks seldom would hold thousands of them."""
+    """Without garbage collection: a server that rarely collects would hold thousands of them."""
 
     def there() -> int:
         return sum(type(each) is Thread for each in gc.get_objects())

@@ -1,4 +1,4 @@
-"""A tool is a function that the model can ask for: whatever it does, there is a result."""
+"""A tool is a function that the model can call: any behaviour gives a result."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from wick.tools import HttpTool, Injected, Tool, ToolOptions, run_tool, tool, un
 
 
 class Run(Injected):
-    """What a run would inject."""
+    """An injected run."""
 
 
 class ToolUse(Injected):
-    """What a tool use would inject."""
+    """An injected tool use."""
 
 
 async def outcome(item: Tool, /, *context: object, **args: Any) -> tuple[ToolResult, tools.ToolOutcome]:
@@ -712,7 +712,7 @@ WEATHER = {"type": "object", "properties": {"city": {"type": "string"}}, "requir
 
 
 class Callbacks:
-    """A server of tools that answers as the test says."""
+    """A server of HTTP tools with the responses of the test."""
 
     url: str
     answer: Any

@@ -75,7 +75,7 @@ def test_a_difference_shortens_long_values() -> None:
     assert changed["n"] == [1, 2.5]
 
 
-# rule 18: what is held
+# rule 18: held events
 
 
 def _delta(text: str) -> Event:

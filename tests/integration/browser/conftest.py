@@ -1,4 +1,4 @@
-"""One server and one browser for each file of tests; each test is somebody who has never been here."""
+"""One server and one browser per test file; each test is a new user."""
 
 from __future__ import annotations
 

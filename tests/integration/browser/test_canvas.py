@@ -1,4 +1,4 @@
-"""The canvas: what is changed in the browser is in the workspace, and the other way round, and nothing is lost."""
+"""The canvas: edits in the browser reach the workspace and vice versa, and nothing is lost."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ BRING = """([encoded, way]) => {
 
 
 def calls(*wanted: tuple[str, dict[str, Any]]) -> str:
-    """What the agent `caller` is told to call, all at once."""
+    """Return a message that makes the agent `caller` call these tools at once."""
     return json.dumps([{"name": name, "args": args} for name, args in wanted])
 
 
@@ -85,7 +85,7 @@ def test_users_see_only_their_own_threads(browser: Browser, server: ServerProces
     assert "birds.txt" in str(open_api_client(server, "ada")("GET", "/agents/default/files/list"))
 
 
-# -- what is done ----------------------------------------------------------------------------------------------
+# -- tools -----------------------------------------------------------------------------------------------------
 
 
 def test_tool_cards_show_arguments_and_results(ada: Page, api: ApiClient) -> None:
@@ -231,7 +231,7 @@ def test_messages_sent_at_once_keep_their_order(browser: Browser, server: Server
         assert said(api, thread) == ["10 0.05", "2 0.01", "3 0.01"]
 
 
-# -- what was said ----------------------------------------------------------------------------------------------------
+# -- messages ---------------------------------------------------------------------------------------------------------
 
 
 def act(page: Page, article: Any, name: str, **how: Any) -> None:
@@ -264,7 +264,7 @@ def test_any_message_can_be_edited_or_resent(browser: Browser, server: ServerPro
             send_and_wait(page, words)
         act(page, page.locator("article.said").nth(1), "Edit")
         page.get_by_label("Your message").fill("better\nwords")
-        page.reload()  # what was written is not lost
+        page.reload()  # drafts are not lost
         expect(page.get_by_label("Your message")).to_have_value("better\nwords")
         page.get_by_role("button", name="Resend").dblclick()
         expect(page.locator("article.reply")).to_have_text([re.compile("one"), re.compile("better")])

@@ -32,7 +32,7 @@ LOST = "Connection lost"
 
 
 class Wire:
-    """What lies between a browser and a server, and can be cut."""
+    """A proxy between a browser and a server that can be cut."""
 
     def __init__(self, port: int) -> None:
         self._to, self._loop, self._open = port, asyncio.new_event_loop(), set[asyncio.StreamWriter]()
@@ -67,7 +67,7 @@ class Wire:
             writer.transport.abort() if not self.whole else writer.close()
 
     def cut(self) -> None:
-        """Drop every connection, in the middle of whatever it carries, and take none."""
+        """Drop every connection at once and accept none."""
 
         async def now() -> None:
             self.whole = False
@@ -109,12 +109,12 @@ def counted(most: int) -> list[str]:
 
 
 def shows(page: Page, expected: list[str]) -> None:
-    """Wait until exactly these pieces stand there."""
+    """Wait until exactly these texts are shown."""
     wait_for(lambda: pieces(page) == expected)
 
 
 def look(page: Page) -> None:
-    """Every few seconds the page looks for what has changed; this is what makes it do so at once."""
+    """Let the page poll for changes now instead of after seconds."""
     page.evaluate("dispatchEvent(new Event('online'))")
 
 
@@ -122,7 +122,7 @@ def heard(api: ApiClient, thread: str) -> list[str]:
     return [message["content"] for message in api.thread(thread)["messages"] if message["role"] == "user"]
 
 
-# -- what breaks ------------------------------------------------------------------------------------------------------
+# -- broken connections -----------------------------------------------------------------------------------------------
 
 
 def test_a_connection_that_is_cut_is_made_again(
@@ -133,7 +133,7 @@ def test_a_connection_that_is_cut_is_made_again(
         expect(page.locator("article.reply")).to_contain_text("piece5")
         wire.cut()
         expect(page.get_by_text(LOST)).to_be_visible()
-        send_message(page, "2 0.01")  # it waits here, and is said once
+        send_message(page, "2 0.01")  # it is queued here and sent once
         expect(page.get_by_text("Sending…")).to_be_visible()
         wire.mend()
         expect(page.get_by_text(LOST)).to_have_count(0)
@@ -163,7 +163,7 @@ def test_a_run_continues_after_a_server_restart(browser: Browser, tmp_path: Any)
         page.locator("#message").fill("30 0.05")
         page.locator("#message").press("Enter")
         expect(page.locator("article.reply").last).to_contain_text("piece5")
-        server.kill()  # it says nothing more, in the middle of a word
+        server.kill()  # the stream stops in the middle of a word
         server.start()
         wait_until_idle(page)
         shows(page, counted(2) + counted(40) + counted(30))
@@ -182,7 +182,7 @@ def test_a_page_opened_while_the_server_is_down_shows_it(browser: Browser, serve
         assert open_thread_id(page) == thread
 
 
-# -- what is reloaded, left and opened twice --------------------------------------------------------------------------
+# -- reloads, reopened threads and second windows ---------------------------------------------------------------------
 
 
 def test_a_reload_in_the_middle_loses_nothing_and_doubles_nothing(browser: Browser, server: ServerProcess) -> None:
@@ -222,7 +222,7 @@ def test_a_reload_keeps_pending_messages_and_drafts(browser: Browser, server: Se
             {"messages": [{"role": "user", "content": "and of newts"}]},
         )
         look(page)
-        expect(waits).to_have_count(2)  # what others say is seen here, too
+        expect(waits).to_have_count(2)  # messages of other windows are shown, too
         expect(page.locator("#message")).to_have_value("half a thought")
         (server.folder / "reloaded").touch()
         wait_until_idle(page)
@@ -256,7 +256,7 @@ HIDE = """hidden => {
 
 
 def test_a_hidden_window_disconnects_and_catches_up(browser: Browser, server: ServerProcess, api: ApiClient) -> None:
-    """Its streams would be missed by windows that somebody sees: a browser has six connections for all of them."""
+    """Its streams would be missing in visible windows: a browser has six connections per host."""
     with open_page(browser, server, agent="patient") as page:
         send_message(page, "wait for unseen.txt")
         expect(page.get_by_text("I wait.")).to_be_visible()
@@ -266,13 +266,13 @@ def test_a_hidden_window_disconnects_and_catches_up(browser: Browser, server: Se
         wait_for(lambda: api.thread(thread)["messages"][-1]["content"].startswith("I have heard"))
         assert page.get_by_text("I have heard").count() == 0
         page.evaluate(HIDE, False)
-        replies = page.locator("article.reply")  # one that uses a tool, and one that says what came of it
+        replies = page.locator("article.reply")  # one with a tool call, and one with its result
         expect(replies).to_contain_text(["I wait.", "I have heard: wait for unseen.txt"])
         wait_until_idle(page)
         expect(page.locator("article.said")).to_have_count(1)
 
 
-# -- what a server refuses --------------------------------------------------------------------------------------------
+# -- refusals of the server -------------------------------------------------------------------------------------------
 
 
 def refuse(status: int, message: str) -> Any:

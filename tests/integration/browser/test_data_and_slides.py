@@ -60,7 +60,7 @@ Layout: center
 > Swim while you can.
 """
 
-CHANGES = [  # a file, what stands in it, a cell, what is written into it, and what stands there then
+CHANGES = [  # a file, its content, a cell, the new value, and the new content
     ("semi.csv", "a;b\n1,5;2\n", "2", "7", "a;b\n1,5;7\n"),
     ("ends.csv", "\ufeffa,b\r\n1,2\r\n", "2", "7", "\ufeffa,b\r\n1,7\r\n"),
     (

@@ -1,4 +1,4 @@
-"""S5, in a browser: whatever others wrote, nothing of it runs, and nobody is called.
+"""S5 in a browser: untrusted text does not run and causes no request.
 
 In CI test_everywhere.py and test_preview.py try it in every place that shows text. With WICK_FULL each text is tried in
 each of these places, and counted.
@@ -65,7 +65,7 @@ KINDS = ("md", "html", "svg", "csv", "json", "txt")
 
 
 def _said(page: Page, api: ApiClient, text: str) -> None:
-    """In a conversation: the user says it, the agent says it, the thread is called so, and it is found."""
+    """In a conversation: user message, agent message, title and search result."""
     page.select_option("#agent", "echo")
     send_and_wait(page, text)
     api("PATCH", f"/threads/{open_thread_id(page)}", {"title": text[:400]})
@@ -74,7 +74,7 @@ def _said(page: Page, api: ApiClient, text: str) -> None:
 
 
 def _done(page: Page, api: ApiClient, text: str) -> None:
-    """In what a tool is given, and what it says."""
+    """In the arguments and results of a tool."""
     page.select_option("#agent", "default")
     send_and_wait(page, "Run the command: echo '" + text.replace("'", "").replace("\n", " ") + "'")
     for head in page.locator(".call-head").all():

@@ -22,7 +22,7 @@ OFFLINE = {"OLLAMA_HOST": "127.0.0.1:1"}
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server that nobody has configured, with the small page that is always there."""
+    """An unconfigured server with the built-in small page."""
     none: dict[str, Any] = {"tokens": [], "quotas": {}, "static": str(SHIPPED_PAGES)}
     with run_server(tmp_path_factory.mktemp("page"), config=None, environment=OFFLINE, **none) as found:
         yield found
@@ -30,7 +30,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 @pytest.fixture
 async def page(server: ServerProcess) -> AsyncIterator[Page]:
-    """A page of a browser that has never been here; what goes wrong in it is a failure."""
+    """A page of a new browser; an error in it fails the test."""
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox"])
         made = await (await browser.new_context()).new_page()
@@ -39,7 +39,7 @@ async def page(server: ServerProcess) -> AsyncIterator[Page]:
         made.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
         yield made
         await browser.close()
-        expected = "the server responded with a status of 401"  # what a browser says of one who is not signed in yet
+        expected = "the server responded with a status of 401"  # the console error for a request without sign-in
         assert [each for each in wrong if expected not in each] == []
 
 

@@ -1,4 +1,4 @@
-"""Terminal, agent, trace, usage and replay: what the browser changes the API reads, and the other way round."""
+"""Terminal, agent, trace, usage and replay: changes in the browser are visible in the API and vice versa."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from browser_pages import (
 )
 from server_process import ServerProcess
 
-RISKY = "Run the command: curl http://127.0.0.1:9/x | sh"  # what the default agent asks about
+RISKY = "Run the command: curl http://127.0.0.1:9/x | sh"  # questions of the default agent
 WHERE = "Run the command: test -e /.dockerenv && echo in a container || echo on the machine"
 
 
@@ -54,7 +54,7 @@ def test_switching_a_hook_changes_behaviour(browser: Browser, server: ServerProc
         expect(switch).not_to_be_checked()
         assert root.hook("permissions")["on"] is False
         send_and_wait(page, RISKY)
-        expect(page.locator(".call.done")).to_have_count(1)  # it ran, and nobody was asked
+        expect(page.locator(".call.done")).to_have_count(1)  # it ran without a question
         root("PATCH", "/agents/default/hooks", {"hooks": {"permissions": None}})
         expect(switch).to_be_checked()
         send_message(page, RISKY)
@@ -149,7 +149,7 @@ def test_a_grant_is_given_and_revoked(browser: Browser, server: ServerProcess) -
         _grant(page, "Run the command: echo granted")
         expect(grants).to_have_text(re.compile("execute.*echo granted"))
         assert [one["args"]["command"] for one in _grants(olga)] == ["echo granted"]
-        send_and_wait(page, "Run the command: echo granted")  # and nobody is asked
+        send_and_wait(page, "Run the command: echo granted")  # and without a question
         panel.get_by_role("button", name="Revoke execute").click()
         expect(grants).to_have_count(0)
         assert _grants(olga) == []
@@ -214,7 +214,7 @@ def test_a_ring_shows_its_decisions_in_the_shown_run(ada: Page) -> None:
 
 
 def _point_at(page: Page, ring: Any) -> None:
-    """At the band of a ring, which is on its left: in its middle is what it stands around."""
+    """Hover the band of a ring on its left; its middle contains inner rings."""
     page.mouse.move(0, 0)
     box = ring.locator("circle").bounding_box()
     page.mouse.move(box["x"] + 3, box["y"] + box["height"] / 2)
@@ -316,7 +316,7 @@ def test_the_limits_of_a_run_are_shown(browser: Browser, server: ServerProcess) 
         expect(gauge).to_have_attribute("aria-valuenow", str(budget["spent_tokens"]))
         expect(part.get_by_role("meter", name="Tokens", exact=True)).to_have_attribute(
             "aria-valuenow", str(budget["spent_tokens"])
-        )  # the first run of a budget has spent all that is gone
+        )  # the first run has spent the whole budget
         olga("PATCH", "/agents/default/hooks", {"hooks": {"limits": None, "budget": None}})
         expect(gauge).to_have_count(0)
 

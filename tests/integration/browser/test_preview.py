@@ -1,4 +1,4 @@
-"""Previews of HTML and SVG: nothing in them runs, and nothing in them reaches anybody."""
+"""Previews of HTML and SVG: no script runs and no request is sent."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CLICKED = {
 
 
 class Listening:
-    """Somebody elsewhere, who notes everyone who connects."""
+    """A remote host that records connections."""
 
     def __init__(self) -> None:
         self.server = socket.create_server(("127.0.0.1", 0))
@@ -88,7 +88,7 @@ def test_a_page_is_shown_and_runs_and_reaches_nothing(ada: Page, api: ApiClient,
     expect(head).to_have_css("color", "rgb(1, 2, 3)")
     assert frame.get_attribute("sandbox") == "", "no scripts, no forms, no windows, no origin"
     expect(panel.get_by_text("Scripts do not run in the preview")).to_be_visible()
-    ada.wait_for_timeout(500)  # nothing tells that nobody is going to come
+    ada.wait_for_timeout(500)  # absence of requests has no event
     assert elsewhere.came == 0 and "caught" not in ada.title()
 
 

@@ -46,7 +46,7 @@ def test_the_tree_follows_and_changes_the_workspace(ada: Page, api: ApiClient) -
     row(files, "deep/er").click()
     act(files, "deep/er/note.txt", "Rename")
     ada.get_by_label("New name of note.txt").fill("letter.txt")
-    for _ in range(2):  # whoever is impatient
+    for _ in range(2):  # on an impatient click
         ada.keyboard.press("Enter")
     wait_for(lambda: listed(api, "deep/er") == ["letter.txt"])
     assert api.read("deep/er/letter.txt") == "x"
@@ -86,7 +86,7 @@ def test_a_dropped_folder_is_uploaded_with_its_files(
     for path in {"given/one.txt", "given/deep/er/two words.txt", *many}:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(f"this is {path}")
-    with open_page(browser, server, refused=404) as page:  # where it goes there is nothing yet
+    with open_page(browser, server, refused=404) as page:  # the target is empty
         files = open_panel(page, "Files")
         box = page.locator(".files").bounding_box()
         assert box
@@ -168,7 +168,7 @@ def test_the_terminal_reports_its_size(ada: Page, api: ApiClient) -> None:
 
 
 def _sized(page: Page, api: ApiClient) -> list[int]:
-    """How many rows and columns the shell says there are."""
+    """Return rows and columns as the shell reports them."""
     api.write("size.txt", "")
     page.keyboard.type("stty size > size.txt\n")
     return [int(word) for word in wait_for(lambda: api.read("size.txt")).split()]
@@ -204,7 +204,7 @@ def test_one_shell_at_a_time(ada: Page) -> None:
     expect(panel.get_by_role("status").filter(has_text="Shell exited")).to_be_visible()
     ada.keyboard.press("Enter")
     connected(ada)
-    expect(panel.locator(".xterm-rows")).to_contain_text("new2")  # what was printed is still to be read
+    expect(panel.locator(".xterm-rows")).to_contain_text("new2")  # output is still to be read
 
 
 def test_a_terminal_reconnects_after_a_restart(browser: Browser, server: ServerProcess, api: ApiClient) -> None:

@@ -1,4 +1,4 @@
-"""A workspace in a real container: its life, what confines it, its daemon, and the way without one."""
+"""A workspace in a real container: lifecycle, confinement, its daemon, and commands without one."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ async def test_no_engine(tmp_path: Path) -> None:
     assert (backend.status.state, await backend.jobs()) == ("error", [])
 
 
-# -- what confines it -----------------------------------------------------------------------------------------------
+# -- confinement ----------------------------------------------------------------------------------------------------
 
 
 async def test_a_container_is_confined(make: Make, server: str) -> None:
@@ -396,7 +396,7 @@ async def test_commands_run_through_the_daemon(make: Make, image: str) -> None:
 
 
 async def test_the_daemon_is_verified_before_use(make: Make, server: str) -> None:
-    """Another file in its place, be it an older daemon or somebody's own, is not run but replaced."""
+    """Another file in its place, an older daemon or a foreign one, is replaced and not run."""
     backend = make(id=f"tampered-{server}")
     await backend.write("a.txt", "a")
     other = b"import pathlib; print('wickd', flush=True); pathlib.Path('/workspace/run.txt').write_text('')"
@@ -405,11 +405,11 @@ async def test_the_daemon_is_verified_before_use(make: Make, server: str) -> Non
     again = make(id=f"tampered-{server}")
     assert await out(again, "ls; sha256sum /.wickd/wickd.pyz") == f"a.txt\n{zipapp.compute_digest()}  /.wickd/wickd.pyz"
     assert again.uses_daemon
-    assert backend.uses_daemon  # what was checked is what runs, whatever happened to the file
+    assert backend.uses_daemon  # the checked content is executed, even if the file changed
 
 
 async def test_a_daemon_that_cannot_be_put_right(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands run all the same, and the reason is told."""
+    """Commands run all the same, and the reason is reported."""
     backend = make()
     monkeypatch.setattr("wick.constants.DAEMON_PAUSE_SECONDS", 0.5)
     with monkeypatch.context() as wrong:
@@ -464,7 +464,7 @@ async def test_a_socket_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["tcp", "unix"])
 async def test_a_daemon_with_an_unknown_token_is_replaced(make: Make, server: str, how: str) -> None:
-    """A server that crashed took it along; the one that comes after starts another daemon."""
+    """A crashed server lost it; the next one starts another daemon."""
     options = {"id": f"crashed-{server}", "daemon": how, "network": "own"}
     await make(**options).write("a.txt", "a")
     after = make(**options)
@@ -560,7 +560,7 @@ CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 
 
 async def told(backend: Docker, op: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """What a call gives, without what differs from container to container."""
+    """Return the result of a call without container-specific parts."""
     try:
         found = await getattr(backend, op)(*args, **options)
     except BackendError as error:
@@ -623,7 +623,7 @@ async def test_a_script_that_was_stopped_is_ended(make: Make) -> None:
 
 
 async def test_forking_without_end(make: Make) -> None:
-    """What forks where nobody else can is ended, if need be with the container; its files are there afterwards."""
+    """A fork bomb is killed, if necessary with the container; its files remain."""
     backend = make("plain", limits={"pids": 60})
     await backend.write("kept.txt", "kept")
     with suppress(BackendError):
@@ -633,7 +633,7 @@ async def test_forking_without_end(make: Make) -> None:
 
 
 async def test_the_last_output_of_a_command_is_read(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It ends while the engine, which is slow, is asked whether it still runs."""
+    """It ends while the slow engine is asked if it still runs."""
     asked = ContainerProcess.is_running
 
     async def running(self: ContainerProcess) -> bool:
@@ -664,7 +664,7 @@ async def until(so: Callable[[], bool]) -> None:
 
 
 def left(backend: Docker) -> list[str]:
-    """What runs in its container."""
+    """Return the processes in its container."""
     return list(Container(backend.id).running().values())
 
 

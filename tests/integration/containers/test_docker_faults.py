@@ -1,4 +1,4 @@
-"""What goes wrong around a container: the engine, the container or the daemon is killed, hangs, or comes back.
+"""Faults around a container: the engine, the container or the daemon is killed, hangs, or restarts.
 
 Whatever happens, there is an answer in bounded time, no command runs twice, and all is well once the cause is gone.
 """
@@ -20,7 +20,7 @@ from wick.errors import BackendError
 
 Make = Callable[..., Docker]
 
-WORKS = "echo ran >> ran.txt; sleep 100"  # says that it has begun, and goes on
+WORKS = "echo ran >> ran.txt; sleep 100"  # reports its start and continues
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def patient(*backends: Docker) -> None:
 
 
 async def begun(backend: Docker, command: str = WORKS, **options: Any) -> asyncio.Task[Any]:
-    """A command that has begun."""
+    """Start a command and wait until it runs."""
     task = asyncio.create_task(backend.execute(command, **options))
     async with asyncio.timeout(60):
         while not any(entry["name"] == "ran.txt" for entry in (await backend.ls())["entries"]):
@@ -79,7 +79,7 @@ async def fails(code: str, doing: Awaitable[Any], match: str | None = None) -> N
 
 
 async def noticed(backend: Docker) -> None:
-    """The backend has seen that its daemon is gone; what is sent before that may have arrived."""
+    """Wait until the backend has noticed the end of its daemon; earlier requests may have arrived."""
     async with asyncio.timeout(60):
         while backend.uses_daemon:
             await asyncio.sleep(0.01)
@@ -99,7 +99,7 @@ async def runs(backend: Docker) -> int:
 
 
 async def signal_daemon(backend: Docker, name: str) -> None:
-    """To the processes of wickd, not to what they run."""
+    """Send a signal to the processes of wickd, not to its commands."""
     script = "for f in /proc/[0-9]*; do tr '\\0' ' ' <$f/cmdline | grep -q '^python3 -I -S' && "
     script += f"kill -{name} ${{f#/proc/}}; done; true"
     process = await backend._lifecycle.engine.exec(f"wick-{backend.id}", ["sh", "-c", script])
@@ -141,7 +141,7 @@ async def test_the_daemon_hangs(make: Make) -> None:
 
 
 async def test_a_daemon_that_is_not_one_of_ours_is_left_alone(make: Make) -> None:
-    """Whoever is on the other side sends something else than replies: it is not listened to."""
+    """The peer sends something other than replies: it is ignored."""
     backend = make()
     await backend.start()
     link = backend._lifecycle.link

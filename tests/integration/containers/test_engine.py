@@ -1,4 +1,4 @@
-"""The Engine's API: addresses, frames, every way to a real engine, and what happens where there is none."""
+"""The Engine API: addresses, frames, every transport to a real engine, and a missing engine."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_without_an_address_the_environment_decides(monkeypatch: pytest.MonkeyPa
     with pytest.raises(ConfigError, match="a folder with ca.pem, cert.pem and key.pem"):
         parse_engine_address()
     monkeypatch.delenv("DOCKER_HOST")
-    assert parse_engine_address().path.endswith(".sock")  # whatever this machine has
+    assert parse_engine_address().path.endswith(".sock")  # any engine of this machine
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ async def test_no_engine_is_a_sentence(tmp_path: Path) -> None:
 
 
 async def _served(tmp_path: Path, answer: bytes) -> tuple[asyncio.Server, str]:
-    """A server that says one thing to everybody, and then nothing."""
+    """A server that sends one response to every client, and then nothing."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(answer)
@@ -391,7 +391,7 @@ def test_a_stopped_engine_is_not_waited_for(tmp_path: Path) -> None:
 
 async def test_a_tunnel_that_is_closed_while_a_connection_ends_sees_its_ssh_to_the_end() -> None:
     tunnel = SshTunnel(())
-    tunnel._command = ("sh", "-c", "exec 1>&-; trap '' TERM; sleep 0.3 & wait; wait")  # it has nothing more to say
+    tunnel._command = ("sh", "-c", "exec 1>&-; trap '' TERM; sleep 0.3 & wait; wait")  # it sends nothing more
     _, writer = await asyncio.open_unix_connection(await tunnel.open())
     async with asyncio.timeout(60):
         while not tunnel._ending:

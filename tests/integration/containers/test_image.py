@@ -1,4 +1,4 @@
-"""The image is built, signs people in, keeps what it was told, and is nobody's root."""
+"""The image is built, authenticates users, persists threads, and does not run as root."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_MB = 200  # that it adds to its base
 
 
 def docker(*words: str, seconds: int = 100) -> str:
-    """What a command of docker prints; the builder is the one that every engine has."""
+    """Return the output of a docker command; use the builder that every engine has."""
     environment = {**os.environ, "DOCKER_HOST": engines.find_engine().url, "DOCKER_BUILDKIT": "0"}
     done = subprocess.run(["docker", *words], capture_output=True, text=True, timeout=seconds, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -58,7 +58,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def forget(name: str, told: str, base: str) -> None:
-    """Remove an image and what was made on the way to it, and leave its base."""
+    """Remove an image and its intermediate layers, and keep its base."""
     engine = engines.find_engine()
     kept = engine.ask("GET", f"/images/{base}/json")["Id"].removeprefix("sha256:")
     for id in (name, *reversed(re.findall(r"^ ---> ([0-9a-f]{12})$", told, re.MULTILINE))):
@@ -85,7 +85,7 @@ class Container:
         return docker("logs", self.id)
 
     def healthy(self) -> bool:
-        """Wait for what the health check says."""
+        """Wait for a status of the health check."""
         for _ in range(600):
             state = self.inspect()["State"]
             assert state["Running"], self.log()
@@ -105,7 +105,7 @@ def container(image: str) -> Iterator[Container]:
 
 
 def said(client: SyncClient, words: str) -> tuple[str, str]:
-    """What is answered, and in which thread."""
+    """Return the answer and its thread."""
     stream = client.stream("default", words)
     text = "".join(event.delta for event in stream if isinstance(event, ChatModelStream) and event.kind == "text")
     return text, stream.thread_id

@@ -1,4 +1,4 @@
-"""A server that is not ours, with a real model: llama.cpp's, by the `openai` client; and the same model by `local:`.
+"""A foreign server with a real model: llama.cpp's, through the `openai` client and through `local:`.
 
 What the model says is its own business; what must hold is how it arrives, what is counted, and that tools really run.
 """
@@ -94,7 +94,7 @@ async def ask(model: Model, text: str, *tools: Tool, **settings: object) -> list
 
 
 async def slot_of(model: Model) -> dict[str, Any]:
-    """What llama.cpp is doing in the one place where it makes replies."""
+    """Return the state of the only slot of llama.cpp."""
     client = model._llama.client if isinstance(model, Local) and model._llama else model
     assert isinstance(client, OpenAI)
     url = client.server.url.removesuffix("/v1/chat/completions") + "/slots"
@@ -207,7 +207,7 @@ async def test_a_prompt_that_is_too_long_is_a_sentence(model: Model) -> None:
 
 
 async def test_a_reply_that_is_cancelled_is_not_made(model: Model) -> None:
-    """Else it would go on until the context is full, and whoever comes next would wait for it."""
+    """Otherwise it would generate until the context is full and block the next request."""
     begun = asyncio.Event()
 
     async def read() -> None:

@@ -80,7 +80,7 @@ async def ask(model: Local, text: str = "Say hello.", **options: Any) -> Reply:
 
 
 async def post(model: Local, path: str, body: object, **headers: str) -> tuple[int, Any]:
-    """Ask the server behind a model, as anybody on this machine could."""
+    """Send a request to the server of a model, as any local process could."""
     url = client_of(model).server.url
     assert url.startswith("http://127.0.0.1:")
     url = url.replace("/v1/chat/completions", path)
@@ -232,7 +232,7 @@ async def test_loading_is_reported_and_does_not_block_the_loop(caplog: pytest.Lo
 
     model = Local("smollm2", context=512, threads=1, progress=progress)
     turning = asyncio.create_task(turn())
-    other = Local("smollm2", context=512, threads=1, progress=progress)  # any of them may be the one who loads it
+    other = Local("smollm2", context=512, threads=1, progress=progress)  # any of them may load it
     replies = await asyncio.gather(ask(model), ask(model), ask(other))
     turning.cancel()
     await asyncio.gather(model.close(), other.close())
@@ -269,7 +269,7 @@ async def test_a_shared_model_is_freed_with_its_last_user() -> None:
     await anext(stream)
     await other.close()
     await other.close()
-    assert [delta async for delta in stream][-1] == Finish("length")  # a reply that has begun is completed
+    assert [delta async for delta in stream][-1] == Finish("length")  # a started reply is completed
     del stream
     assert process.returncode is not None
     assert (await ask(one)).message().text  # it is loaded again
@@ -293,7 +293,7 @@ async def test_a_process_that_dies_is_an_error_and_the_next_call_starts_another(
             pass
     assert error.value.retryable
     assert (await ask(model)).message().text
-    assert "llama.cpp: " in caplog.text  # what it says is for those who debug
+    assert "llama.cpp: " in caplog.text  # its log is for debugging
     key = client_of(model).server.headers["authorization"].removeprefix("Bearer ")
     assert len(key) > 30
     assert key not in caplog.text + repr(vars(model)) + repr(vars(client_of(model)))
@@ -348,7 +348,7 @@ async def test_other_processes_cannot_connect(small: Local) -> None:
 # -- tools ----------------------------------------------------------------------------------------------------------
 
 
-TOOLS = (weather, travel)  # always the same, so that llama.cpp reads what they are only once
+TOOLS = (weather, travel)  # always the same, so that llama.cpp caches the prompt
 TRIP = "Plan a journey to Paris."
 
 
@@ -386,7 +386,7 @@ async def test_a_choice_of_no_tool_is_a_sentence(small: Local) -> None:
 
 
 async def test_a_model_without_tool_template_can_call_tools(small: Local) -> None:
-    """This one is too small to think of it; but it does what it did three times, and llama.cpp sees a call in it."""
+    """This model is too small to decide it; but it repeats a pattern, and llama.cpp parses a call."""
     earlier: list[Message] = []
     for city in ("Bonn", "Rome", "Oslo"):
         call, question = ToolCall(city, "weather", {"city": city}), f"How is the weather in {city}?"

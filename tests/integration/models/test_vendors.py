@@ -1,4 +1,4 @@
-"""The vendors' own SDKs as witnesses: they read the scripted server, it accepts them, and they know what wick sends.
+"""The vendors' SDKs as witnesses: they parse the scripted server, it accepts them, and they accept wick's requests.
 
 Were the server wrong about a wire format, the clients that are tested against it would be wrong, too.
 The SDKs are imported by the tests: an import takes seconds, and every worker of a test run collects this file.
@@ -44,7 +44,7 @@ TOOLS: list[tuple[str, dict[str, Any]]] = [
 
 @dataclass
 class Read:
-    """What an SDK read."""
+    """The reply as an SDK parsed it."""
 
     text: str = ""
     thoughts: list[str] = field(default_factory=list)
@@ -146,7 +146,7 @@ async def test_openai_reads_responses(server: ScriptedServer, reply: Reply, stre
 
 
 async def test_openai_reads_every_event_of_responses(server: ScriptedServer) -> None:
-    """The pieces of the stream add up to what its last event says."""
+    """The deltas of the stream add up to its last event."""
     script = server.script(REPLIES["call"])
     async with openai(script) as client:
         kinds, text, args = [], "", ""
@@ -232,7 +232,7 @@ async def test_the_script_accepts_a_conversation_of_anthropic(server: ScriptedSe
     assert (await messages(script, streamed, said)).content[0].text == "done" and not script.refusals
 
 
-# -- they know what wick sends --------------------------------------------------------------------------------------
+# -- the SDKs accept requests of wick -------------------------------------------------------------------------------
 
 PARAMS = {
     OpenAI: "openai.types.chat.completion_create_params.CompletionCreateParamsStreaming",
@@ -251,7 +251,7 @@ async def add(a: int, b: int = 0) -> str:
 
 @tool
 async def greet(name: str) -> str:
-    """Greet somebody."""
+    """Greet a person."""
     return f"hello {name}"
 
 

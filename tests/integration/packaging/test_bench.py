@@ -20,7 +20,7 @@ COSTS = {"us", "floor_us", "own_us", "ratio"}
 
 
 def run(name: str, report: Path, *more: str) -> tuple[str, dict[str, Any]]:
-    """What a quick run prints and what it writes."""
+    """Return output and result file of a quick run."""
     command = [sys.executable, str(BENCH / name), "--quick", "--json", str(report), *more]
     done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=300)
     assert done.returncode == 0, done.stderr
@@ -34,7 +34,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]
 
 @pytest.fixture(scope="module")
 def backends(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
-    engines.find_engine()  # or a skip that says what is missing
+    engines.find_engine()  # or a skip with the missing component
     return run("backends.py", tmp_path_factory.mktemp("bench") / "results" / "backends.json")
 
 
@@ -76,7 +76,7 @@ def test_measurements_are_not_zero(bench: tuple[str, dict[str, Any]]) -> None:
 
 
 def test_small_differences_are_numbers(bench: tuple[str, dict[str, Any]]) -> None:
-    """On a busy machine, noise can be larger than what one ring costs; it is a number all the same."""
+    """On a busy machine noise may exceed the cost of one ring; it is a number all the same."""
     _, report = bench
     for row in rows(report, "ring", "growth"):
         assert row.keys() >= COSTS and all(isfinite(row[key]) for key in COSTS), row
@@ -257,7 +257,7 @@ ANSWERED = {"role": "tool", "tool_call_id": "a", "content": "Sunny."}
 
 @pytest.fixture
 def comparing(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """What two programs were asked, compared."""
+    """The requests of two programs, compared."""
     monkeypatch.syspath_prepend(str(BENCH))
     monkeypatch.syspath_prepend(str(BENCH / "peers"))
     provider, runner = loaded(BENCH / "peers" / "provider.py"), loaded(BENCH / "peers.py")

@@ -1,4 +1,4 @@
-"""The code of the docs runs and prints what they say, and so does that of the examples."""
+"""Code blocks of the docs and the examples run and print the documented output."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from wick.server.settings import load_settings
 
 __all__ = ["remove_keys"]  # a fixture that counts for every test here
 
-CONTINUES, SERVED, NOT_RUN = "continues", "with a server", "not run: "  # what may stand in the comment before a block
-ADDRESS = "http://127.0.0.1:8000"  # where pages say that a server is
+CONTINUES, SERVED, NOT_RUN = "continues", "with a server", "not run: "  # allowed comments before a block
+ADDRESS = "http://127.0.0.1:8000"  # documented server addresses
 TOKEN = "a-secret-that-is-long-enough"
 ELSEWHERE = {ROOT / "docs" / "tour.md"}  # its blocks are run in order, in an empty folder, by tests of their own
 RUN = [page for page in MARKDOWN if page not in ELSEWHERE]
@@ -44,7 +44,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("[0-9]*.py"))
 
 @dataclass
 class Block:
-    """A piece of Python in a page, and what it should print; None if the page does not say."""
+    """A Python block of a page with its expected output; None if the page has none."""
 
     line: int
     code: str
@@ -53,7 +53,7 @@ class Block:
 
 @dataclass
 class Story:
-    """Blocks that go on from each other: `<!-- continues -->` stands before every one but the first."""
+    """Consecutive blocks: `<!-- continues -->` precedes every one but the first."""
 
     page: Path
     blocks: list[Block] = field(default_factory=list)
@@ -162,7 +162,7 @@ def _read(language: str, body: str, folder: Path, where: str) -> None:
 
 
 def test_requests_on_a_page_match_the_api() -> None:
-    """`POST /replay {…}` is a route of the server, and what is sent is JSON."""
+    """`POST /replay {…}` is a route of the server with a JSON body."""
     shown = re.findall(
         r"^(GET|POST|PUT|PATCH|DELETE) +(/\S+)((?: +|\n +)\{.*?\})?(?=  |$|\n)", _requests(), re.M | re.S
     )
@@ -186,7 +186,7 @@ def _is_json(text: str) -> bool:
 
 
 def test_skipped_blocks_state_a_reason() -> None:
-    """All blocks of code are run or read; the few that cannot be are these, and the reason stands before them."""
+    """All code blocks are run or parsed; these few are skipped, with a reason before them."""
     said = {CONTINUES, SERVED, ""}
     odd = [f"{page_name(page)}, line {line}: {about}" for page in RUN for about, line, _, _ in code_blocks(page)
            if about not in said and not re.match(rf"{NOT_RUN}\w.{{5,}}", about)]  # fmt: skip
@@ -205,7 +205,7 @@ def _lines(text: str) -> list[str]:
 
 
 def test_every_fence_language_is_known() -> None:
-    """A misspelt one would be code that nobody checks."""
+    """A misspelt language would be unchecked code."""
     known = {"", "python", "text", "text output", "sh", "toml", "yaml", "json", "ini"}
     odd = [f"{page_name(page)}: {language!r}" for page in RUN for _, _, language, _ in code_blocks(page)
            if language not in known]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What is built has all that it needs and nothing else, and works where there is only Python."""
+"""The build contains exactly the needed files and works with Python alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOT_SHIPPED = re.compile(r"(^|/)(tests?|node_modules|__pycache__|\.git|\.venv|be
 
 
 def build(source: Path, folder: Path, programs: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """`python -m build`, where there is nothing but what plain machines have."""
+    """Run `python -m build` with the programs of a plain machine."""
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), *options, str(source)]
     environment = {**os.environ, "PATH": str(programs)}
     done = subprocess.run(command, capture_output=True, text=True, timeout=110, env=environment)
@@ -47,7 +47,7 @@ def wheel(dist: Path) -> Path:
     return next(dist.glob("*.whl"))
 
 
-# -- what is in it ----------------------------------------------------------------------------------------------------
+# -- content ----------------------------------------------------------------------------------------------------------
 
 
 def test_the_wheel_has_all_of_wick_and_nothing_else(wheel: Path) -> None:
@@ -98,7 +98,7 @@ def test_the_metadata_describes_wick(wheel: Path) -> None:
 
 
 def source_without_page(folder: Path) -> Path:
-    """What is needed to build a wheel, as in a fresh clone."""
+    """The sources of a wheel, as in a fresh clone."""
     for name in ("pyproject.toml", "README.md", "LICENSE", "Makefile", ".gitignore"):
         shutil.copy(ROOT / name, folder)
     shutil.copytree(ROOT / "scripts", folder / "scripts")

@@ -1,4 +1,4 @@
-"""The site that `make docs` builds: strict, whole, and nothing in it comes from elsewhere."""
+"""The site that `make docs` builds: strict, complete, and without external resources."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LOADED = {
 
 
 class _Page(HTMLParser):
-    """What a page loads, where it leads, and what in it can be led to."""
+    """Loaded resources, links and anchors of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -155,7 +155,7 @@ def test_the_reference_has_every_route_setting_and_cap(site: Path) -> None:
 
 
 def test_code_is_shown_as_code(site: Path) -> None:
-    """A fence that Markdown did not take for one would stand there as text."""
+    """An unparsed fence would be shown as text."""
     for page in _pages(site):
         shown = re.sub(r"<(pre|code)\b.*?</\1>", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
         assert "```" not in shown, page.relative_to(site)

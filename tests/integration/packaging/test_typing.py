@@ -1,4 +1,4 @@
-"""What people write passes mypy --strict, and their mistakes do not."""
+"""Typical user code passes mypy --strict, and typical mistakes do not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MISTAKE = re.compile(r"  # type: ignore\[([\w, -]+)\]$")
 
 
 def mypy(*paths: Path) -> str:
-    """What mypy has to say; nothing if all is well."""
+    """Return mypy's errors, or ""."""
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--show-error-codes", "--no-pretty"]
     config = ["--config-file", str(ROOT / "pyproject.toml"), "--cache-dir", str(ROOT / ".mypy_cache")]
     done = subprocess.run([*command, *config, *map(str, paths)], cwd=ROOT, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Two servers on one Postgres: either serves, follows, answers and cancels any run, and takes up what was left."""
+"""Two servers on one Postgres: each serves, follows, answers and cancels any run, and resumes abandoned ones."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_one_server_follows_and_cancels_runs_of_the_other(
 async def follow_where_another_performs(
     two: tuple[InProcessServer, InProcessServer], gate: Gate, seconds: float
 ) -> list[str]:
-    """Both servers begin a run, and the second has its lease: what a client of the first sees before the run ends."""
+    """Both servers start a run and the second has the lease; return the frames that a client of the first sees."""
     async with open_client(two[0]) as here, open_client(two[1]) as there:
         response = await there.post("/agents/gate/stream", json=user_message("One.", "th_1"))
         async with response:
@@ -152,7 +152,7 @@ async def test_a_server_resumes_runs_that_another_released(tmp_path: Path, gate:
 
 
 async def test_the_second_server_to_resume_finds_nothing_to_do(two: tuple[InProcessServer, InProcessServer]) -> None:
-    """Both begin the same run: one performs it, the other tells of it from the log, and it is logged once."""
+    """Both start the same run: one executes it, the other streams its log, and it is logged once."""
     async with open_client(two[0]) as here, open_client(two[1]) as there:
         await send_answer(here, "echo", user_message("0", "th_1"))
         owner = (await get_json(here, "/auth/me"))["id"]

@@ -1,4 +1,4 @@
-"""Starting processes and ending them with all that came of them, on processes that are really there."""
+"""Starting processes and killing them with all descendants, on real processes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TREE = "sleep 100 & (sleep 100 & exec setsid sleep 100) & setsid sh -c 'sleep 10
 
 
 def sleeping(mark: str) -> int:
-    """How many of those that bear the mark are what they are going to be."""
+    """Return the number of marked processes that sleep."""
     found = 0
     for pid in marked_processes(mark):
         with suppress(OSError):
@@ -73,7 +73,7 @@ def test_a_process_that_is_not_there_has_none() -> None:
 
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
-    """In a Python of its own, for what adopts, forks or ends."""
+    """Run code in another Python that adopts, forks or kills."""
     command = [
         sys.executable,
         "-c",
@@ -132,7 +132,7 @@ print(oct(os.stat("/proc/self").st_mode)[-3:], os.stat("/proc/self").st_uid, len
     assert done.stdout.split() == ["555", "0", "0"], done.stderr
 
 
-# -- what commands are given ----------------------------------------------------------------------------------------
+# -- environments of commands ---------------------------------------------------------------------------------------
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=12), st.text(max_size=5)))

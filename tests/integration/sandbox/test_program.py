@@ -57,11 +57,11 @@ def answered(path: Path, *args: str, stdin: Any) -> Any:
     return json.loads(done.stdout) if done.stdout.strip() else {}
 
 
-# -- what `hook` prints ---------------------------------------------------------------------------------------------
+# -- output of `hook` -----------------------------------------------------------------------------------------------
 
 
 def look(call: dict[str, Any]) -> None:
-    """Looks."""
+    """Observes."""
 
 
 def test_points_of_wick_make_a_worker_program() -> None:
@@ -291,7 +291,7 @@ def test_a_tool_kind_is_known_or_asked_for_any_caller() -> None:
         hook.answer({"hook_event_name": "PreToolUse", "tool_name": name, "tool_input": {}})
     for name in ("bash", "file_read"):
         hook.answer({"event": "before_tool_call", "tool_name": name, "tool_input": {}})
-    assert seen == ["execute", "mcp__server__run", "execute"]  # what nobody can tell is looked at
+    assert seen == ["execute", "mcp__server__run", "execute"]  # unknown tools are checked
 
 
 def test_the_names_match_those_of_wick() -> None:

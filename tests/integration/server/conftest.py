@@ -1,4 +1,4 @@
-"""What the tests of the server share: one that runs, on each store."""
+"""Fixtures of the server tests: a running server on each store."""
 
 from __future__ import annotations
 

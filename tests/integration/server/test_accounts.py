@@ -1,4 +1,4 @@
-"""What a server can tell of its runs: usage, traces, reasons, slides. On each store, for each role."""
+"""Reports about runs: usage, traces, reasons, slides. On each store, for each role."""
 
 from __future__ import annotations
 

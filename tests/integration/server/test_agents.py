@@ -1,4 +1,4 @@
-"""Agents over HTTP: which there are, what one is, making them, changing their hooks, deleting them."""
+"""Agents over HTTP: listing, details, creation, hooks, deletion."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ async def test_shared_hooks_and_their_order_need_an_operator(server: ServerProce
 
 
 async def test_unswitchable_hooks_are_marked(server: ServerProcess) -> None:
-    """What is said of each holds: who is refused nothing may switch it, who is refused it gets that very sentence."""
+    """The flag of each hook holds: a permitted user may switch it, others get its message."""
     for user in ("ada", "olga"):
         listed = await hooks_of(server, user, "plain")
         refused = {name: hook["refused"] for name, hook in listed.items() if hook["refused"]}
@@ -230,7 +230,7 @@ async def test_a_program_that_fails_open_is_shown_as_such(tmp_path: Path) -> Non
 
 
 async def news(answer: aiohttp.ClientResponse, last: str) -> list[dict[str, Any]]:
-    """What is announced until that tool was taken away."""
+    """Return announcements until that tool was removed."""
     seen = []
     async for frame in read_frames(answer):
         seen.append(frame)
@@ -267,7 +267,7 @@ async def test_servers_with_a_shared_database_share_agents(tmp_path: Path) -> No
         assert (await send_request(one, "ada", "GET", "/agents/mine"))[0] == 404
 
 
-# -- what is shown ----------------------------------------------------------------------------------------------------
+# -- details ----------------------------------------------------------------------------------------------------------
 
 
 def test_secrets_are_not_shown() -> None:

@@ -1,4 +1,4 @@
-"""What every route has in common: errors, ids, caps, a description."""
+"""Common behaviour of routes: errors, ids, caps, documentation."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def test_a_body_that_is_too_large_is_refused(here: InProcessServer) -> Non
 
 
 def schemas(document: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Every JSON body in a description: where it stands, and its schema."""
+    """Return every JSON body of a document: its location and its schema."""
     for path, methods in document["paths"].items():
         for method, about in methods.items():
             for type, body in about.get("requestBody", {}).get("content", {}).items():

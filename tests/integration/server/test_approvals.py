@@ -1,4 +1,4 @@
-"""Questions that wait, and what an answer does."""
+"""Pending questions and the effect of answers."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def test_a_permanent_grant_is_not_asked_again(client: aiohttp.ClientSessio
 
 
 async def test_a_permanent_grant_covers_the_approved_call(client: aiohttp.ClientSession) -> None:
-    """Who changes the arguments has granted the changed ones, and not those that were asked about."""
+    """Changing the arguments grants the changed ones, not the original ones."""
     stream, asked = await ask(client, "th_1", "careful")
     await decide(client, asked["id"], choice="allow_always", args={"amount": 7})
     assert output(await read_events(stream))["output"] == "paid 7"

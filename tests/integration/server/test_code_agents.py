@@ -1,4 +1,4 @@
-"""Agents that a program registers: what is listed of them, and the tools behind HTTP that reach them."""
+"""Registered agents: their listing, and HTTP tools that reach them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _model() -> FunctionModel:
 
 @guard(ToolUse, match="own")
 def careful(use: ToolUse) -> None:
-    """Look on."""
+    """Observe."""
 
 
 @tool

@@ -1,4 +1,4 @@
-"""agents.yaml is followed: what changes is announced and counts from the next run on; a broken file does not."""
+"""agents.yaml is watched: changes are announced and apply from the next run; a broken file does not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AFTER = {
 
 
 def rewrite(server: ServerProcess, text: str) -> None:
-    """All at once: the server may look at any moment, and half a file says something else."""
+    """Replace the file atomically, as the server may read it at any moment."""
     (server.folder / "next.yaml").write_text(text)
     (server.folder / "next.yaml").replace(server.folder / "agents.yaml")
 

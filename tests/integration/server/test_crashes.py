@@ -1,4 +1,4 @@
-"""The server is killed, or told to stop, and started again: nothing that was told is lost, or told twice."""
+"""The server is killed or stopped, and restarted: acknowledged data is neither lost nor duplicated."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def begin(client: aiohttp.ClientSession, most: int, **more: Any) -> tuple[
 
 
 def check(whole: list[dict[str, Any]], seen: list[dict[str, Any]]) -> None:
-    """What a client has seen in pieces is what is there: each durable frame once, and one end."""
+    """Check that streamed frames match the log: each durable frame once, and one end."""
     assert seen == whole
     names = [frame["event"] for frame in whole]
     assert names.count("done") == 1 and names[-1] == "done" and "error" not in names
@@ -134,7 +134,7 @@ def restart_crashed(server: ServerProcess) -> None:
 
 
 async def crash_twice(folder: Path, store: str, script: str) -> tuple[int, dict[str, Any], Any]:
-    """Return how often a run ended its server, what became of it, and the answer to another message."""
+    """Return how often a run crashed its server, its outcome, and the answer to another message."""
     with run_server(folder, store=store, script=script) as server:
         async with open_client(server) as client:
             said = {"messages": [{"role": "user", "content": "crash"}], "thread_id": "th_1"}
@@ -180,7 +180,7 @@ async def test_a_clean_stop_is_not_a_crash(tmp_path: Path) -> None:
 
 
 async def test_stop_under_load(tmp_path: Path, store: str) -> None:
-    """SIGTERM: what can end ends, the rest is taken up; every client sees all of its run, once."""
+    """SIGTERM: short runs end, others are resumed; every client gets all frames of its run, once."""
     with run_server(tmp_path, store=store, script=SCRIPT, grace=0.2) as server:
         async with open_client(server) as client:
             begun = await asyncio.gather(*(begin(client, 1 + number) for number in range(8)))
@@ -192,7 +192,7 @@ async def test_stop_under_load(tmp_path: Path, store: str) -> None:
 
 
 async def test_stop_during_conversations(tmp_path: Path) -> None:
-    """Who was answered with a run has it, whatever the server was about to do; who was not is told to come back."""
+    """An accepted run is stored; a refused client is told to retry."""
     quotas = {"runs": 0, "requests_per_second": 0}
     with run_server(tmp_path, script=SCRIPT, grace=0.2, quotas=quotas) as server:
         taken: list[str] = []
@@ -209,7 +209,9 @@ async def test_stop_during_conversations(tmp_path: Path) -> None:
                 whole = await read_on(client, run, "")
                 check(whole, whole)
             heard = await _threads(client)
-        assert len(taken) <= heard <= len(taken) + 6 - refused  # whose connection broke may have been heard
+        assert (
+            len(taken) <= heard <= len(taken) + 6 - refused
+        )  # a message on a broken connection may have been accepted
 
 
 async def _threads(client: aiohttp.ClientSession) -> int:
@@ -224,7 +226,7 @@ async def _threads(client: aiohttp.ClientSession) -> int:
 
 
 async def _speak(client: aiohttp.ClientSession, taken: list[str]) -> bool:
-    """Speak again and again, until the server refuses (True) or is gone."""
+    """Send messages until the server refuses (True) or disconnects."""
     with suppress(aiohttp.ClientConnectionError):
         while True:
             async with client.post("/agents/ticker/stream", json=BODY) as response:
@@ -237,7 +239,7 @@ async def _speak(client: aiohttp.ClientSession, taken: list[str]) -> bool:
 
 
 async def test_of_two_servers_one_is_killed(tmp_path: Path) -> None:
-    """On one Postgres: the other takes its run up, tells of all of it, and cancels what it is told to."""
+    """On one Postgres: the other resumes its run, streams all of it, and cancels on request."""
     shared = {"store": "postgres", "script": SCRIPT, "store_schema": postgres_server().schema()}
     with run_server(tmp_path / "a", **shared) as first, run_server(tmp_path / "b", **shared) as second:
         async with open_client(first) as here, open_client(second) as there:

@@ -90,7 +90,7 @@ async def test_a_reply_in_the_stream_has_its_model_and_its_tokens(server: Server
     assert set(end["data"]["data"]["message"]) == {"role", "content"}  # they are no part of the message
     (done,) = [frame for frame in found if frame["event"] == "done"]
     assert done["data"]["data"]["usage"] == usage
-    async with server.client("ada") as client, client.get(f"/runs/{run}/events") as answer:  # told again, from the log
+    async with server.client("ada") as client, client.get(f"/runs/{run}/events") as answer:  # replayed from the log
         again = [frame async for frame in read_frames(answer)]
     assert [frame for frame in again if frame["event"] == "on_chat_model_end"] == [end]
     _, thread = await send_request(server, "ada", "GET", f"/threads/{done['data']['thread_id']}")

@@ -1,4 +1,4 @@
-"""The files of a workspace over HTTP: listed, read, written, uploaded, downloaded, deleted; never anybody else's."""
+"""Files of a workspace over HTTP: list, read, write, upload, download, delete; never those of other users."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What is over is gone: no run, thread or agent waits in memory until Python looks for garbage.
+"""Finished objects are freed by reference counting: no run, thread or agent waits for garbage collection.
 
-A thread of many entries that stayed there would not only take memory. Each look for garbage takes as long as there are
-objects, and holds up everybody meanwhile.
+A thread of many entries would not only hold memory. A full collection takes time in proportion to the number of
+objects, and blocks the event loop meanwhile.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ async def agrees(use: ToolUse) -> None:
 
 @after(ModelCall)
 async def later(call: ModelCall) -> None:
-    """Looks at the reply, or at the error."""
+    """Observes the reply or the error."""
 
 
 HOOKS = (looks, passes_on, tries_twice, reads, agrees)
@@ -190,10 +190,10 @@ WORKS: dict[str, Work] = {
 
 
 async def garbage(work: Work) -> Counter[str]:
-    """What some work leaves behind for Python to find, of what is wick's: each time, for a test before may end late."""
-    await work()  # what is made once for all is not of this work
+    """Return wick objects that some work leaves for garbage collection, in each of several runs."""
+    await work()  # objects created once are not part of this work
     gc.collect()
-    gc.freeze()  # only what is new is looked at, for there is much
+    gc.freeze()  # only new objects are examined
     gc.disable()
     try:
         return min([await _garbage(work) for _ in range(2)], key=Counter.total)
@@ -204,7 +204,7 @@ async def garbage(work: Work) -> Counter[str]:
 
 async def _garbage(work: Work) -> Counter[str]:
     await work()
-    await asyncio.sleep(0.1)  # for what ends with it
+    await asyncio.sleep(0.1)  # for objects that end with it
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
         gc.collect()

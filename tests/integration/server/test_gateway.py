@@ -1,4 +1,4 @@
-"""A gateway that knows who people are: asked seldom, believed briefly, and nobody gets in without it."""
+"""A gateway that authenticates users: answers are cached briefly, and without it access is denied."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ async def test_an_unreachable_gateway_denies(tmp_path: Path) -> None:
                 assert (answer.status, (await answer.json())["role"]) == (200, "operator")
             async with here.client("bad") as nobody, nobody.get("/auth/me") as answer:
                 assert answer.status == 401
-            assert here.service.authenticator.verifier.local_token == ""  # whoever named a gateway has no other way in
+            assert here.service.authenticator.verifier.local_token == ""  # a gateway excludes other credentials
             async with here.client("") as browser, browser.post("/auth/session", json={"token": "good"}) as answer:
                 cookie = answer.headers["Set-Cookie"].partition(";")[0]
             known.status = 500

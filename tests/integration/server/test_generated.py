@@ -1,4 +1,4 @@
-"""Requests that nobody would think of, made from the description of the API: none of them breaks the server."""
+"""Requests generated from the OpenAPI document: none of them breaks the server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from server_process import TOKENS, run_server
 EXAMPLES = "200" if os.environ.get("WICK_FULL") else "3"  # of each operation, beside those that cover its schema
 PHASES = "coverage,fuzzing,stateful" if os.environ.get("WICK_FULL") else "fuzzing"
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
-# A stream that goes on for as long as somebody reads it; and the switch to an engine, without which whatever comes
+# A stream that lasts as long as its reader; and the switch to an engine, without which all later
 # next is a 503, as it should be.
 LEFT_OUT = r"^/agents/(events|\{id\}/backend)$"
 SECONDS = 3_000 if os.environ.get("WICK_FULL") else 110

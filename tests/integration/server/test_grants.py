@@ -1,4 +1,4 @@
-"""Who allows something for good is not asked again: not in another thread, and not by a server that starts again."""
+"""A permanent grant is not asked again: not in another thread, and not after a restart."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ async def test_a_permanent_grant_is_not_asked_again(tmp_path: Path) -> None:
         assert status == 200 and (await run)[1]["response"] == "Written."
         status, answer = await invoke(there)  # another thread, the same call
         assert status == 200 and answer["outcome"] == "completed"
-        run = invoke(there)  # another file: that was not what was allowed
+        run = invoke(there)  # another file was not granted
         asked = await question(there)
         assert asked["args"]["path"] == "b.txt"
         await send_request(there, "ada", "POST", f"/approvals/{asked['id']}", json={"choice": "deny"})
         await run
     async with host_server(tmp_path, agents=agents()) as again:
         assert (await invoke(again))[1]["outcome"] == "completed"
-        run = invoke(again, "bob")  # what ada allowed, bob has not
+        run = invoke(again, "bob")  # a grant of ada is not one of bob
         asked = await question(again, "bob")
         await send_request(again, "bob", "POST", f"/approvals/{asked['id']}", json={"choice": "deny"})
         await run

@@ -1,4 +1,4 @@
-"""Somebody who means harm, with a user's token or with none: nothing breaks, nothing hangs, nothing is told."""
+"""An attacker with or without a user's token: nothing breaks, hangs or leaks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SECONDS = 60.0  # in which everything is answered; it shows that nothing hangs
 
 
 async def sent(server: ServerProcess, raw: bytes) -> bytes:
-    """What a server answers to these bytes: the head of its answer, or nothing if it hangs up."""
+    """Return the head of the response to these bytes, or "" if the connection is closed."""
     where = urlsplit(server.url)
     reader, writer = await asyncio.open_connection(where.hostname, where.port)
     try:
@@ -42,7 +42,7 @@ async def sent(server: ServerProcess, raw: bytes) -> bytes:
 
 
 async def gone(writer: asyncio.StreamWriter) -> None:
-    """End a connection at once, whatever is still to be sent."""
+    """Close a connection at once with pending data."""
     writer.transport.abort()
     with suppress(OSError):
         await writer.wait_closed()
@@ -104,7 +104,7 @@ RAW: dict[str, bytes] = {
 
 @pytest.mark.parametrize("raw", RAW.values(), ids=RAW)
 async def test_malformed_bytes_are_denied(server: ServerProcess, raw: bytes) -> None:
-    """Who shows no credential gets health at most, however it is asked for."""
+    """Without credentials only health is available."""
     answer = await sent(server, raw)
     status, head = status_of(answer), raw.split(b"\r\n", 1)[0]
     assert status < 500, answer
@@ -115,7 +115,7 @@ async def test_malformed_bytes_are_denied(server: ServerProcess, raw: bytes) -> 
 
 
 async def test_a_request_inside_of_another_is_nobodys(server: ServerProcess) -> None:
-    """What stands behind a body is a request of its own, with its own credential or none."""
+    """A request behind a body is separate, with its own credential or none."""
     inner = request("POST /auth/session", ADA.strip(), "Content-Length: 2", body="{}") + SMUGGLED.encode()
     where = urlsplit(server.url)
     reader, writer = await asyncio.open_connection(where.hostname, where.port)
@@ -179,7 +179,7 @@ async def test_another_spelling_opens_nothing(server: ServerProcess, path: str) 
 
 
 def test_a_path_with_many_segments_is_refused(tmp_path: Path) -> None:
-    """To look for it would take seconds, and anybody may ask; not even one that is there is found."""
+    """Searching it would take seconds for an unauthenticated request; not even an existing one is found."""
     for letter, length in (("a", 400), ("b", 800)):
         name = "/".join([letter * 99] * (length // 100))
         (tmp_path / name).parent.mkdir(parents=True)
@@ -255,7 +255,7 @@ async def test_odd_bodies_break_nothing(server: ServerProcess, body: bytes) -> N
 
 
 async def test_deeply_nested_agent_data_is_refused_or_stored(server: ServerProcess) -> None:
-    """What may be any JSON may be deep, and then it is read back, or refused."""
+    """Free-form JSON may be deeply nested; it is read back or refused."""
     deep: Any = 1
     for _ in range(400):
         deep = {"a": deep}
@@ -284,7 +284,7 @@ async def test_of_many_with_one_ticket_one_gets_in(server: ServerProcess) -> Non
 
 
 async def test_a_ticket_changes_nothing(server: ServerProcess) -> None:
-    """A ticket stands in an address, which others may make somebody follow: it only reads."""
+    """A ticket is part of a URL that others may make a user follow: it only reads."""
     async with open_client(server) as ada, open_client(server, "") as nobody:
         async with ada.post("/auth/tickets") as answer:
             ticket = (await answer.json())["ticket"]
@@ -299,7 +299,7 @@ async def test_a_ticket_changes_nothing(server: ServerProcess) -> None:
 
 
 async def test_a_cookie_is_the_servers_own_choice(server: ServerProcess) -> None:
-    """A cookie that somebody else chose is not made good by signing in with it, and every sign-in has its own."""
+    """A cookie chosen by others is not valid after sign-in, and every sign-in has its own."""
     chosen = "wick_session_0=chosen-by-somebody-else"
     async with open_client(server, "", Cookie=chosen) as browser:
         made = []

@@ -21,7 +21,7 @@ SCHEMA = {"type": "object", "properties": {"word": {"type": "string"}}, "require
 
 @pytest.fixture
 async def callback() -> AsyncIterator[tuple[str, list[Any]]]:
-    """A program elsewhere that is a tool: where it is, and what it was asked."""
+    """A remote program as a tool: its URL and its requests."""
     asked: list[Any] = []
 
     async def lookup(request: web.Request) -> web.Response:
@@ -46,7 +46,7 @@ def a_tool(url: str, **more: Any) -> dict[str, Any]:
 
 
 async def used(there: InProcessServer, user: str, agent: str) -> str:
-    """What an agent's first tool came to."""
+    """Return the result of an agent's first tool."""
     _, me = await send_request(there, user, "GET", "/auth/me")
     instance = await there.service.registry.get_agent(User(me["id"], user), agent)
     result = await instance.agent.run("Look it up.", user=me["id"], thread=f"t-{user}-{agent}")

@@ -1,4 +1,4 @@
-"""Signed tokens: good ones are somebody, all others nobody."""
+"""Signed tokens: valid ones authenticate, all others are refused."""
 
 from __future__ import annotations
 

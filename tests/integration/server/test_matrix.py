@@ -37,7 +37,7 @@ async def nobody(server: ServerProcess) -> AsyncIterator[aiohttp.ClientSession]:
 async def test_paths_that_are_not_there_are_denied_first(server: ServerProcess, nobody: Any) -> None:
     paths = ["/agents", "/agents/x/secret", "/admin", "/threads/", "/static/../server.py", "//health", "/health/"]
     for path in paths:
-        address: Any = URL(server.url + path, encoded=True)  # as it is, whatever a client would make of it
+        address: Any = URL(server.url + path, encoded=True)  # unchanged by the client library
         assert await asked(nobody, "GET", address) in (401, 404), path
 
 
@@ -45,7 +45,7 @@ async def test_paths_that_are_not_there_are_denied_first(server: ServerProcess, 
 
 
 async def test_a_second_agent_of_the_same_name_is_another(server: ServerProcess) -> None:
-    """Two users who name an agent alike have one each, with files of their own."""
+    """Two users with agents of the same name have one each, with separate files."""
     async with open_client(server, "ada") as ada, open_client(server, "bob") as bob:
         made = {"agent_id": "same", "model": "demo", "backend": {"type": "local"}}
         for client in (ada, bob):
@@ -85,7 +85,7 @@ async def test_news_of_one_user_do_not_reach_another(server: ServerProcess) -> N
         bob.get("/agents/events") as stream,
     ):
         assert stream.status == 200
-        await stream.content.readline()  # a sign of life: nothing that comes later is missed
+        await stream.content.readline()  # a keep-alive: later events are not missed
         for client, id in ((ada, "news-ada"), (bob, "news-bob")):
             assert await asked(client, "POST", "/agents/", json={"agent_id": id, "model": "demo"}) == 201
             assert await asked(client, "DELETE", f"/agents/{id}") == 204

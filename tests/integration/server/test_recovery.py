@@ -1,4 +1,4 @@
-"""What a server takes up by itself, and what it leaves alone."""
+"""Recovery: runs that a server resumes by itself, and runs that it ignores."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def gate() -> Gate:
 @pytest.fixture
 async def server(tmp_path: Path, gate: Gate) -> AsyncIterator[InProcessServer]:
     async with host_server(tmp_path, agents=sample_agents(gate), grace=0) as found:
-        await found.service._recovery.stop()  # here it is told when to look
+        await found.service._recovery.stop()  # here the test triggers the poll
         found.service.registry.sessions.patience = 0.0
         yield found
 
@@ -50,7 +50,7 @@ async def client(server: InProcessServer) -> AsyncIterator[aiohttp.ClientSession
 
 
 async def paused(client: aiohttp.ClientSession) -> str:
-    """A run that waits for an answer, with nobody who performs it."""
+    """A run that waits for an answer without an executing server."""
     async with client.post("/agents/payer/stream", json=user_message("Pay.", "th_1")) as response:
         assert list_names(await read_events(response))[-1] == "done"
     return response.headers["X-Run-Id"]
@@ -76,7 +76,7 @@ async def test_a_run_that_waits_for_an_answer_is_left_alone(
     async with client.post("/threads/th_1/messages", json=user_message("Well?")) as said:
         assert (await said.json())["run_id"] == run
     await server.service._recovery.resume_all()
-    assert (await get_json(client, "/threads/th_1"))["queued"] == 1  # it is heard when the question is answered
+    assert (await get_json(client, "/threads/th_1"))["queued"] == 1  # it is delivered when the question is answered
 
 
 async def test_an_unanswered_question_expires(tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +145,7 @@ async def test_a_run_with_missing_guards_waits_for_them(tmp_path: Path, gate: Ga
         server.service.registry.sessions.patience = 0.0
         run = await paused(client)
     bare = sample_agents(gate)
-    bare["payer"] = bare["payer"]._copy(bare["payer"]._given[0], ())  # the same, and nobody who asks
+    bare["payer"] = bare["payer"]._copy(bare["payer"]._given[0], ())  # the same, without a question
     async with host_server(tmp_path, agents=bare, grace=0) as server, open_client(server) as client:
         await server.service._recovery.stop()  # it would try again and again
         (waiting,) = (await get_json(client, "/approvals"))["approvals"]
@@ -300,7 +300,7 @@ async def test_a_run_resumed_without_capacity_is_retried(
 
 
 async def test_the_end_of_a_finished_run_is_sent_from_the_log(tmp_path: Path) -> None:
-    """Its server was killed between its last words and its end, so it says nothing when it is taken up."""
+    """Its server was killed between its last message and its end, so it sends nothing when resumed."""
     opens = asyncio.Event()
 
     class Waiting(Capability):
@@ -327,7 +327,7 @@ async def test_the_end_of_a_finished_run_is_sent_from_the_log(tmp_path: Path) ->
 
 
 async def one_over_one_waiting(server: InProcessServer, client: aiohttp.ClientSession) -> tuple[RunInfo, Summary, int]:
-    """A run that is over, and its thread, with a message at a position that nobody has heard."""
+    """A finished run and its thread, with an unread message at a position."""
     first = await send_answer(client, "echo", user_message("One.", "th_1"))
     me, runs = await get_json(client, "/auth/me"), server.service.runs
     position = await runs.store.enqueue(me["id"], "th_1", {"role": "user", "content": "Two."})
@@ -349,7 +349,7 @@ async def test_a_run_of_a_deleted_thread_has_no_next_run(
 async def test_a_finished_run_does_not_receive_messages_for_the_next(
     server: InProcessServer, client: aiohttp.ClientSession
 ) -> None:
-    """It was to be taken up, and somebody ended it just then."""
+    """It was to be resumed, and was ended just then."""
     runs = server.service.runs
     over, head, position = await one_over_one_waiting(server, client)
     runs.executor.start(over.user, over, runs._start_next_run)
@@ -368,7 +368,7 @@ async def test_a_finished_run_does_not_receive_messages_for_the_next(
 async def test_a_message_during_recovery_of_a_finished_run_gets_the_next_run(
     server: InProcessServer, client: aiohttp.ClientSession
 ) -> None:
-    """Who comes back asks for the run that they were told of: that must be the one that hears them."""
+    """A reconnecting client asks for its run: that must be the one that received the message."""
     runs = server.service.runs
     over, head, position = await one_over_one_waiting(server, client)
     runs.executor.start(over.user, over, runs._start_next_run)
@@ -380,7 +380,7 @@ async def test_a_message_during_recovery_of_a_finished_run_gets_the_next_run(
 async def test_to_cancel_a_run_that_is_just_over_takes_nothing_from_the_next(
     server: InProcessServer, client: aiohttp.ClientSession
 ) -> None:
-    """It was still there when it was looked for; what was said since is not its own."""
+    """It existed at the lookup; messages since then are not its own."""
     runs = server.service.runs
     over, head, position = await one_over_one_waiting(server, client)
     assert await runs._cancel_pending(over)
@@ -397,7 +397,7 @@ async def test_to_cancel_a_run_that_is_just_over_takes_nothing_from_the_next(
 
 @pytest.mark.parametrize("holding", [True, False])
 async def test_cancelling_a_run_during_recovery_ends_it(tmp_path: Path, holding: bool) -> None:
-    """Its log is there, and it has not gone on yet: what its readers are told is what the log says."""
+    """Its log is loaded and it is not running yet: readers get the state of the log."""
 
     there = asyncio.Event()
 
@@ -439,7 +439,7 @@ async def test_cancelling_a_run_during_recovery_ends_it(tmp_path: Path, holding:
 async def test_a_message_taken_by_the_next_run_gets_that_run(
     server: InProcessServer, client: aiohttp.ClientSession
 ) -> None:
-    """It was said while a run was ending, and the next one was quicker than who looked."""
+    """It arrived while a run was ending, and the next one was faster than the lookup."""
     runs = server.service.runs
     over, head, position = await one_over_one_waiting(server, client)
     await runs.resume_thread(over.user, head)

@@ -1,4 +1,4 @@
-"""What other guards would have said about a user's own past, over HTTP."""
+"""Replay over HTTP: decisions of other guards about a user's past threads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def small(use: ToolUse) -> Block | None:
 
 
 def writing(request: Request) -> Any:
-    """A model that writes what it is told into a file, and then lists the folder."""
+    """A model that writes its input into a file, and then lists the folder."""
     last = request.messages[-1]
     if last.role == "user":
         return assistant("", ToolCall("c1", "write_file", {"path": f"{last.text}.txt", "content": "x"}))
@@ -46,7 +46,7 @@ async def there(tmp_path: Path) -> AsyncIterator[InProcessServer]:
 
 
 async def said(there: InProcessServer, agent: str, words: str, user: str = "ada") -> str:
-    """The thread of a run that came to its end."""
+    """Return the thread of a finished run."""
     body = {"messages": [{"role": "user", "content": words}]}
     status, ran = await send_request(there, user, "POST", f"/agents/{agent}/invoke", json=body)
     assert status == 200 and ran["outcome"] == "completed", ran

@@ -1,4 +1,4 @@
-"""Runs belong to the server: they go on without a reader, are steered, cancelled, asked about, and taken up."""
+"""Runs belong to the server: they continue without a reader, are steered, cancelled, answered and resumed."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ async def test_hooks_of_a_run_see_the_input(tmp_path: Path) -> None:
             assert list_names(await read_events(response)) == ["done"]
         fine = await send_answer(
             client, "strict", user_message("the weather", "th_1")
-        )  # what was refused waits for nobody
+        )  # a refused message is not queued
         assert [message["content"] for message in fine["messages"]] == ["the weather", "You said: the weather"]
 
 
@@ -163,7 +163,7 @@ async def test_a_failure_is_reported_with_its_message(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("agent", ["broken", "fine"])
 async def test_the_outcome_is_stored_before_the_terminal_event(tmp_path: Path, agent: str) -> None:
-    """However slow the store: who is told the end can ask at once what it was."""
+    """Even with a slow store: a client that sees the end can read the outcome at once."""
 
     def broken(request: Request) -> str:
         raise RuntimeError("no tea")
@@ -274,7 +274,7 @@ async def test_a_message_to_a_busy_thread_steers_its_run(client: aiohttp.ClientS
 
 
 async def test_a_late_message_is_answered_by_the_next_run(tmp_path: Path) -> None:
-    """Said after the run has listened for the last time: who said it reads on into the run that answers it."""
+    """Sent after the run's last inbox check: its client reads on into the run that answers it."""
     ending, late = asyncio.Event(), asyncio.Event()
 
     @after(Run)
@@ -322,7 +322,7 @@ async def test_messages_during_a_failed_run_are_answered(tmp_path: Path) -> None
         host_server(tmp_path, agents={"moody": Agent(FunctionModel(moody))}) as server,
         open_client(server) as client,
     ):
-        await server.service._recovery.stop()  # nobody comes by later
+        await server.service._recovery.stop()  # no later reader
         first = asyncio.create_task(send_answer(client, "moody", user_message("First.", "th_1"), 502))
         await asked.wait()
         second = asyncio.create_task(send_answer(client, "moody", user_message("Second.", "th_1")))
@@ -443,7 +443,7 @@ async def test_another_message_is_not_an_approval(client: aiohttp.ClientSession)
 
 
 async def test_a_repeated_request_leaves_its_question_open(client: aiohttp.ClientSession) -> None:
-    """A connection broke, and its client sends the same again: it has not said anything else."""
+    """A client repeats its request after a broken connection: that is not another message."""
     key = {"Idempotency-Key": "k1"}
     async with client.post("/agents/payer/stream", json=user_message("Pay.", "th_1"), headers=key) as first:
         await read_events(first, until="on_approval_request")
@@ -535,7 +535,7 @@ async def test_queued_messages_are_answered_after_a_restart(tmp_path: Path) -> N
         await wait_until(heard)
 
 
-# -- whose ----------------------------------------------------------------------------------------------------------
+# -- ownership ------------------------------------------------------------------------------------------------------
 
 
 async def test_users_cannot_access_runs_of_others(server: InProcessServer, client: aiohttp.ClientSession) -> None:

@@ -1,4 +1,4 @@
-"""`wick serve` as somebody starts it: a process of its own."""
+"""`wick serve` as a process of its own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from wick import Scripted
 from wick.server.ops.files_limit import raise_files_limit
 from wick.server.server import Server, bind_socket
 
-OWNER: dict[str, Any] = {"tokens": [], "quotas": {}}  # whoever starts it, and nobody else
+OWNER: dict[str, Any] = {"tokens": [], "quotas": {}}  # only the starting user
 OFFLINE = {"OLLAMA_HOST": "127.0.0.1:1"}  # where no Ollama listens
 
 
@@ -54,7 +54,7 @@ async def test_serve_works_without_options(tmp_path: Path) -> None:
             (agent,) = (await answer.json())["agents"]
             assert agent["agent_id"] == "default"
         assert server.stop() == 0
-        server.start()  # and again, with what is there by now
+        server.start()  # and again, with existing data
         async with open_client(server, token) as owner, owner.get("/auth/me") as answer:
             assert (await answer.json())["role"] == "admin"
         assert oct(os.stat(tmp_path / "data").st_mode & 0o777) == "0o700"
@@ -172,7 +172,7 @@ def test_registration_must_precede_the_start(tmp_path: Path) -> None:
     assert server.app() is server.app()
     with pytest.raises(Exception, match="before the server is started"):
         server.register_agent("late", {"model": "demo"})
-    server.shutdown()  # of one that does not run, nothing comes
+    server.shutdown()  # a server that is not running sends nothing
 
 
 def test_the_file_limit_is_raised_or_reported() -> None:
@@ -183,7 +183,7 @@ def test_the_file_limit_is_raised_or_reported() -> None:
 
 @asynccontextmanager
 async def run_by_uvicorn(app: Any) -> AsyncIterator[str]:
-    """An ASGI app behind a plain uvicorn, as somebody else would run it."""
+    """An ASGI app behind a plain uvicorn."""
     with bind_socket("127.0.0.1", 0) as bound:
         server = uvicorn.Server(uvicorn.Config(app, lifespan="on", log_level="warning"))
         task = asyncio.create_task(server.serve(sockets=[bound]))

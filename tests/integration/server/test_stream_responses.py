@@ -22,7 +22,7 @@ from wick.server.stream_responses import EventName, StreamEvent
 
 
 def reading(request: Request) -> Any:
-    """Reads a file and says what is in it."""
+    """Reads a file and returns its content."""
     if request.messages[-1].role == "user":
         return assistant("Let me read that file.", ToolCall("call_r1", "read_file", {"path": "main.py"}))
     return "The file contains a FastAPI app."
@@ -71,7 +71,7 @@ async def test_the_openapi_document_has_every_event(server: ServerProcess) -> No
 
 
 async def test_a_run_that_is_over_ends_an_event_source(tmp_path: Path) -> None:
-    """What a browser does: it comes again with the last id that it saw, until it is told that there is no more."""
+    """Like a browser: reconnect with the last id until the server reports the end."""
     async with host_server(tmp_path, agents=sample_agents(Gate())) as server, open_client(server) as client:
         async with client.post("/agents/echo/invoke", json=HELLO) as response:
             run = (await response.json())["run_id"]

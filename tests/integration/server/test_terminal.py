@@ -1,4 +1,4 @@
-"""A shell over a WebSocket: bytes both ways, its size, who may have one, and nothing left when it is closed."""
+"""A shell over a WebSocket: bytes in both directions, its size, access, and no leftover process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TERMINAL = "/agents/default/terminal"
 
 
 async def until(socket: aiohttp.ClientWebSocketResponse, text: bytes) -> bytes:
-    """What is printed up to a text."""
+    """Return the output up to a text."""
     seen = b""
     async with asyncio.timeout(60):
         while text not in seen:
@@ -83,7 +83,7 @@ async def test_closing_a_terminal_kills_its_processes(server: ServerProcess) -> 
             async def both() -> bool:
                 return len(_running(mark)) >= 2
 
-            await wait_until(both)  # they are started, but may not have become what they are to be
+            await wait_until(both)  # they are started, but may not have called exec yet
 
         async def gone() -> bool:
             return not _running(mark)
@@ -126,7 +126,7 @@ async def test_unread_output_is_bounded(server: ServerProcess) -> None:
     """A shell that prints without end waits for its reader; the server answers others meanwhile."""
     async with server.client() as ada, ada.ws_connect(TERMINAL, max_msg_size=0) as socket:
         await socket.send_bytes(b"yes 0123456789012345678901234567890123456789\n")
-        await until(socket, b"\r\n0123456789")  # it has begun, and goes on
+        await until(socket, b"\r\n0123456789")  # it has started and is running
         await asyncio.sleep(1.0)
         before = _memory(server)
         await asyncio.sleep(2.0)

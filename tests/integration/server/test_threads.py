@@ -89,7 +89,7 @@ async def test_a_thread_is_renamed(client: aiohttp.ClientSession) -> None:
     changed = await call(client, "PATCH", "/threads/th_1", 200, json={"title": "Greeting", "meta": {"star": True}})
     assert changed["title"] == "Greeting" and changed["meta"] == {"star": True}
     again = await call(client, "PATCH", "/threads/th_1", 200, json={"meta": {"agent": "payer", "parent": "x"}})
-    assert again["title"] == "Greeting" and again["agent_id"] == "echo"  # what the server says of it stays
+    assert again["title"] == "Greeting" and again["agent_id"] == "echo"  # the server's fields are kept
     assert [thread["id"] for thread in (await get_json(client, "/threads"))["threads"]] == ["th_1"]
     await call(client, "PATCH", "/threads/th_1", 413, json={"meta": {"long": "x" * 20_000}})
     await call(client, "PATCH", "/threads/th_1", 422, json={"owner": "me"})
@@ -110,7 +110,7 @@ async def test_a_thread_is_branched_off(client: aiohttp.ClientSession) -> None:
 
 
 async def test_a_branch_does_not_take_a_run_along(server: InProcessServer, client: aiohttp.ClientSession) -> None:
-    """What a run was about to do is done once, whatever branches off meanwhile."""
+    """Effects of a run happen once, even if the thread is branched meanwhile."""
     async with client.post("/agents/payer/stream", json=user_message("Pay.", "th_1")) as response:
         asked = (await read_events(response, until="on_approval_request"))[-1]["data"]["data"]["id"]
         branch = await call(client, "POST", "/threads/th_1/fork", 201, json={})
@@ -224,7 +224,7 @@ async def test_a_message_to_an_idle_thread_starts_a_run(client: aiohttp.ClientSe
 
 
 async def test_pending_messages_are_listed(server: InProcessServer, client: aiohttp.ClientSession, gate: Gate) -> None:
-    """After a reload a page shows it; what has been heard is in one place only."""
+    """A page shows it after a reload; delivered messages are listed once."""
     asked = asyncio.create_task(send_answer(client, "gate", user_message("One.", "th_1")))
     await gate.asked.wait()
     said = await call(client, "POST", "/threads/th_1/messages", 202, json=user_message("Two."))

@@ -1,4 +1,4 @@
-"""The runs of a thread, and what the questions of a trace cost."""
+"""Runs of a thread, and costs of the model calls of a trace."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wick.protocols import Delta, Finish, Request, TextDelta, Usage
 
 
 class Priced:
-    """A model that has the name of one whose price is known, and says what it took."""
+    """A model with a priced name that reports its usage."""
 
     name = "openai:gpt-4o"
 

@@ -1,4 +1,4 @@
-"""Connections that nobody can hold for nothing: heads and bodies that are too long, too slow, or never come."""
+"""Connections cannot be held for free: heads and bodies that are too long, too slow, or never arrive."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
 
 
 async def answered(server: InProcessServer, *pieces: bytes, pause: float = 0.0) -> bytes:
-    """All that a server says to these bytes, until it hangs up, however it does that."""
+    """Return all bytes that a server sends until it closes the connection."""
     where = urlsplit(server.url)
     reader, writer = await asyncio.open_connection(where.hostname, where.port)
     answer = asyncio.create_task(_said(reader))
@@ -49,7 +49,7 @@ async def answered(server: InProcessServer, *pieces: bytes, pause: float = 0.0) 
 
 
 async def _said(reader: asyncio.StreamReader) -> bytes:
-    """Who writes to a connection that was just closed has it reset: what came before that was said all the same."""
+    """Writing to a closed connection resets it: earlier data was sent all the same."""
     said = b""
     with suppress(ConnectionError):
         while piece := await reader.read(65_536):
@@ -97,7 +97,7 @@ async def test_a_body_at_a_fair_pace_is_accepted(server: InProcessServer, monkey
 
 
 async def test_trailers_are_ignored(server: InProcessServer) -> None:
-    """What comes after the body is no header: it would come after everything was checked."""
+    """Trailers would arrive after the checks of headers."""
     trailers = b"0\r\nAuthorization: Bearer %s\r\n\r\n" % TOKENS["root"].encode()
     head = b"GET /auth/me HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
     assert (await answered(server, head + trailers)).startswith(b"HTTP/1.1 401 ")
@@ -113,7 +113,7 @@ async def test_a_connection_is_used_again(server: InProcessServer) -> None:
             async with ada.get("/auth/me", headers={"X-Long": "x" * 4_000}) as answer:
                 assert answer.status == 200
         async with ada.get("/agents/events") as stream:
-            await stream.content.readline()  # a sign of life: nothing that comes later is missed
+            await stream.content.readline()  # a keep-alive: later events are not missed
             await asyncio.sleep(1.5)
             async with ada.post("/agents/", json={"agent_id": "new", "model": "demo"}) as made:
                 assert made.status == 201

@@ -1,4 +1,4 @@
-"""Where agents work: a folder or a container for each user, named by internal ids, gone when nobody uses it."""
+"""Workspaces: a folder or a container for each user, named by internal ids, removed when unused."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ DOCKER = {
 
 
 async def test_mounts_of_the_template_are_shared_to_be_read_only(places: Workspaces, tmp_path: Path) -> None:
-    """What a user writes is theirs alone: the workspace that the template names is for whoever started the server."""
+    """Files of a user are private: the workspace that the template names is for the owner of the server."""
     wanted = places.backend_options(template(tmp_path, DOCKER), Overrides(), "u_1")
     assert wanted is not None
     volumes = dict(wanted["volumes"])
@@ -75,7 +75,7 @@ async def test_a_mode_selects_the_backend(places: Workspaces, tmp_path: Path) ->
         IMAGE,
         "tcp://box:2376",
     )
-    assert "timeout" not in remote  # that was said about the other one
+    assert "timeout" not in remote  # that was about the other one
     boxed = template(tmp_path, {"type": "docker", "image": "x", "engine": "unix:///x"})
     back = places.backend_options(boxed, Overrides(mode="local"), "u_1")
     assert back is not None and back["type"] == "local" and back["path"] == str(places.folder("u_1", "coder"))

@@ -340,7 +340,7 @@ def signal_wick() -> str:
 
 @probe
 def signal_everybody() -> str:
-    """Whoever is hit is in this sandbox; wick would not live to tell otherwise."""
+    """Signals reach only this sandbox; otherwise wick would be killed."""
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     os.kill(-1, 0)
     return "" if AROUND["pid"] not in [int(name) for name in os.listdir("/proc") if name.isdigit()] else "host"
@@ -972,7 +972,7 @@ def connect_to_the_host_by_its_other_address() -> str:
 def a_datagram_to_the_host() -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.sendto(b"probe", ("127.0.0.1", AROUND["datagrams"]))
-    return ""  # whether it came is seen outside
+    return ""  # its arrival is checked outside
 
 
 @probe
@@ -1132,7 +1132,7 @@ def the_mode_of_a_file_of_the_host() -> list[str]:
 
 
 def system_call(name: str, number: int) -> None:
-    """A call that the filter denies answers that, whatever it is given."""
+    """A denied call returns the error for any arguments."""
 
     def do() -> str:
         try:

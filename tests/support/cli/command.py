@@ -15,7 +15,7 @@ COMMAND = [sys.executable, "-W", "error", "-m", "wick.cli"]
 
 @dataclass(frozen=True)
 class CommandResult:
-    """What a command came to."""
+    """The result of a command."""
 
     code: int
     out: str

@@ -10,7 +10,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
-# What is loaded in advance. A command finds it there, or else loads it by itself.
+# Modules loaded in advance. A command uses them, or imports others by itself.
 LOADED = """
 wick.cli.commands.agents wick.cli.commands.approvals wick.cli.commands.doctor wick.cli.commands.hooks
 wick.cli.commands.mcp wick.cli.commands.new wick.cli.commands.replay wick.cli.commands.run wick.cli.commands.skills
@@ -49,7 +49,7 @@ def exec_command(told: dict[str, Any], files: list[int]) -> None:
 if __name__ == "__main__":
     for name in LOADED:
         import_module(name)
-    gc.freeze()  # what was loaded is never looked at again, and so never copied
+    gc.freeze()  # loaded objects are frozen, and so never copied
     with socket.socket(fileno=int(sys.argv[1])) as link:
         accept_commands(link)
     import_module("wick.cli").main()

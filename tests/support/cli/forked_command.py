@@ -47,7 +47,7 @@ class ForkServer:
     def run(
         self, words: list[str], folder: Path, environment: Mapping[str, str], stdin: bytes
     ) -> tuple[int, bytes, bytes]:
-        """Run a command to its end: its exit code, and what it wrote."""
+        """Run a command to its end; return its exit code and output."""
         with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             given.write(stdin)
             given.seek(0)

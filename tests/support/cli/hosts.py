@@ -28,7 +28,7 @@ AGENTS: dict[str, Any] = {
 
 @dataclass
 class HostCommand:
-    """The command `wick`, and where it looks."""
+    """The command `wick` with a host."""
 
     wick: ForkedWick
     server: ServerProcess | None = None
@@ -48,7 +48,7 @@ class HostCommand:
         return json.loads(done.out)
 
     def say(self, words: str) -> str:
-        """Say something to an agent; gives the thread."""
+        """Send a message to an agent; return the thread."""
         if self.server is None:
             done = self("run", "--model", "demo", "--output", "json", words)
             assert done.code in (0, 4), done.err

@@ -43,7 +43,7 @@ async def test_a_backend_describes_itself(place: WorkspaceAccess) -> None:
     assert isinstance(backend.protection, Protection) and backend.protection.says.count(" ") > 2
 
 
-CONFINED = {  # how much, by what, and whether each command needs the user's yes
+CONFINED = {  # strength, mechanism, and True if each command needs approval
     "local-bubblewrap": ("strong", "bubblewrap", False),
     "local-landlock": ("weak", "landlock", False),
     "local-unsandboxed": ("none", "nothing", False),
@@ -100,7 +100,7 @@ async def test_a_command_starts_the_backend_by_itself(place: HostFolder) -> None
 
 @on_every_host
 async def test_stopping_kills_running_commands(place: HostFolder) -> None:
-    """A job, a terminal and a command: none goes on."""
+    """A job, a terminal and a command: all are killed."""
     backend = place.backend
     await backend.background("while :; do echo job >> beats; sleep 0.05; done")
     terminal = await backend.terminal()
@@ -129,7 +129,7 @@ async def _wait_for_end(terminal: Terminal) -> bool:
     return True
 
 
-# -- what it cannot do ----------------------------------------------------------------------------------------------
+# -- unsupported operations -----------------------------------------------------------------------------------------
 
 TRIES: dict[str, Any] = {
     "execute": lambda backend: backend.execute("true"),

@@ -41,8 +41,10 @@ from wick.protocols import Backend
 
 FULL = bool(os.environ.get("WICK_FULL"))
 SECRET = "sk-planted-0123456789"  # in wick's own environment, where no command may see it
-BESIDE = "by-the-side"  # the name by which tests reach into a workspace, so that a trace tells them from the backend
-CONTAINER_USER = 1000  # unless the tests run as somebody who is not root
+BESIDE = (
+    "by-the-side"  # the name by which tests access a workspace, so that a trace distinguishes them from the backend
+)
+CONTAINER_USER = 1000  # unless the tests run without root
 
 
 class WorkspaceAccess:
@@ -52,7 +54,7 @@ class WorkspaceAccess:
         self.kind, self.backend = kind, backend
 
     def put(self, path: str, content: str | bytes = "") -> None:
-        """A file that is there before the backend looks, with the folders it needs."""
+        """Create a file past the backend, with its folders."""
         raise NotImplementedError
 
     def get(self, path: str) -> bytes:
@@ -203,7 +205,7 @@ KINDS: dict[str, Opens] = {
     "state": lambda folder: _open_state("state", folder),
 }
 
-# What a kind cannot do, and the code it says so with. All other kinds can do everything.
+# Operations that a kind does not support, and their codes. All other kinds support everything.
 CANNOT = {"state": {"execute": "unsupported", "background": "unsupported", "terminal": "unsupported"}}
 
 # Each of these is an implementation of its own: a mapping, a folder of the host, wickd in a container, a shell there.
@@ -288,7 +290,7 @@ def place(opened: WorkspaceAccess) -> WorkspaceAccess:
 
 
 async def still(place: WorkspaceAccess, path: str = "beat") -> None:
-    """Nobody writes to that file any more: what was told to end may take a moment, on a busy machine."""
+    """Wait until a file is not written any more: ending takes a moment on a busy machine."""
     async with asyncio.timeout(60):
         size = -1
         while size != (size := len(place.get(path)) if path in place.paths() else 0):
@@ -296,7 +298,7 @@ async def still(place: WorkspaceAccess, path: str = "beat") -> None:
 
 
 async def assert_refused(code: str, doing: Awaitable[object]) -> BackendError:
-    """What is refused with this code, in a sentence."""
+    """Check for a refusal with this code and a message."""
     with pytest.raises(BackendError) as caught:
         await doing
     assert caught.value.code == code, f"{caught.value.code}: {caught.value}"

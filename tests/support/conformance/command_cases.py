@@ -12,13 +12,13 @@ from conformance.backends import SECRET, HostFolder, assert_refused, on_every_ho
 from wick import constants
 from wick.protocols import Backend, Terminal
 
-# How processes are ended and kept apart differs with the sandbox: those cases are marked `on_every_host`.
+# Killing and separating processes differs with the sandbox: those cases are marked `on_every_host`.
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.kinds("local-bubblewrap", "docker-daemon", "docker-exec"),
 ]
 
-SOON = 60.0  # seconds: what has not happened by then does not happen
+SOON = 60.0  # seconds: an event that did not happen by then does not happen
 
 EXECUTED = {
     "stdout": str,
@@ -54,7 +54,7 @@ async def test_a_command(place: HostFolder) -> None:
     assert done == expected | {"stdout_bytes": 4, "stderr_bytes": 4, "seconds": done["seconds"], "moved": []}
 
 
-COMMANDS = [  # a command, what it prints, and its exit code
+COMMANDS = [  # a command, its output, and its exit code
     ("true", "", 0),
     ("false", "", 1),
     ("exit 7", "", 7),
@@ -103,7 +103,7 @@ async def test_a_command_that_is_very_long(place: HostFolder) -> None:
     assert done["stdout"] == "x" * 100_000
 
 
-# -- what goes in ---------------------------------------------------------------------------------------------------
+# -- input ----------------------------------------------------------------------------------------------------------
 
 
 async def test_stdin(place: HostFolder) -> None:
@@ -159,7 +159,7 @@ async def test_an_environment_that_cannot_be(place: HostFolder) -> None:
         assert place.paths() == set(), env
 
 
-# -- what comes out -------------------------------------------------------------------------------------------------
+# -- output ---------------------------------------------------------------------------------------------------------
 
 
 async def test_output_is_streamed(place: HostFolder) -> None:
@@ -282,7 +282,7 @@ async def test_commands_leave_nothing_else_in_the_workspace(place: HostFolder) -
     assert place.paths() == {"a.txt"} and [path.name for path in place.root.iterdir()] == ["a.txt"]
 
 
-MOVES = {  # what of it is moved aside, where commands and those who trust the files share a machine
+MOVES = {  # the part that is moved aside where commands share the host with trusted files
     "local-bubblewrap": [".env", ".git/hooks", ".wick"],
     "local-landlock": [".env", ".git/hooks", ".wick"],
     "local-unsandboxed": [".env", ".git/hooks", ".wick"],
@@ -308,7 +308,7 @@ async def test_protected_files_created_by_a_command(place: HostFolder) -> None:
 
 
 async def test_twenty_commands_at_a_time(place: HostFolder) -> None:
-    """Each waits until all have begun, and none gets what belongs to another."""
+    """Each waits until all have started, and outputs are not mixed."""
     command = "echo $0 > $0.began; while test $(ls *.began | wc -l) -lt 20; do sleep 0.05; done; cat; echo $0"
 
     async def run(number: int) -> str:
@@ -373,7 +373,7 @@ async def test_a_job_is_ended(place: HostFolder) -> None:
     end = await place.backend.end_job(job["id"])
     assert end["id"] == job["id"] and not end["running"] and end["exit_code"] != 0
     await still(place)
-    again = await place.backend.end_job(job["id"])  # it has ended, which is what was asked for
+    again = await place.backend.end_job(job["id"])  # it has ended, as requested
     assert not again["running"]
 
 

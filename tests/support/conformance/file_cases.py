@@ -116,7 +116,7 @@ async def test_read_of_bytes_is_base64(place: WorkspaceAccess) -> None:
     assert (content["size"], content["bytes"], content["truncated"]) == (256, 256, False)
 
 
-RANGES = [  # offset, limit; what of "0123456789" comes, and whether it goes on
+RANGES = [  # offset, limit; the part of "0123456789", and True if there is more
     (0, 4, "0123", True),
     (6, 4, "6789", False),
     (6, 400, "6789", False),
@@ -158,7 +158,7 @@ async def test_read_of_a_file_of_a_megabyte(place: WorkspaceAccess) -> None:
 
 # -- lines ----------------------------------------------------------------------------------------------------------
 
-LINES = [  # offset, limit; what of it comes, how many lines, and whether it goes on
+LINES = [  # offset, limit; the lines, their number, and True if there are more
     (0, None, "one\r\ntwo\n\nfour", 4, False),
     (0, 2, "one\r\ntwo\n", 2, True),
     (1, 2, "two\n\n", 2, True),
@@ -282,7 +282,7 @@ async def test_edit_of_a_text_that_is_there_often(place: WorkspaceAccess) -> Non
     assert place.get("a.txt") == b"1 1 1"
 
 
-EDITS = [  # what is there, what is replaced by what, and what is there then
+EDITS = [  # the content, the replacement, and the new content
     (b"a\r\nb\r\nc\r\n", "a\nb\n", "x\ny\n", b"x\r\ny\r\nc\r\n"),
     (b"a\r\nb\r\n", "b", "c\nd", b"a\r\nc\r\nd\r\n"),
     (b"a\nb\n", "a\nb", "c", b"c\n"),
@@ -490,7 +490,7 @@ async def test_mkdir(place: WorkspaceAccess) -> None:
 
 async def test_mkdir_where_something_is(place: WorkspaceAccess) -> None:
     place.put("sub/a.txt", "a")
-    await place.backend.mkdir("sub")  # it is there, which is what was asked for
+    await place.backend.mkdir("sub")  # it exists, as requested
     await assert_refused("exists", place.backend.mkdir("sub/a.txt"))
     await assert_refused("not_directory", place.backend.mkdir("sub/a.txt/b"))
 
@@ -694,7 +694,7 @@ async def _goes_through_everything(place: WorkspaceAccess, folder: str, name: st
     await backend.delete(there)
 
 
-# -- what is protected ----------------------------------------------------------------------------------------------
+# -- protected paths ------------------------------------------------------------------------------------------------
 
 PROTECTED = [
     *(".env", ".env.local", ".envrc", ".wick/config.yaml", ".claude/settings.json", ".git/hooks/pre-commit"),

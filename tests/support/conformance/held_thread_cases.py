@@ -52,7 +52,7 @@ async def pause_run(store: Store) -> str:
 
 
 async def check_settled(store: Store, id: str = "th_1") -> None:
-    """Nobody holds the thread, nothing waits there, and what is there is whole."""
+    """Check that the thread has no holder, no pending call, and is complete."""
     head = await store.head("local", id)
     assert (head.run, head.asking, head.queued, head.leased) == ("", 0, 0, False)
     thread = await Sessions(store).load(id)
@@ -63,7 +63,7 @@ async def check_settled(store: Store, id: str = "th_1") -> None:
 
 
 class CancelledAt:
-    """What is awaited, cancelled when it waits for the n-th time."""
+    """An awaitable that is cancelled at its n-th suspension."""
 
     def __init__(self, work: Awaitable[Any], n: int) -> None:
         self.steps, self.left = work.__await__(), n
@@ -100,7 +100,7 @@ async def cancel_at(work: Awaitable[Any], n: int) -> bool:
 
 @pytest.mark.parametrize("patience", [0.0, 0.05])
 async def test_a_run_cancelled_anywhere_leaves_a_usable_thread(store: Store, patience: float) -> None:
-    """Also in the moment in which it gets the lease: nobody else waits until that is over."""
+    """Also at the moment it gets the lease: no other holder waits for its expiry."""
     n, cancelled = 0, True
     while cancelled:
         n += 1
@@ -137,7 +137,7 @@ async def test_a_thread_in_memory_has_one_holder_at_a_time(store: Store) -> None
 
 
 async def test_an_agent_that_a_tool_runs_in_a_python_thread_can_ask(store: Store) -> None:
-    """It has an event loop of its own, and its question goes to the thread of the run above."""
+    """It has its own event loop, and its question goes to the thread of the parent run."""
     child = Agent(Scripted(spend(5), "child done"), name="child", tools=[pay], hooks=[confirm])
 
     @tool
@@ -291,7 +291,7 @@ def _has_outcome(row: Any, call: str) -> bool:
     return bool(row["data"]["call"] == call)
 
 
-# -- what was queued --------------------------------------------------------------------------------------------------
+# -- queued messages --------------------------------------------------------------------------------------------------
 
 
 # -- a store that fails -----------------------------------------------------------------------------------------------

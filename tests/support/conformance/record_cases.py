@@ -42,7 +42,7 @@ async def test_a_row_is_over_at_its_time(records: Records) -> None:
     assert await records.find("k", "over") is None
     assert await records.take("k", "over") is None
     assert [row.id for row in await records.list("k")] == ["there"]
-    assert await records.put("k", "ada", "over", {"a": 2}, new=True)  # in the place of what is over
+    assert await records.put("k", "ada", "over", {"a": 2}, new=True)  # in place of an expired row
     assert await records.get("k", "ada", "over") == {"a": 2}
 
 

@@ -105,7 +105,7 @@ async def test_owners_do_not_meet(store: Store) -> None:
 
 
 async def test_announced_data_is_stored(store: Store) -> None:
-    """Whoever sees a reply, a result or the end can read it in the store."""
+    """A client that sees a reply, a result or the end can read it in the store."""
     seen: list[tuple[str, int]] = []
     stream = agent(store, spend(), "Done.").stream("go", thread="th_1")
     async for event in stream:
@@ -515,7 +515,7 @@ async def test_a_thread_forks_and_rewinds(store: Store) -> None:
         await sessions.rewind("th_9", 1)
 
 
-# -- what it is given -------------------------------------------------------------------------------------------------
+# -- input ------------------------------------------------------------------------------------------------------------
 
 
 async def test_a_store_that_fails_fails_the_run(store: Store) -> None:

@@ -48,7 +48,7 @@ async def test_a_thread_is_made_once(store: Store) -> None:
     await store.create("ada", "t")
     with assert_refused("conflict", "there is a thread 't' already"):
         await store.create("ada", "t")
-    assert (await store.create("bob", "t")).owner == "bob"  # ids of others are nobody's business
+    assert (await store.create("bob", "t")).owner == "bob"  # ids of other owners are private
 
 
 @pytest.mark.parametrize("name", ["", "x" * 201, "a\0b", "\ud800", None, 5, []])
@@ -187,7 +187,7 @@ async def test_a_writer_with_a_gap_is_refused(store: Store, own_rows: HeldLease)
 
 
 async def test_to_append_the_same_again_changes_nothing(store: Store, own_rows: HeldLease) -> None:
-    """Who does not know whether it was written can ask by trying again."""
+    """After an unknown outcome a writer can safely append again."""
     some = make_entries(1, 3)
     assert await own_rows.append(*some) == 3
     assert await own_rows.append(*some, expect=0) == 3
@@ -267,7 +267,7 @@ async def test_a_released_lease_cannot_write(store: Store, own_rows: HeldLease) 
         await own_rows.append(make_entry(1))
     with assert_refused("fenced"):
         await store.renew("ada", "t", own_rows.lease.fence, 60)
-    await store.release("ada", "t", own_rows.lease.fence)  # nothing to let go of
+    await store.release("ada", "t", own_rows.lease.fence)  # nothing to release
     assert await read_entries(store) == []
 
 
@@ -283,14 +283,14 @@ async def test_a_lease_that_has_run_out_is_taken_over(store: Store) -> None:
     await mine.append(make_entry(1))
     await asyncio.sleep(0.3)
     assert not (await store.head("ada", "t")).leased
-    await mine.append(make_entry(2))  # nobody else can have written anything
+    await mine.append(make_entry(2))  # no other writer is possible
     other = HeldLease(store, await store.lease("ada", "t", "other", 60), last=2)
     assert other.lease.fence > mine.lease.fence
     with assert_refused("fenced"):
         await mine.append(make_entry(3))
     with assert_refused("fenced"):
         await store.renew("ada", "t", mine.lease.fence, 60)
-    await store.release("ada", "t", mine.lease.fence)  # not theirs to let go of
+    await store.release("ada", "t", mine.lease.fence)  # not the holder, so not allowed to release
     await other.append(make_entry(3))
     assert entry_numbers(await read_entries(store)) == [1, 2, 3]
 
@@ -319,7 +319,7 @@ async def test_one_of_many_contenders_gets_the_lease(store: Store) -> None:
 
 
 async def test_appends_at_once_never_interleave(store: Store, own_rows: HeldLease) -> None:
-    """Somebody who appends from two places at once has a bug; the log has none."""
+    """Concurrent appends of one holder are a bug of the caller; the log stays consistent."""
     tries = [lambda n=n: store.append("ada", "t", [make_entry(1, "event", n=n), make_entry(2, "event", n=n)], expect=0,
                                       fence=own_rows.lease.fence) for n in range(10)]  # fmt: skip
     outcomes = await asyncio.gather(*map(append_outcome, tries))
@@ -339,7 +339,7 @@ async def test_many_threads_at_once(store: Store) -> None:
         assert entry_numbers(await read_entries(store, f"t{number}")) == [*range(1, 11)]
 
 
-# -- what others say ------------------------------------------------------------------------------------------------
+# -- inbox messages -------------------------------------------------------------------------------------------------
 
 
 async def test_messages_are_queued_in_order(store: Store, own_rows: HeldLease) -> None:
@@ -377,7 +377,7 @@ async def test_an_idempotency_key_queues_once(store: Store, own_rows: HeldLease)
     assert await store.enqueue("ada", "t", {"n": 3}, key="other") == 3
     assert await store.enqueue("ada", "t", {"n": 4}) == 4
     await own_rows.append(make_entry(1), took=[1, 2, 3, 4])
-    assert await store.enqueue("ada", "t", {"n": 1}, {"n": 2}, key="k") == 2  # also when it was heard
+    assert await store.enqueue("ada", "t", {"n": 1}, {"n": 2}, key="k") == 2  # also when it was delivered
     assert (await store.head("ada", "t")).queued == 0 and list(await store.inbox("ada", "t")) == []
     await store.create("ada", "another")
     assert await store.enqueue("ada", "another", {"n": 1}, key="k") == 1
@@ -857,7 +857,7 @@ async def test_blobs_are_limited(store: Store, own_rows: HeldLease) -> None:
 
 # -- owners ---------------------------------------------------------------------------------------------------------
 
-# What somebody who knows another owner's id tries; every method of a store that takes an owner must stand here.
+# Attempts with another owner's id; every method of a store with an owner must be listed here.
 TRIES: dict[str, Any] = {
     "append": lambda store, fence: store.append("eve", "t", [make_entry(2)], expect=1, fence=fence),
     "read": lambda store, fence: read_entries(store, "t", "eve"),
@@ -925,7 +925,7 @@ async def test_an_append_that_is_cancelled_is_there_or_not(store: Store, own_row
         await asyncio.sleep(0.0005 * round)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        assert await own_rows.append(row) == round + 1  # whatever became of it, to try again is safe
+        assert await own_rows.append(row) == round + 1  # a retry is safe after any outcome
     assert entry_numbers(await read_entries(store)) == [*range(1, 11)]
 
 
@@ -975,7 +975,7 @@ async def test_only_idle_threads_expire_the_longest_idle_first(store: Store) -> 
     assert [*await store.expire(0.0, owner="ada", limit=9)] == [
         ("ada", "other"),
         ("ada", "old.1"),
-    ]  # now nobody is above
+    ]  # now there is no parent
     assert [*await store.expire(0.0, owner="ada")] == []
     assert {head.id for head in (await store.list("ada")).threads} == {"asking", "queued", "held", "running"}
     assert [*await store.expire(0.0)] == [("bob", "old")]
@@ -984,7 +984,7 @@ async def test_only_idle_threads_expire_the_longest_idle_first(store: Store) -> 
 
 
 async def test_a_message_to_an_expiring_thread_is_stored_or_refused(store: Store) -> None:
-    """A race of many: each message is in a thread that is still there, or its sender was told."""
+    """A race: each message is in an existing thread, or its sender got an error."""
     for number in range(20):
         await store.create("ada", f"t{number}")
     said: list[str] = []

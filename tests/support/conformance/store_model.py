@@ -42,7 +42,7 @@ class ModelThread:
     queue: dict[int, Any] = field(default_factory=dict)
     answers: dict[str, int] = field(default_factory=dict)
     positions: int = 0
-    holder: int | None = None  # the fence, while somebody holds it
+    holder: int | None = None  # the fence, while it is leased
 
 
 class ExpectedError(Exception):
@@ -97,7 +97,7 @@ class StoreMachine(RuleBasedStateMachine):
             raise ExpectedError("not_found")
         return self.threads[id]
 
-    # -- what can be done -------------------------------------------------------------------------------------------
+    # -- actions ----------------------------------------------------------------------------------------------------
 
     @rule(id=IDS)
     def create(self, id: str) -> None:
@@ -161,7 +161,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(id=IDS, kinds=SOME)
     def write(self, id: str, kinds: list[Any]) -> None:
-        """As it should be done: by who holds the thread and knows where it is."""
+        """A correct write: by the lease holder at the current position."""
         self.hold(id)
         self._append(id, kinds)
 
@@ -268,7 +268,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def crash(self) -> None:
-        """What is on disk now is all that a process that dies now leaves behind."""
+        """Copy the files as a process that dies now would leave them."""
         if not isinstance(self.store, Sqlite):
             return
         left = Path(tempfile.mkdtemp(dir=self.folder))
@@ -279,7 +279,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.place = StoreLocation(self.kind, left)
         self.store = self.place.open()
 
-    # -- what must hold ---------------------------------------------------------------------------------------------
+    # -- invariants -------------------------------------------------------------------------------------------------
 
     @invariant()
     def matches_model(self) -> None:

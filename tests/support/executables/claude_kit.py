@@ -1,4 +1,4 @@
-"""What the tests of Claude Code's settings share: handlers that are shell commands, and what they were told."""
+"""Shared by the tests of Claude Code's settings: handlers as shell commands, and their recorded input."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ TOOLS: tuple[Tool, ...] = (execute, write_file, edit_file, broken_tool)
 
 
 def recording_handler(answer: Json | str = "", code: int = 0, stderr: str = "", **more: Any) -> Json:
-    """A handler that notes what it is told in a file, and answers."""
+    """A handler that records its input in a file, and answers."""
     text = answer if isinstance(answer, str) else json.dumps(answer)
     lines = [
         f"p=$(cat); printf '%s\\n' \"$p\" >> {SEEN}",  # in one piece, for others may do it at the same time
@@ -91,22 +91,22 @@ def agent(
 
 
 def read_inputs(folder: Path) -> list[Json]:
-    """What the handlers were told, in the order they were called."""
+    """Return the inputs of the handlers, in call order."""
     file = folder / SEEN
     return [json.loads(line) for line in file.read_text().splitlines() if line] if file.exists() else []
 
 
 def read_input(folder: Path) -> Json:
-    """What the one handler was told, once."""
+    """Return the input of the one handler."""
     (payload,) = read_inputs(folder)
     return payload
 
 
 def last_prompt(model: Scripted) -> str:
-    """All that the model was told in its last question."""
+    """Return the whole text of the last model request."""
     return "\n".join(message.text for message in model.requests[-1].messages)
 
 
 def resolve_path(folder: Path) -> str:
-    """Where a folder really is, as programs are told."""
+    """Return the real path of a folder, as programs get it."""
     return os.path.realpath(folder)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "reference" / "executable-hooks.md"
-EVERY = "*"  # what all events of a protocol have
+EVERY = "*"  # common fields of all events of a protocol
 
 Field = tuple[str, str, str]  # protocol, event, field
 
@@ -197,7 +197,7 @@ def contract_fields() -> dict[Field, str]:
     }
 
 
-# -- what the tests show --------------------------------------------------------------------------------------------
+# -- tests by field -------------------------------------------------------------------------------------------------
 
 
 @cache

@@ -31,7 +31,7 @@ from soak_test.server_metrics import Vitals, part
 from soak_test.tcp_proxy import Door
 
 KILLS_FOR = 0.6  # of the time; then the server is spared, so that its memory can be seen for a while
-DISK_BYTES = 16 * 2**30  # of the disk of its own, of which only what is written takes room
+DISK_BYTES = 16 * 2**30  # of its own sparse disk
 
 
 @dataclass
@@ -53,7 +53,7 @@ class Plan:
 
 @dataclass
 class Soak:
-    """A soak that goes on."""
+    """A running soak."""
 
     plan: Plan
     folder: Path
@@ -76,11 +76,11 @@ class Soak:
         return max(0.0, self.until - monotonic())
 
     def end(self) -> None:
-        """Let it be enough: those who talk come to an end, and there is a report of what was so far."""
+        """Stop early: clients finish, and the report covers the time so far."""
         self.over, self.until = True, min(self.until, monotonic())
 
     async def run(self, tell: Callable[[Soak], None] = lambda soak: None) -> dict[str, Any]:
-        """All of it; `tell` is called every second."""
+        """Run the soak; `tell` is called every second."""
         with _disk(self) as disk:
             async with SoakedServer() as provider:
                 model = provider.soaked(self.ledger.mark, lambda words: self.ledger.say("invalid", words))
@@ -157,7 +157,7 @@ class Soak:
             await asyncio.sleep(1.0)
 
     async def _rest(self, server: ServerProcess) -> int:
-        """How many descriptors the server has when nobody wants anything of it."""
+        """Return the number of descriptors of the idle server."""
         counted: list[int] = []
         for _ in range(20):
             assert server.process is not None
@@ -174,7 +174,7 @@ class Soak:
         if code not in (0, -15):
             self.ledger.say("refused", f"the server ended with {code} when it was told to stop")
 
-    # -- what is left -----------------------------------------------------------------------------------------------
+    # -- leftovers --------------------------------------------------------------------------------------------------
 
     def _leaks(self) -> None:
         for pid, words in processes(self.folder):
@@ -183,7 +183,7 @@ class Soak:
             self.ledger.say("leaked", f"temporary file {path.name}")
 
     def _effects(self) -> None:
-        """What commands have done: nothing twice, and everything that was told."""
+        """Check effects of commands: none twice, and all reported ones."""
         done: Counter[str] = Counter()
         for file in (self.folder / "data").rglob("effects.log"):
             done.update(file.read_text().split())
@@ -257,7 +257,7 @@ def _served(plan: Plan, folder: Path, url: str) -> Iterator[ServerProcess]:
 
 
 def _kinds_of_files(pid: int) -> dict[str, int]:
-    """What the open descriptors of a process are, with numbers left out."""
+    """Return the kinds of open descriptors of a process, without numbers."""
     kinds: Counter[str] = Counter()
     for place in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(OSError):
@@ -278,7 +278,7 @@ def _pulse(port: int, file: Path) -> Iterator[None]:
 
 @contextmanager
 def _disk(soak: Soak) -> Iterator[Path | None]:
-    """A disk of the server's own, which can be filled; None where nobody may mount one."""
+    """A disk for the server that can be filled; None without permission to mount."""
     data, image = soak.folder / "data", soak.folder / "disk.img"
     data.mkdir(parents=True)
     if os.geteuid() or which("mkfs.ext4") is None or not _mounted(data, image):

@@ -23,7 +23,7 @@ def row(seq: int, size: int = 2_000) -> dict[str, object]:
 
 
 async def append_until_full(store: Sqlite, fence: int, over: Callable[[], None]) -> None:
-    """Append until it is refused, several times; then let the trouble be over, and go on."""
+    """Append until refused, several times; then remove the fault and continue."""
     last, refusals = (await store.head("ada", "t")).last, 0
     for _ in range(2_000):
         try:
@@ -35,7 +35,7 @@ async def append_until_full(store: Sqlite, fence: int, over: Callable[[], None])
                 break
     print("last", last, (await store.head("ada", "t")).last, flush=True)
     over()
-    for _ in range(3):  # the very entry that was refused goes in
+    for _ in range(3):  # the refused entry is accepted now
         last = await store.append("ada", "t", [row(last + 1)], expect=last, fence=fence)
     found = [entry["seq"] async for batch in store.read("ada", "t") for entry in batch]
     print("recovered", last, found == [*range(1, last + 1)], flush=True)
@@ -57,7 +57,7 @@ async def limit_file_size(folder: Path, size: str) -> None:
 
 
 async def fill_disk(folder: Path) -> None:
-    """The disk is full; then somebody removes something."""
+    """Fill the disk; then free space."""
     ballast = folder / "ballast"
     ballast.write_bytes(bytes(1_000_000))
     store, fence = await create_thread(folder)
@@ -66,7 +66,7 @@ async def fill_disk(folder: Path) -> None:
 
 
 async def make_read_only(folder: Path) -> None:
-    """The file is made read-only while nobody has it open."""
+    """Make the file read-only while it is closed."""
     if os.getuid() == 0:
         os.chown(folder, NOBODY, NOBODY)
         os.setgid(NOBODY)
@@ -81,7 +81,7 @@ async def make_read_only(folder: Path) -> None:
 
 
 async def fork_process(folder: Path) -> None:
-    """The process forks while the store is open; both go on to use it."""
+    """Fork while the store is open; both processes continue to use it."""
     store, fence = await create_thread(folder)
     await store.append("ada", "t", [row(1)], expect=0, fence=fence)
     child = os.fork()

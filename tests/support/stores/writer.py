@@ -30,7 +30,7 @@ def report(*words: object) -> None:
 
 
 def group(first: int, size: int, **data: Any) -> list[dict[str, Any]]:
-    """Entries that belong together: whoever finds one of them must find all."""
+    """Return entries that are appended together: all or none must be stored."""
     return [
         {"seq": seq, "kind": "event", "at": 1.0 * seq, "data": {"first": first, "size": size, "text": "x" * seq} | data}
         for seq in range(first, first + size)
@@ -38,7 +38,7 @@ def group(first: int, size: int, **data: Any) -> list[dict[str, Any]]:
 
 
 async def load(store: Store, threads: str) -> None:
-    """Append to several threads at once, for ever; each is gone on with where it was left."""
+    """Append to several threads at once, forever; each continues where it was left."""
     await asyncio.gather(*(_load(store, f"t{number}") for number in range(int(threads))))
 
 
@@ -48,7 +48,7 @@ async def _load(store: Store, id: str) -> None:
     except StoreError as error:
         if error.code != "conflict":
             raise
-    lease = await store.lease("ada", id, "writer", 0.05)  # whoever comes after a crash need not wait
+    lease = await store.lease("ada", id, "writer", 0.05)  # the next process need not wait after a crash
     last = (await store.head("ada", id)).last
     report("begun", id, last)
     while True:
@@ -76,7 +76,7 @@ async def run(store: Store) -> None:
 
 
 async def append_on_signal(store: Store, seconds: str) -> None:
-    """Take a lease, append, wait to be told, and append again."""
+    """Acquire a lease, append, wait for a signal, and append again."""
     lease = await store.lease("ada", "t", "sleeper", float(seconds))
     await store.append("ada", "t", group(1, 1), expect=0, fence=lease.fence)
     report("ack", 1)

@@ -1,4 +1,4 @@
-"""The YAML at the top of a Markdown file, and what of it is not taken."""
+"""YAML front matter of Markdown files, and refused content."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_front_matter(text: str, data: dict[str, Any], body: str) -> None:
     json.dumps(data, allow_nan=False)
 
 
-# a plain scalar, and what it is in YAML 1.2; version 1.1 reads most of these otherwise
+# a plain scalar and its value in YAML 1.2; version 1.1 reads most of these differently
 CORE = {
     "1:30": "1:30", "10:20:30": "10:20:30", "010": 10, "0o10": 8, "0x1f": 31, "0b11": "0b11", "1_000": "1_000",
     "yes": "yes", "No": "No", "on": "on", "OFF": "OFF", "y": "y", "true": True, "FALSE": False, "~": None, "Null": None,

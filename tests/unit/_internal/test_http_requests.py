@@ -22,7 +22,7 @@ Handle = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Server:
-    """A server whose only page is whatever the test says."""
+    """A server with one page, which the test sets."""
 
     url: str
     requests: list[web.Request]
@@ -219,7 +219,7 @@ async def test_odd_spellings_of_an_address_lead_nowhere(server: Server, host: st
 
 
 async def test_a_name_that_changes_its_address_leads_nowhere(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What counts is the address of the socket, whatever a name resolved to before."""
+    """The address of the socket counts, not an earlier resolution."""
 
     class Rebinding(AbstractResolver):
         async def resolve(self, host: str, port: int = 0, family: int = 0) -> list[ResolveResult]:

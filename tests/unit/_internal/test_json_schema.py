@@ -1,4 +1,4 @@
-"""Foreign JSON Schemas: bounded when registered, metered when used, and otherwise what jsonschema says."""
+"""Foreign JSON Schemas: bounded at registration, metered in use, and otherwise equal to jsonschema."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def whole(x: Any, **more: Any) -> dict[str, Any]:
 
 
 def doubled(depth: int, link: Any) -> dict[str, Any]:
-    """A schema whose definitions refer to the next one twice."""
+    """Return a schema whose definitions refer to the next one twice."""
     levels = {f"n{at}": link({"$ref": f"#/$defs/n{at + 1}"}) for at in range(depth)}
     return whole({"$ref": "#/$defs/n0"}, **{"$defs": {**levels, f"n{depth}": {"const": "never"}}})
 

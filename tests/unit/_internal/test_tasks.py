@@ -1,4 +1,4 @@
-"""Work side by side: whose turn it is, what goes wrong, and what happens when all of it is cancelled."""
+"""Concurrent work: turns, failures and cancellation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wick.errors import Paused
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who ignores a cancellation is abandoned sooner."""
+    """Abandon work that ignores cancellation sooner."""
     monkeypatch.setattr(constants, "CANCEL_GRACE_SECONDS", 0.02)
 
 
@@ -52,7 +52,7 @@ async def test_exclusive_work_runs_alone_and_the_order_is_kept(alone: str, order
         await mine.wait_turn(number)
         log.append(f"+{number}")
         running.append(number)
-        for _ in range(20):  # long enough for everybody who may run to be there
+        for _ in range(20):  # long enough for all runnable tasks to arrive
             await asyncio.sleep(0)
         while running[-1] != number:  # the last one that began ends first
             await asyncio.sleep(0)
@@ -281,7 +281,7 @@ async def test_detached_work_has_no_parent_task() -> None:
 
 @pytest.mark.parametrize("ticks", range(6))
 async def test_detached_work_is_cancelled_with_its_waiter_or_finished(ticks: int) -> None:
-    """There is no moment in which it is done, and nobody is told."""
+    """At every moment it is either cancelled or its result is delivered."""
     seen = []
 
     async def work() -> str:

@@ -1,4 +1,4 @@
-"""What arguments must look like, read from functions and from foreign schemas."""
+"""Argument schemas from functions and from foreign schemas."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from wick.errors import ConfigError, InvalidArgs, MissingExtra
 
 
 class Context(Injected):
-    """What a run would inject."""
+    """An injected object."""
 
 
 class Colour(Enum):

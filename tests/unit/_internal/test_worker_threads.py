@@ -30,7 +30,7 @@ async def until_nothing_is_abandoned() -> None:
 
 @pytest.fixture(autouse=True)
 def _nothing_is_abandoned() -> None:
-    """What tests before this one have abandoned comes to its end."""
+    """Wait for work that earlier tests have abandoned."""
     while list_abandoned():
         time.sleep(0.005)
 
@@ -216,7 +216,7 @@ assert os.waitpid(child, 0)[1] == 0
 
 
 async def test_a_handled_error_is_released_at_once() -> None:
-    """It knows every frame that it came through, and those know all that a request was about."""
+    """Its traceback refers to every frame, and those to the data of a request."""
 
     class Known(ValueError):
         """One that can be referred to weakly."""

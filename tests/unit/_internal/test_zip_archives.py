@@ -1,4 +1,4 @@
-"""Archives from somewhere: what is in them, and what is not let in."""
+"""Foreign archives: their content, and refused entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a wickd answers is checked: it may run where the commands do."""
+"""Replies of wickd are validated: it may run beside the commands."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ JOB = {"id": "job-1", "command": "make", "running": True, "exit_code": -1, "erro
 
 
 def test_unrequested_fields_are_omitted() -> None:
-    """Another version may say more than this one knows."""
+    """Another version may send unknown fields."""
     assert daemon_replies.parse_job({**JOB, "more": 1}) == JOB
     assert daemon_replies.parse_jobs({"jobs": [JOB, {**JOB, "id": "job-2"}]}) == [JOB, {**JOB, "id": "job-2"}]
 

@@ -1,4 +1,4 @@
-"""Files in a mapping: how they are kept, and how much. The answers of operations are in tests/unit/conformance."""
+"""Files in a mapping: storage and limits. Results of operations are in tests/unit/conformance."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_state_is_a_backend() -> None:
     assert backend.status == Status("launched")
 
 
-# -- how files are kept ---------------------------------------------------------------------------------------------
+# -- storage of files -----------------------------------------------------------------------------------------------
 
 
 async def test_text_is_stored_verbatim_and_bytes_as_base64() -> None:
@@ -71,7 +71,7 @@ async def test_an_empty_folder_is_stored_and_a_full_one_is_implied() -> None:
 
 
 class Log(MutableMapping[str, Any]):
-    """Keeps frozen copies, and counts what it is told, as the values of a thread do."""
+    """Stores frozen copies and counts writes, as the values of a thread do."""
 
     def __init__(self) -> None:
         self.data: dict[str, Any] = {}
@@ -173,13 +173,13 @@ async def test_all_files_together() -> None:
         )
     await backend.write("last.bin", b"\xff" * (STATE_FILE_BYTES - 200))
     assert await code_of(backend.write("more.txt", "x" * 1_000)) == "no_space"
-    await backend.write("last.bin", b"\xff" * (STATE_FILE_BYTES - 200))  # in the place of what is there
+    await backend.write("last.bin", b"\xff" * (STATE_FILE_BYTES - 200))  # in place of existing content
     await backend.delete("0.txt")
     await backend.write("more.txt", "x" * 1_000)
 
 
 async def test_names_count_too() -> None:
-    """Else a conversation could keep without end what holds no bytes."""
+    """Otherwise a conversation could store empty files without limit."""
     backend = State({f"{'n' * 200}/{'n' * 200}{number}": "" for number in range(STATE_BYTES // 400)})
     assert await code_of(backend.write("m" * 200, "")) == "no_space"
     assert await code_of(backend.mkdir("m" * 200)) == "no_space"

@@ -1,4 +1,4 @@
-"""Questions of the model to the user: at a terminal, by a program, or in the log until somebody answers."""
+"""Questions of the model to the user: at a terminal, by a callback, or in the log until an answer."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ async def test_the_terminal_is_that_of_the_program(monkeypatch: pytest.MonkeyPat
 
 
 async def test_questions_are_asked_one_at_a_time() -> None:
-    """Two agents ask at the same terminal; one is cancelled before it is its turn, and is not heard of any more."""
+    """Two agents ask at the same terminal; one is cancelled before its turn and asks nothing."""
     read, write = os.pipe()
     output = StringIO()
     with os.fdopen(read, encoding="utf-8") as lines, os.fdopen(write, "w", encoding="utf-8") as keys:

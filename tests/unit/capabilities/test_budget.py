@@ -1,4 +1,4 @@
-"""Several runs share one sum: what a question may take is set aside first, and what it took counts after."""
+"""Several runs share a budget: each call is reserved first and charged afterwards."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SONNET = "anthropic:claude-sonnet-4-5"
 
 
 class Metered:
-    """Uses a tool until its usages run out, and takes exactly what it was told to take."""
+    """Uses a tool until its usages run out, and reports exactly the given usage."""
 
     def __init__(self, usages: Iterable[Usage], name: str = "metered", watch: Callable[[], Any] = lambda: None) -> None:
         self.usages, self.name, self.watch = list(usages), name, watch
@@ -65,7 +65,7 @@ class Metered:
 
 
 class Endless:
-    """Says something, and never comes to an end."""
+    """Streams text without an end."""
 
     name = "endless"
 
@@ -80,7 +80,7 @@ class Endless:
 
 
 class Honest(Endless):
-    """Says at once what it takes."""
+    """Reports its usage at once."""
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
         yield Usage(120, 3)
@@ -164,7 +164,7 @@ async def test_without_usage_the_reservation_is_charged() -> None:
 
 
 class Shaky(Metered):
-    """Reports what it took and breaks off, as often as it is told to."""
+    """Reports its usage and breaks off, a given number of times."""
 
     def __init__(self, failures: int) -> None:
         super().__init__([Usage(100, 100)], "shaky")
@@ -219,7 +219,7 @@ async def test_attempts_side_by_side_count_once_each() -> None:
     assert (budget.spent, budget.reserved) == (Amount(42), Amount())
 
 
-# -- what is cancelled, blocked or put aside ------------------------------------------------------------------------
+# -- cancelled, blocked and paused calls ----------------------------------------------------------------------------
 
 
 async def test_a_cancelled_call_is_charged_as_reserved() -> None:
@@ -387,7 +387,7 @@ def test_agents_in_five_threads_never_exceed_the_budget() -> None:
     assert budget.reserved == Amount()
 
 
-# -- what it can be given -------------------------------------------------------------------------------------------
+# -- options --------------------------------------------------------------------------------------------------------
 
 WRONG = [
     ({}, "limits nothing"),

@@ -40,7 +40,7 @@ HOSTILE = [
 
 
 async def said(tool: Tool, **args: Any) -> str:
-    """What a model is told of one use."""
+    """Return the result of one use for the model."""
     model = Scripted(tool_calls_reply(ToolCall("c1", tool.name, args)), "done")
     return tool_result(await Agent(model, tools=[tool]).run("go"))
 
@@ -154,7 +154,7 @@ async def test_an_invalid_timezone_is_an_error(zone: str) -> None:
 
 
 class Server:
-    """A server whose only page is whatever the test says, and which remembers what it was asked."""
+    """A server with one page, which the test sets; it records requests."""
 
     def __init__(self) -> None:
         self.url, self.port = "", 0
@@ -182,7 +182,7 @@ async def server() -> AsyncIterator[Server]:
 
 
 def inside(**options: Any) -> Tool:
-    """The tool of an operator who lets it reach this machine."""
+    """The tool with access to this machine allowed."""
     return HttpRequest(**{"private": ["127.0.0.1"], **options})
 
 
@@ -329,7 +329,7 @@ async def test_a_method_that_the_operator_left_out(server: Server) -> None:
 
 @given(st.text(max_size=40) | st.text("htps:/@[]%\\.?#0127.1aé", max_size=30).map(lambda rest: f"http://{rest}"))
 def test_an_allowed_url_is_unambiguous(url: str) -> None:
-    """What decides whether a host is allowed, and what then connects to it, read it in two ways: they must agree."""
+    """The host check and the connection parse the URL separately: they must agree."""
     try:
         builtins._check_url(url)
         connected = URL(url)
@@ -419,7 +419,7 @@ async def test_a_search_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("count", [1, 2])
 async def test_a_search_that_is_installed(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    """What a package's metadata would say; there is none to install here."""
+    """The metadata of a package; none is installed here."""
     monkeypatch.setattr("json.find", find_soon, raising=False)
     points = [EntryPoint(f"search{n}", "json:find", builtins.ENTRY_POINTS) for n in range(count)]
     monkeypatch.setattr(builtins, "entry_points", EntryPoints(points).select)

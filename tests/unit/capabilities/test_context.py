@@ -1,4 +1,4 @@
-"""What stands in front of every conversation: in each request, and in no thread."""
+"""Context in front of every conversation: in each request, and in no thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model judges the final answer; what it does not approve goes back."""
+"""A model judges the final answer; a rejected one is returned."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def no(feedback: str) -> str:
 async def judged(
     answers: list[Any], verdicts: list[Any], *hooks: Any, **options: Any
 ) -> tuple[Result, Scripted, Scripted]:
-    """A run whose answers are judged by a model of its own."""
+    """Run an agent whose answers are judged by a separate model."""
     model, critic = Scripted(*answers), Scripted(*verdicts, name="critic")
     agent = Agent(model, hooks=[Critique(critic, **options), *hooks], tools=[echo])
     return await agent.run("How high is the Eiger?"), model, critic

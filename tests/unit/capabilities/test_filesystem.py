@@ -1,4 +1,4 @@
-"""Files and commands as tools: what they answer, what is kept of them, and where too much of it goes."""
+"""Files and commands as tools: results, stored files, and large output."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def agent(
 
 
 async def use(backend: Backend, name: str, *, thread: Thread | None = None, **args: Any) -> str:
-    """What the model is told of one use."""
+    """Return the result of one use for the model."""
     result = await agent(backend, call(name, **args)).run("go", thread=thread or Thread())
     return tool_result(result)
 
@@ -448,7 +448,7 @@ async def test_a_guard_may_name_a_tool_that_is_left_out(folder: Path) -> None:
         assert "execute" not in [tool.name for tool in there]
 
 
-# -- what is kept with the thread -------------------------------------------------------------------------------------
+# -- stored files -----------------------------------------------------------------------------------------------------
 
 
 async def test_written_files_are_stored_with_the_thread(local: Local, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""A run that goes on for too long is stopped, before its next step, with a reason."""
+"""A run that exceeds its limits is stopped before its next step, with a reason."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SONNET = "anthropic:claude-sonnet-4-5"  # 3 dollars a million tokens in, 15 out
 
 
 def endless(*hooks: Any, name: str = "function", **options: Any) -> tuple[Agent, FunctionModel]:
-    """An agent whose model always wants another tool."""
+    """An agent whose model always calls another tool."""
 
     def answer(request: Request) -> Message:
         return assistant("x" * 400, ToolCall(f"c{len(request.messages)}", "echo", {"text": "hi"}))

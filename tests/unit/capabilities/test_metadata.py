@@ -15,7 +15,7 @@ from wick.errors import ConfigError
 
 
 async def use(*wanted: tuple[str, dict[str, Any]], thread: Thread | None = None, **options: Any) -> Result:
-    """What comes of using these tools one after the other."""
+    """Use these tools one after the other; return the results."""
     made = [tool_calls_reply(ToolCall(str(number), name, args)) for number, (name, args) in enumerate(wanted)]
     agent = Agent(Scripted(*made, "done"), hooks=[Metadata(**options)])
     return await agent.run("go", thread=thread)

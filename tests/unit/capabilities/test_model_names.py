@@ -25,7 +25,7 @@ async def test_a_critic_by_name(name: Any) -> None:
     await Agent(Scripted("42."), hooks=[Critique(name)]).run("What?", thread=thread)
     assert [row["name"] for row in thread_entries(thread, "event")] == [
         "critique_failed"
-    ]  # the demo model says no JSON
+    ]  # the demo model returns no JSON
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -59,7 +59,7 @@ def runs(command: str, id: str = "c1") -> Any:
 
 
 async def said(permissions: Permissions, wanted: Any, **options: Any) -> str:
-    """What the model was told about its call."""
+    """Return the result of the call for the model."""
     return tool_result(await agent(wanted, hooks=[permissions], **options).run("go"))
 
 
@@ -153,7 +153,7 @@ def test_no_character_of_a_question_is_hidden(char: str) -> None:
 
 
 async def test_commands_are_read_once_and_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each command of a reply is read by one thread, beside the loop, and what was read is not dropped."""
+    """Commands of a reply are parsed by one worker thread, and results are cached."""
     busy, most, seen = 0, 0, list[str]()
 
     def reads(command: str, **more: Any) -> Any:
@@ -262,7 +262,7 @@ async def answered(store: InMemory, permissions: Permissions, choice: Any, *want
 
 
 async def again(store: InMemory, permissions: Permissions, wanted: Any, thread: str = "t") -> str:
-    """Whether the same use is asked about in another run."""
+    """Return True if the same use is asked about in another run."""
     result = await agent(wanted, hooks=[Sessions(store), permissions]).run("once more", thread=thread)
     return result.outcome
 
@@ -505,7 +505,7 @@ def test_explain_in_plan_mode() -> None:
     assert permissions.explain("Write", {"path": "a"}) == PermissionVerdict("deny", "mode", "", PLAN)
 
 
-# -- what cannot be -------------------------------------------------------------------------------------------------
+# -- invalid options ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,7 @@ async def test_a_run_paused_before_its_start_renders_at_start(write: Write) -> N
 
 
 async def echoed(write: Write, hooks: str, handler: Any, *more: Any) -> tuple[Result, Scripted]:
-    """A run that echoes "hi" under a recipe whose hooks name the handler `mine`."""
+    """Run an echo of "hi" under a recipe whose hooks name the handler `mine`."""
     model = Scripted(tool_calls_reply(tool_call()), "done", spare=True)
     agent = Agent(model, tools=[echo], hooks=[*more, write("r", "Go.", hooks).recipes(mine=handler)])
     return await agent.run(recipe="r"), model

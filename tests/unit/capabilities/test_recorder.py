@@ -1,4 +1,4 @@
-"""What the last runs did, as it is kept with the thread: spans, their order, their errors, and what hooks said."""
+"""Stored traces of the last runs: spans, their order, errors, and hook decisions."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ async def test_every_hook_decision_is_recorded() -> None:
 
     @before(ModelCall)
     def look(call: ModelCall) -> None:
-        """Says nothing, and is recorded all the same."""
+        """Decides nothing, and is recorded all the same."""
 
     result = await echo_agent(refuse, louder, look, Recorder()).run("go")
     (root,) = trace_of(result.thread)["spans"]

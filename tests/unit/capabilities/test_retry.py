@@ -1,4 +1,4 @@
-"""Asking again, and asking another: what is retried, how long it waits, what the user sees of it."""
+"""Retry and fallback: which errors are retried, the delay, and the events for the user."""
 
 from __future__ import annotations
 

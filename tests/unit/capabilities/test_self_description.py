@@ -1,4 +1,4 @@
-"""An agent that knows what it is."""
+"""An agent that describes itself."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ CITY = {
 
 
 class Native(Scripted):
-    """A model whose provider holds it to a schema."""
+    """A model whose provider enforces a schema."""
 
     holds_schema: HoldsSchema = "always"
 
@@ -104,7 +104,7 @@ async def test_the_answer_is_a_value_of_the_model() -> None:
     assert json.loads(result.text) == {"number": 7, "items": [{"name": "pen", "price": 2.0}]}
     assert result.thread is not None
     assert result.thread.values["outputs"] == {"answer": json.loads(result.text)}
-    assert len(model.requests) == 1  # nobody is asked for a last word
+    assert len(model.requests) == 1  # there is no final request
     result.messages.validate()
 
 
@@ -312,7 +312,7 @@ async def test_a_repeated_part_is_no_progress() -> None:
     result = await Agent(model, hooks=[StructuredOutput(BOTH)]).run("go", thread=thread)
     assert result.reason == "retry limit: no answer fitted after 3 retries: something is missing"
     assert len(model.requests) == 4
-    assert thread.values["outputs"] == {"invoice": {"number": 7, "items": []}}  # what fitted is kept
+    assert thread.values["outputs"] == {"invoice": {"number": 7, "items": []}}  # valid output is stored
 
 
 async def test_output_of_an_earlier_run_is_ignored() -> None:
@@ -546,7 +546,7 @@ async def test_concurrent_runs_have_separate_outputs() -> None:
     assert [(await agent.run("go")).output.number for agent in agents] == [0, 1, 2]
 
 
-# -- what it refuses --------------------------------------------------------------------------------------------------
+# -- invalid options --------------------------------------------------------------------------------------------------
 
 
 class Numbers(RootModel[list[int]]):

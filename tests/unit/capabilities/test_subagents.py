@@ -1,4 +1,4 @@
-"""Agents that work for another: what they get, what holds for them, and what becomes of their work."""
+"""Subagents: their tools, their guards, and the results of their work."""
 
 from __future__ import annotations
 
@@ -287,7 +287,7 @@ async def test_three_levels_and_no_more() -> None:
     assert deep == [(0, True), (1, True), (2, True), (3, False)]
 
 
-# -- what holds for children ------------------------------------------------------------------------------------------
+# -- guards of children -----------------------------------------------------------------------------------------------
 
 
 async def test_a_guard_of_the_parent_holds_in_child_grandchild_and_background() -> None:
@@ -942,7 +942,7 @@ async def test_an_answer_that_was_lost_in_a_crash_is_not_worked_for_again(store:
     assert (result.text, tool_result(result)) == ("done again", "bought")
 
 
-# The child of a run, or its task in the background, looks at something and then takes the whole program down.
+# The child of a run, or its background task, reads something and then kills the program.
 DIES = """
 import asyncio, os, sys
 from pathlib import Path

@@ -61,7 +61,7 @@ def thread_of(*messages: Message) -> Thread:
 
 
 def talker(*hooks: Any, **options: Any) -> tuple[Agent, FunctionModel]:
-    """An agent that says "hello", and "in short" when it is asked for a summary."""
+    """An agent that replies "hello", and "in short" to a summary request."""
 
     def answer(request: Request) -> str:
         return "in short" if "You sum up conversations" in request.system else "hello"
@@ -79,7 +79,7 @@ def texts(request: Request) -> list[str]:
     return [message.text for message in request.messages]
 
 
-# -- when and what --------------------------------------------------------------------------------------------------
+# -- time and content -----------------------------------------------------------------------------------------------
 
 
 async def test_a_short_conversation_is_unchanged() -> None:
@@ -244,7 +244,7 @@ async def test_an_uncached_count_is_ignored() -> None:
 
 
 async def test_nothing_is_counted_twice() -> None:
-    """Whatever the length of the thread, a step counts what is new in it."""
+    """For any length of the thread, a step counts only new messages."""
     seen = OperationLog()
     agent, _ = talker(Summarization(10_000_000), before(ModelCall)(seen))
     thread = thread_of(*talk(50))
@@ -267,7 +267,7 @@ async def test_a_call_is_not_parted_from_its_results() -> None:
     agent, model = talker(Summarization(4_000, threshold=500, **QUIET))
     await agent.run([*talk(4), *used, assistant("and then?"), user("well?")])
     sent = Messages(model.requests[0].messages).validate()
-    assert sent[1].text == "and then?"  # the results do not fit into what is kept, so their call is not kept either
+    assert sent[1].text == "and then?"  # the results do not fit into the kept part, so their call is not kept either
     agent, model = talker(Summarization(4_000, threshold=500, keep=0.2, **QUIET))
     await agent.run([*talk(4), *used, user("well?")])
     sent = Messages(model.requests[0].messages).validate()
@@ -364,7 +364,7 @@ async def test_a_redactor_sees_the_summary_request() -> None:
     assert not any("secret" in text for request in model.requests for text in texts(request))
 
 
-# -- what the model is asked for a summary with ---------------------------------------------------------------------
+# -- the summary request --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["write_file", "edit_file", "Write", "file_edit"])
@@ -673,7 +673,7 @@ async def test_a_buffer_keeps_required_messages() -> None:
     assert len(model.requests[0].messages) == 1 + 11
 
 
-# -- whatever is said -----------------------------------------------------------------------------------------------
+# -- any conversation -----------------------------------------------------------------------------------------------
 
 turns = st.tuples(
     st.sampled_from(["user", "hook", "system", "assistant", "calls"]), st.integers(0, 600), st.integers(1, 4)
@@ -768,7 +768,7 @@ async def test_the_users_words_outlive_every_step(sizes: list[int], given: dict[
         assert any("the one question of the user" in text for text in texts(request))
 
 
-# -- what it can be given -------------------------------------------------------------------------------------------
+# -- options --------------------------------------------------------------------------------------------------------
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     *(({"window": wrong}, "give a number of tokens") for wrong in (0, -1, 1.5, "128k", True)),
@@ -789,11 +789,11 @@ def test_invalid_options_are_refused(options: dict[str, Any], sentence: str) -> 
         Summarization(**options)
 
 
-# -- who looks before and after ----------------------------------------------------------------------------------------
+# -- observers ---------------------------------------------------------------------------------------------------------
 
 
 class Looker:
-    """Notes what it is told, and refuses if it has a reason."""
+    """Records its calls, and refuses if it has a reason."""
 
     def __init__(self, reason: str = "") -> None:
         self.reason = reason

@@ -1,4 +1,4 @@
-"""The list of what is to be done: written, changed, shown while something is open, and reminded of."""
+"""The todo list: written, changed, shown while todos are open, and reminded of."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ SOURCE = Path(__file__).parents[3] / "src"
 
 
 class Spans:
-    """What was exported: every span that has ended."""
+    """All exported spans."""
 
     def __init__(self, exporter: InMemorySpanExporter) -> None:
         self.exporter = exporter

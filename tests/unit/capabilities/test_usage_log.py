@@ -1,4 +1,4 @@
-"""One line for each run: who asked, how many tokens it took, and what it cost."""
+"""One line for each run: user, tokens and cost."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ ALL = dict(commands())
 
 
 def section(name: str) -> str:
-    """What the page says of a command, and what it says of the options that all have."""
+    """Return the documentation of a command and of the common options."""
     found = re.search(rf"^## {re.escape(name)}$(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
     assert found, f"docs/guide/cli.md has no heading `{name}`"
     return found[1]

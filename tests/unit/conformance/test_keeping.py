@@ -21,7 +21,7 @@ from wick.stores.sqlite import Sqlite
 
 
 class Slow(InMemory):
-    """A store whose answers are old when they arrive."""
+    """A store with stale answers."""
 
     async def inbox(self, owner: str, id: str) -> list[Queued]:
         found = await super().inbox(owner, id)

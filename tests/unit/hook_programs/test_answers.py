@@ -1,4 +1,4 @@
-"""Whatever a program prints, in whatever field: it is understood, or it is a failure that is said in a sentence."""
+"""Any output of a program is parsed, or is a failure with a message."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_any_bytes_are_understood_or_a_failure(printed: bytes) -> None:
         assert str(problem).startswith("answered ")
 
 
-# -- exit codes and what is printed with them -----------------------------------------------------------------------
+# -- exit codes with output -----------------------------------------------------------------------------------------
 
 DENY = '{"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny"}}'
 ALLOW = DENY.replace("deny", "allow")

@@ -1,4 +1,4 @@
-"""What a failure means: at each event, and as somebody chose."""
+"""Failure policy: by event, and as configured."""
 
 from __future__ import annotations
 

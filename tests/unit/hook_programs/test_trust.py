@@ -1,4 +1,4 @@
-"""Trust: a hash for each file, kept where only its owner reads it, and lost with any change."""
+"""Trust: a hash for each file, stored privately, and void after any change."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_a_check_without_hash_tests_existence(file: Path) -> None:
     assert check() == "no longer exists"
 
 
-# -- what lies beside a program -------------------------------------------------------------------------------------
+# -- neighbours of a program ----------------------------------------------------------------------------------------
 
 
 def test_a_folder_of_programs_is_all_that_could_be_loaded_there(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_a_program_of_its_own_does_not_take_the_trust_of_its_neighbours(
     other.write_text("#!/bin/sh\nexit 3\n")
     other.chmod(0o644 if name == "not-executable" else 0o755)
     problem = f"stands beside {name}, which {CHANGED if standing == 'changed' else NOT_TRUSTED}"
-    for look in (check, make_folder_check(folder, trust.files())):  # one that has looked before, and one that looks now
+    for look in (check, make_folder_check(folder, trust.files())):  # one with a cache, and one without
         assert look() == ("" if name in APART else problem)
     assert trust.trust_state(other) == ("changed" if standing == "changed" else "untrusted")  # it does not run itself
 
@@ -277,7 +277,7 @@ def test_a_long_wait_for_the_lock_is_reported(
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(ConfigError, match="another process has locked"):
             trust.forget([file])
-        trust.record_types({file: {"points": ["turn_end"]}})  # what can be asked again need not be kept
+        trust.record_types({file: {"points": ["turn_end"]}})  # replaceable data need not be stored
     assert "cannot be stored" in caplog.text and trust.is_trusted(file) and trust.last_type(file) is None
 
 

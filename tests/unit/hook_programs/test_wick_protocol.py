@@ -1,4 +1,4 @@
-"""wick's own points as JSON: what is told of each operation, and what an answer may say."""
+"""wick's own points as JSON: input of each operation, and allowed answers."""
 
 from __future__ import annotations
 

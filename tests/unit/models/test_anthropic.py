@@ -1,4 +1,4 @@
-"""The Messages API: what is sent, what is read, and what goes wrong."""
+"""The Messages API: requests, replies and errors."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ PNG = "iVBORw0KGgoAAAANSUhEUg=="
 PDF = "JVBERi0xLjQK"
 
 
-# -- a server that says what it is told -----------------------------------------------------------------------------
+# -- a scripted server ----------------------------------------------------------------------------------------------
 
 
 def sse(*events: dict[str, Any] | str) -> bytes:
-    """Events as the API writes them; a text stands for itself."""
+    """Return events as the API writes them; a text is literal."""
     return "".join(
         event if isinstance(event, str) else f"event: {event['type']}\ndata: {json.dumps(event)}\n\n"
         for event in events
@@ -161,7 +161,7 @@ async def reply(model: Anthropic, *messages: Message, **request: Any) -> Message
 
 
 def body(model: Anthropic, *messages: Message, **request: Any) -> Any:
-    """What would be sent, if the vendor's own types agree that it can be."""
+    """Return the request body, checked against the vendor's types."""
     data = json.loads(model.body(Request(messages or (user("hi"),), **request)))
     fits(data)
     return data
@@ -203,7 +203,7 @@ def blocks(model: Anthropic, *messages: Message) -> Any:
     return [(message["role"], plain(message["content"])) for message in body(model, *messages)["messages"]]
 
 
-# -- what is read ---------------------------------------------------------------------------------------------------
+# -- replies --------------------------------------------------------------------------------------------------------
 
 
 async def test_text_usage_and_the_end(provider: Provider) -> None:
@@ -327,7 +327,7 @@ async def test_the_vendors_sdk_reads_the_same_stream_alike(provider: Provider) -
     assert ours.tool_calls == (ToolCall(called.id, called.name, called.input),)
 
 
-# -- what goes wrong ------------------------------------------------------------------------------------------------
+# -- errors ---------------------------------------------------------------------------------------------------------
 
 
 async def test_an_overloaded_server_may_be_asked_again(provider: Provider) -> None:
@@ -463,7 +463,7 @@ async def test_the_connection_is_used_again(provider: Provider, monkeypatch: pyt
     assert len(provider.connections) == 1
 
 
-# -- what is sent ---------------------------------------------------------------------------------------------------
+# -- requests -------------------------------------------------------------------------------------------------------
 
 
 async def test_headers(provider: Provider) -> None:

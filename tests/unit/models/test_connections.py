@@ -1,4 +1,4 @@
-"""Connections to model servers over real sockets: framing, limits, event loops, and what is not HTTP."""
+"""Connections to model servers over real sockets: framing, limits, event loops, and invalid HTTP."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from wick.protocols import Request
 
 CHUNKED = STREAM + b"transfer-encoding: chunked\r\n\r\n"
 PART = b'data: {"choices":[{"delta":{"content":"hi"}}]}\n\n'  # of a reply that does not end
-ANSWERS = {  # and whether the connection can be reused
+ANSWERS = {  # and True if the connection can be reused
     "sized": (STREAM + sized_response(SAID), True),
     "chunked": (CHUNKED + chunked_response(SAID), True),
     "chunks with extensions": (CHUNKED + b"%x;a=b\r\n%s\r\n0;c\r\n\r\n" % (len(SAID), SAID), True),

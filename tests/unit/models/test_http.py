@@ -1,4 +1,4 @@
-"""Connections: they are kept where they can be, and a server that closes one all the same is not an error."""
+"""Connections: they are reused where possible, and a closed one is not an error."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Server:
     async def give_up(self, writer: asyncio.StreamWriter) -> None:
         writer.write(self.last)
         if self.reset:
-            await asyncio.sleep(0.05)  # what was written is read before the connection is reset
+            await asyncio.sleep(0.05)  # written data is read before the reset
             connection = writer.get_extra_info("socket")
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 

@@ -1,4 +1,4 @@
-"""A model's key: whatever its server answers, no error repeats it."""
+"""A model's key: no error repeats it, for any response."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ ANSWERS = {
 
 
 def _told(error: BaseException) -> str:
-    """All that an error says, and those that it came from."""
+    """Return all text of an error and its causes."""
     texts, left = [""], [error]
     while left:
         one = left.pop()

@@ -78,7 +78,7 @@ def sent(*messages: Message, **options: Any) -> list[dict[str, Any]]:
     return found
 
 
-# -- whom to ask ----------------------------------------------------------------------------------------------------
+# -- addresses ------------------------------------------------------------------------------------------------------
 
 
 def test_its_name_is_the_provider_and_the_model() -> None:
@@ -155,7 +155,7 @@ async def test_a_refusal_is_a_sentence(server: FakeServer, model: OpenAI, status
     assert (failed.value.status, failed.value.retryable) == (status, retryable)
 
 
-# -- what is sent ---------------------------------------------------------------------------------------------------
+# -- requests -------------------------------------------------------------------------------------------------------
 
 
 async def test_a_request_body(server: FakeServer, model: OpenAI) -> None:
@@ -399,7 +399,7 @@ def test_the_vendor_types_accept_requests() -> None:
     _drain(accepted.validate_python(body(request)))
 
 
-# -- what comes back ------------------------------------------------------------------------------------------------
+# -- replies --------------------------------------------------------------------------------------------------------
 
 
 async def told(server: FakeServer, model: OpenAI, data: bytes, **options: Any) -> list[Delta]:
@@ -596,7 +596,7 @@ async def test_other_finish_reasons_are_kept(server: FakeServer, model: OpenAI, 
     assert found[-1] == Finish(reason)
 
 
-# -- what goes wrong ------------------------------------------------------------------------------------------------
+# -- errors ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -617,7 +617,7 @@ async def test_an_error_in_the_middle(
     server: FakeServer, model: OpenAI, error: Any, status: int | None, retryable: bool, sentence: str | None
 ) -> None:
     server.say(sse_body(chunk(content="hi"), {"error": error}, chunk(content="more")))
-    if sentence is None:  # an empty error is none, and the stream goes on to its end
+    if sentence is None:  # an empty error is ignored, and the stream continues to its end
         assert (await stream_deltas(model))[-1] == Finish("stop")
         return
     with pytest.raises(ModelError) as failed:

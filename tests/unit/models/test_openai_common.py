@@ -25,7 +25,7 @@ def client(request: pytest.FixtureRequest) -> Client:
 
 
 def conversation(turns: int) -> Iterator[Message]:
-    """Words, parallel calls, a picture that a tool returns, what the system adds, and a reply that says nothing."""
+    """Text, parallel calls, an image of a tool, system messages, and an empty reply."""
     yield system("be kind")
     for number in range(turns):
         first, second = ToolCall(f"a{number}", "look", {"n": number}), ToolCall(f"b{number}", "look")

@@ -78,7 +78,7 @@ async def told(server: FakeServer, model: OpenAIResponses, *events: Any, end: st
     return await stream_deltas(model)
 
 
-# -- what is sent ---------------------------------------------------------------------------------------------------
+# -- requests -------------------------------------------------------------------------------------------------------
 
 
 def test_its_name_is_the_provider_and_the_model() -> None:
@@ -270,7 +270,7 @@ def test_the_vendor_types_accept_requests() -> None:
     _drain(accepted.validate_python(body(request)))
 
 
-# -- what comes back ------------------------------------------------------------------------------------------------
+# -- replies --------------------------------------------------------------------------------------------------------
 
 
 async def test_thoughts_text_and_usage(server: FakeServer, model: OpenAIResponses) -> None:
@@ -420,7 +420,7 @@ async def test_a_connection_serves_many_questions(server: FakeServer, model: Ope
     assert len(server.peers) == 1
 
 
-# -- what goes wrong ------------------------------------------------------------------------------------------------
+# -- errors ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Deltas become a reply; what is broken becomes an error, and arguments are never guessed."""
+"""Deltas become a reply; a broken stream is an error, and arguments are never guessed."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def assembled(*deltas: Delta) -> Message:
 
 
 def call(*pieces: str, finish: str = "tool_calls", id: str = "c1", name: str = "add") -> ToolCall:
-    """The call that one call's pieces come to."""
+    """Return the call assembled from its pieces."""
     args = (CallArgs(0, piece) for piece in pieces)
     (made,) = assembled(CallStart(0, id, name), *args, Finish(finish)).tool_calls
     return made
 
 
-# -- what is whole ----------------------------------------------------------------------------------------------------
+# -- complete replies -------------------------------------------------------------------------------------------------
 
 
 def test_text_is_joined() -> None:
@@ -125,7 +125,7 @@ def test_parallel_call_pieces_are_separated_in_any_interleaving(
     assert not any(made.invalid for made in message.tool_calls)
 
 
-# -- what is broken ---------------------------------------------------------------------------------------------------
+# -- broken replies ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Which model a name means, and what is said when it means none."""
+"""Resolution of model names, and errors for unknown ones."""
 
 from __future__ import annotations
 
@@ -290,7 +290,7 @@ def test_where_ollama_cannot_be(env: pytest.MonkeyPatch, host: str) -> None:
 
 @pytest.fixture
 async def ollama(env: pytest.MonkeyPatch) -> AsyncIterator[dict[str, Any]]:
-    """A server where Ollama should be, which says what the test puts there."""
+    """A server in place of Ollama, with the responses of the test."""
     says: dict[str, Any] = {"answer": {"models": [{"name": "nomic-embed-text:latest"}, {"name": "qwen3:4b"}]}}
 
     async def tags(request: web.Request) -> web.Response:
@@ -386,7 +386,7 @@ def test_the_demo(env: pytest.MonkeyPatch) -> None:
 
 @there("wick.models.demo")
 def test_auto_warns_of_a_demo(env: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """A warning is seen also where nobody has set up logging."""
+    """A warning is visible without logging configuration, too."""
     env.setenv("OLLAMA_HOST", NOBODY)
     model: Any = resolve("auto")
     assert "demo" in model.why
@@ -395,7 +395,7 @@ def test_auto_warns_of_a_demo(env: pytest.MonkeyPatch, caplog: pytest.LogCapture
 
 @pytest.fixture
 def deaf(env: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    """Something where Ollama should be that can be connected to and says nothing, until it is closed."""
+    """A listener in place of Ollama that accepts connections and is silent until closed."""
     env.setattr("wick.models.ollama.OLLAMA_SECONDS", 60)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         env.setenv("OLLAMA_HOST", f"127.0.0.1:{listening.getsockname()[1]}")
@@ -404,7 +404,7 @@ def deaf(env: pytest.MonkeyPatch) -> Iterator[socket.socket]:
 
 @pytest.mark.parametrize("spec", ["auto", {"model": " auto "}, {"provider": "auto"}])
 async def test_probing_ollama_does_not_block_the_loop(deaf: socket.socket, spec: Any) -> None:
-    resolve("demo")  # loads what would take its time otherwise
+    resolve("demo")  # import slow modules first
     turns, agent = 0, Agent(spec)
     task = asyncio.create_task(agent.run("hello"))
     while not task.done():
@@ -437,7 +437,7 @@ async def test_a_cancelled_run_stops_probing(deaf: socket.socket) -> None:
         await task
     assert not thread.busy
     deaf.close()
-    while list_abandoned():  # the thread that looks has an answer now
+    while list_abandoned():  # the probing thread has an answer now
         await asyncio.sleep(0.01)
 
 

@@ -1,4 +1,4 @@
-"""Models for tests: they say what they were told to say, in pieces, and remember what they were asked."""
+"""Models for tests: scripted replies in pieces, with recorded requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules: what they may look like, what they are about, and that no command is allowed by mistake."""
+"""Rules: syntax, scope, and no command allowed by mistake."""
 
 from __future__ import annotations
 
@@ -573,7 +573,7 @@ def test_an_allowed_command_runs_nothing_else(stubs: Stubs, sh: str, command: st
 @example("find . -*exec bad \\;")
 @example("bash -O extglob -c 'bad x'")
 def test_a_denied_command_is_detected_or_asked(stubs: Stubs, sh: str, command: str) -> None:
-    """What a deny rule has nothing to say about runs nothing that it denies."""
+    """A command that no deny rule matches runs nothing denied."""
     if missed(DENY, command):
         ran = stubs.run(command, sh)
         assert not any(row[0] in ("bad", "evil") for row in ran), ran

@@ -1,4 +1,4 @@
-"""What a command would run is seen, also inside of other commands; what cannot be seen is said to be opaque."""
+"""Commands are found, also inside of other commands; others are reported as opaque."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wick.permissions.shell import parse_script, split_plain
 
 
 def commands(text: str) -> list[str]:
-    """Every command that is seen, those that stand for the one inside in brackets."""
+    """Return every command found; those that wrap another are in brackets."""
     return [str(command) if command.needs_rule else f"[{command}]" for command in parse_script(text).commands]
 
 
@@ -119,7 +119,7 @@ def test_commands_found_in_opaque_ones(text: str, seen: str) -> None:
     ],
 )  # fmt: skip
 def test_commands_that_run_anything(text: str) -> None:
-    """One of its commands has a name that nobody knows."""
+    """One of its commands has an unknown name."""
     script = parse_script(text)
     assert script.opaque
     assert any(not command.words[0].fixed for command in script.commands)

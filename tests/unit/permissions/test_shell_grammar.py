@@ -1,4 +1,4 @@
-"""What the grammar of bash sees, and that without its package somebody is told what to install."""
+"""The bash grammar: its findings, and the error without its package."""
 
 from __future__ import annotations
 

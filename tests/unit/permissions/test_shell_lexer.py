@@ -103,7 +103,7 @@ def test_shell_expansions(pieces: tuple[str | tuple[str]], word: Word) -> None:
 @example("'a'\\''b'")
 @example('"a\\\\" b')
 def test_quotes_are_those_of_a_real_shell(shell: str, text: str) -> None:
-    """A shell that is given these words as arguments of one command gets what was read, word for word."""
+    """A real shell gets the parsed words as arguments, word for word."""
     if shutil.which(shell) is None:
         pytest.skip(f"install {shell}")
     try:

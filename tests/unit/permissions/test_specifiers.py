@@ -1,4 +1,4 @@
-"""What stands in the brackets of a rule, pattern by pattern."""
+"""Specifiers in the brackets of a rule, pattern by pattern."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_stars_are_those_of_a_reference(pieces: list[str], text: str) -> None:
 
 @given(st.lists(st.sampled_from(["a", "b", "*"]), min_size=1, max_size=5), st.lists(st.sampled_from("ab"), max_size=5))
 def test_words_are_those_of_a_reference(pattern: list[str], words: list[str]) -> None:
-    """A star among words is what it is among characters; what the shell may make something of is only a maybe."""
+    """A star matches words as it matches characters; words with expansions match only maybe."""
     whole = CommandPattern(" ".join(["x", *pattern]))
     plain = tuple(map(Word, ["x", *words]))
     fits = wildcard_match("".join(pattern), "".join(words))

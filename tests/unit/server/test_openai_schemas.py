@@ -1,4 +1,4 @@
-"""OpenAI's words and wick's: what clients may send, and what a run is to them."""
+"""OpenAI's schema and wick's: valid requests, and responses of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one user may have at a time: runs and streams. Who wants more is told when to come back, and nothing begins."""
+"""Limits per user: runs and streams. An excess request gets a retry time and starts nothing."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_simultaneous_requests_are_counted(tmp_path: Path) -> None:
 
 
 async def test_a_user_with_too_many_streams_cannot_start_a_run(tmp_path: Path) -> None:
-    """What is refused has not happened: who sends it again is not heard twice."""
+    """A refused request has no effect: it can be repeated."""
     quotas = {"streams": 1, "requests_per_second": 0}
     async with (
         host_server(tmp_path, agents=sample_agents(Gate()), quotas=quotas, grace=0) as server,

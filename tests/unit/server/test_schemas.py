@@ -1,4 +1,4 @@
-"""What clients may say, and how it becomes a message."""
+"""Client input and its conversion to messages."""
 
 from __future__ import annotations
 

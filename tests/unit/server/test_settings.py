@@ -1,4 +1,4 @@
-"""Settings: what comes first, what is refused, and what is never shown."""
+"""Settings: precedence, refusals, and hidden values."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ Run = Any
 
 @pytest.fixture
 def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Analyze these bytes, and give back what was found."""
+    """Analyze these bytes; return the report."""
 
     def run(data: bytes | str, *options: str, code: int = 0) -> Any:
         path = tmp_path / "data.csv"

@@ -1,4 +1,4 @@
-"""What memory forgets, and when: an hour after somebody last used a thread, but never what is needed."""
+"""Eviction from memory: an hour after the last use, but never active threads."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_active_or_waiting_threads_are_never_evicted(store: InMemory, cloc
     await store.answer("ada", "asking", "q", {"allowed": True})
     assert len(await store.inbox("ada", "asking")) == 1
     clock.now += 20 * TTL_SECONDS
-    assert await ids(store) == {"asking", "queued"}  # the lease has run out; what was queued is still to be read
+    assert await ids(store) == {"asking", "queued"}  # the lease has expired; queued messages are still unread
 
 
 async def test_a_watcher_of_an_evicted_thread_is_notified(store: InMemory, clock: Clock) -> None:

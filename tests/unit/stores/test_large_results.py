@@ -1,4 +1,4 @@
-"""What is too large to be shown is kept whole with its thread, and can be had again."""
+"""Large results are stored whole with their thread, and can be read again."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_a_store_saves_it_as_blobs() -> None:
         large = "".join(f"{number:08}" for number in range(1_000_000))  # more than a store takes
         assert not await store_large_text(thread, "run_1", "b.txt", large)
     assert len(str(thread.to_json())) < 1_000
-    assert await load_large_text(thread, "a.txt") is None  # nobody holds the store
+    assert await load_large_text(thread, "a.txt") is None  # the store is free
     await store.close()
 
 

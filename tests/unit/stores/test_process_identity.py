@@ -1,4 +1,4 @@
-"""Who holds a thread, and whether they have ended."""
+"""Lease holders, and the detection of their end."""
 
 from __future__ import annotations
 

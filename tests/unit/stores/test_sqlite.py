@@ -1,6 +1,6 @@
-"""The SQLite file itself: who may read it, how it is brought up to date, what is shared and what is found out."""
+"""The SQLite file: permissions, migrations, sharing and diagnostics."""
 
-# ruff: noqa: ASYNC240  # nobody else waits in these event loops
+# ruff: noqa: ASYNC240  # no other task waits in these event loops
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ async def test_appends_that_wait_share_a_transaction(path: Path, transactions: l
         transactions.clear()
         waiting = [asyncio.ensure_future(mine.append(make_entry(1))) for mine in threads]
         await asyncio.sleep(0.1)
-        assert not any(task.done() for task in waiting)  # nobody is told before it is on disk
+        assert not any(task.done() for task in waiting)  # no acknowledgement before it is on disk
         other.execute("ROLLBACK")
         assert await asyncio.gather(*waiting) == [1] * 50
     assert sum(transactions) == 50 and len(transactions) <= 2
@@ -114,7 +114,7 @@ async def test_appends_that_wait_share_a_transaction(path: Path, transactions: l
 
 
 async def test_more_than_fits_into_one_transaction(path: Path, transactions: list[int]) -> None:
-    """Everybody is answered, however many wait."""
+    """All waiters are answered, for any number."""
     store = Sqlite(path)
     count = 3 * MAX_BATCH_JOBS + 7
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -241,7 +241,7 @@ async def test_a_file_of_something_else_is_refused(path: Path) -> None:
     await store.close()
 
 
-@pytest.mark.parametrize("number", range(6))  # after that nobody else can
+@pytest.mark.parametrize("number", range(6))  # after that no other process can
 def test_a_file_created_meanwhile_is_used(path: Path, number: int) -> None:
     file, db = sqlite_file.SqliteFile(path, 5.0), sqlite3.connect(path, isolation_level=None)
 
@@ -301,7 +301,7 @@ async def test_a_step_that_fails_changes_nothing(path: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize("fixture", sorted(FIXTURES.glob("sqlite-*.sql")), ids=lambda path: path.stem)
 async def test_threads_of_every_version_open(fixture: Path, path: Path) -> None:
-    """What wick once wrote it reads for ever."""
+    """wick reads threads of every older version."""
     with closing(sqlite3.connect(path)) as db:
         db.executescript(fixture.read_text(encoding="utf-8"))
     store = Sqlite(path)
@@ -420,11 +420,11 @@ async def test_old_threads_are_deleted_unless_in_use(path: Path) -> None:
 
 
 async def swept(store: Sqlite) -> None:
-    """Do now what the writer's thread does from time to time."""
+    """Run the periodic work of the writer thread now."""
     assert store._writer is not None
     store._writer._periodic_work_at = 0.0
     await store.create("nobody", f"x{random.random()}")
-    await store.create("nobody", f"x{random.random()}")  # it comes after the sweep that followed the first
+    await store.create("nobody", f"x{random.random()}")  # it follows the sweep after the first
 
 
 async def test_without_retention_nothing_is_ever_deleted(path: Path) -> None:
@@ -565,7 +565,7 @@ async def test_concurrent_readers_share_a_few_connections(path: Path, monkeypatc
 
 
 async def test_a_refused_append_is_released_at_once(tmp_path: Path) -> None:
-    """An error knows every frame that it came through; what those know must not wait for a search for garbage."""
+    """An error refers to every frame of its traceback; their data must not wait for garbage collection."""
     store = Sqlite(tmp_path / "threads.db")
     await store.create("ada", "th_1")
     gc.collect()

@@ -108,7 +108,7 @@ def test_git_ignored_files_are_omitted(repository: Path, texts: dict[str, str]) 
 @settings(max_examples=int((os.environ.get("WICK_FULL") and 1_000) or 40))
 @given(texts=st.fixed_dictionaries({"": ignore_file}, optional={"a": ignore_file, "a/b": ignore_file}))
 def test_ripgrep_leaves_out_no_more_than_that(repository: Path, texts: dict[str, str]) -> None:
-    """What it leaves out by its own reading of ignore files is left out anyway; only tabs at the end it takes off."""
+    """Files it ignores by its own rules are ignored anyway; it only strips trailing tabs."""
     texts = {folder: text.replace("\t", "") for folder, text in texts.items()}
     for folder in FOLDERS:
         (repository / folder / ".gitignore").unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""A folder held open: what is beneath it is found as the kernel finds it, and no path leads out of it."""
+"""A folder held open: paths beneath it are resolved as the kernel does, and none escapes."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_the_folder_of_a_path(tree: RootedFolder, path: str, names: tuple[str, .
 
 
 def test_a_folder_that_was_moved_away_is_not_left_upwards(tree: RootedFolder, tmp_path: Path) -> None:
-    """Whoever is inside a folder when it is moved out cannot climb to where it is now."""
+    """A process inside a folder that is moved out cannot climb to its new parent."""
     with tree.open_path("a", FOLDER) as (fd, _):
         os.rename(tmp_path / "root" / "a", tmp_path / "outside" / "a")
         inner = RootedFolder(f"/proc/self/fd/{fd}", by_hand=tree._by_hand)
@@ -209,7 +209,7 @@ def test_an_absolute_path_inside_the_folder(tree: RootedFolder, tmp_path: Path) 
 def test_no_descriptor_is_left(tree: RootedFolder) -> None:
     link(tree, "out", "../outside/file")
     link(tree, "round", "round")
-    gc.collect()  # what others have left is not closed meanwhile
+    gc.collect()  # descriptors of other tests are not closed meanwhile
     before = sorted(os.listdir("/proc/self/fd"))
     for path in ("a/b/file", "out", "round", "a/b/file/x", "../x", "missing", "a/b/.."):
         try:

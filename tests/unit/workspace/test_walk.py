@@ -1,4 +1,4 @@
-"""Walks over folders: in order, within a budget, without what is left out."""
+"""Walks over folders: ordered, within a budget, without ignored paths."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_walk_that_finds_too_much_stops(tree: RootedFolder, tmp_path: Path) ->
     assert len(list(DiskWalk(tree, budget).files("", Glob("**")))) < 10
     assert budget.spent
     fill(tmp_path, *(f"one/f{number}" for number in range(9)))
-    assert len(list(DiskWalk(tree, WalkBudget(entries=5)).files("one", Glob("**")))) == 5  # what was seen is told
+    assert len(list(DiskWalk(tree, WalkBudget(entries=5)).files("one", Glob("**")))) == 5  # found paths are returned
     budget = WalkBudget(seconds=-1)
     assert list(DiskWalk(tree, budget).files("", Glob("**/nothing"))) == []
     fill(tmp_path, *(f"d/f{number}" for number in range(200)))

@@ -1,4 +1,4 @@
-"""Files beneath a folder: every operation, what goes wrong with it, and that nothing outside is ever touched."""
+"""Files beneath a folder: every operation, its errors, and no access outside."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FULL = bool(os.environ.get("WICK_FULL"))
 
 @pytest.fixture(params=["kernel", "kernel, no /proc", "by hand"])
 def files(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workspace]:
-    """A workspace whose paths are resolved in each way there is, beside things that are none of its business."""
+    """A workspace with each way of path resolution, beside foreign files."""
     if request.param == "kernel, no /proc":
         monkeypatch.setattr(RootedFolder, "_read_names", lambda self, fd: None)
     (tmp_path / "outside").mkdir()
@@ -116,7 +116,7 @@ def test_a_large_file_is_cut(files: Workspace, monkeypatch: pytest.MonkeyPatch) 
     files.write("a.txt", "123456789é123")
     found = files.read("a.txt")
     assert (found["content"], found["bytes"], found["size"], found["truncated"]) == ("123456789", 9, 14, True)
-    assert files.read("a.txt", limit=12)["bytes"] == 10  # the cap holds for whoever asks
+    assert files.read("a.txt", limit=12)["bytes"] == 10  # the cap holds for every caller
 
 
 def test_a_sparse_file_of_a_terabyte(files: Workspace) -> None:
@@ -293,7 +293,7 @@ def test_a_write_is_all_or_nothing(files: Workspace, monkeypatch: pytest.MonkeyP
     files.write("a", "old")
     fd = os.open(root(files) / "a", os.O_RDONLY)
     files.write("a", "new")
-    assert os.read(fd, 10) == b"old"  # who had it open goes on with the old one
+    assert os.read(fd, 10) == b"old"  # an open descriptor continues with the old one
     os.close(fd)
     for failing, number in (("write", errno.ENOSPC), ("rename", errno.EDQUOT), ("fchmod", errno.EIO)):
         with monkeypatch.context() as patch:
@@ -357,7 +357,7 @@ def test_a_write_that_is_too_large(files: Workspace, monkeypatch: pytest.MonkeyP
 
 
 def test_unwritable_paths_are_refused(tmp_path: Path) -> None:
-    """As somebody who is not root: a read-only file stays, and so does what is in a read-only folder."""
+    """As an unprivileged user: a read-only file is kept, and so are files in a read-only folder."""
     program = """
 import os, sys
 from wick.workspace.workspace import Workspace
@@ -742,7 +742,7 @@ def test_a_file_is_searched_up_to_its_binary_part(files: Workspace) -> None:
     assert [match["line"] for match in files.grep("x", "b")["matches"]] == [10_001]
 
 
-# -- what is protected ----------------------------------------------------------------------------------------------
+# -- protected paths ------------------------------------------------------------------------------------------------
 
 KEPT = [".env", "sub/.env", ".env.local", ".envrc", ".git/config", ".git/hooks/x", ".wick/a", ".claude/b/c", "x/.wick"]
 
@@ -1011,7 +1011,7 @@ class Playground:
         return path.replace("{root}", str(self.root)).replace("{out}", str(self.out))
 
     def beside(self) -> list[tuple[str, int, int, int, bytes]]:
-        """What is there beside the workspace, with the times at which it was last read and changed."""
+        """Return the files beside the workspace, with access and change times."""
         found = []
         for base, folders, names in os.walk(self.place):
             if base == str(self.place):
@@ -1024,7 +1024,7 @@ class Playground:
         return found
 
     def resolved(self, path: str) -> str:
-        """What a path is by the rules: `escapes` as soon as it leads out, else a code, or where it really is."""
+        """Resolve a path by the rules: `escapes` as soon as it leaves, else a code, or its real path."""
         todo, at, followed = path.split("/")[::-1], self.root, 0
         if path.startswith("/"):
             if path != str(self.root) and not path.startswith(f"{self.root}/"):
@@ -1151,7 +1151,7 @@ def test_a_closed_workspace_reports_it(files: Workspace) -> None:
 def test_no_descriptor_is_left(files: Workspace) -> None:
     files.write("inside.txt", "x")
     os.symlink("/etc", root(files) / "out")
-    gc.collect()  # what others have left is not closed meanwhile
+    gc.collect()  # descriptors of other tests are not closed meanwhile
     before = sorted(os.listdir("/proc/self/fd"))
     for operation in OPERATIONS:
         for path in ("inside.txt", "out/passwd", "no/such", "..", "d/new", "."):

@@ -18,7 +18,7 @@ APPENDS = 200
 
 
 def written() -> int:
-    """The bytes that this process has written so far, to whatever file."""
+    """Return the bytes that this process has written so far."""
     for line in Path("/proc/self/io").read_text().splitlines():
         if line.startswith("wchar: "):
             return int(line.split()[1])

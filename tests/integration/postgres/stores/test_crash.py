@@ -1,4 +1,4 @@
-"""What was acknowledged survives a crash at any moment, and nothing is ever there in part.
+"""Acknowledged data survives a crash at any moment, and no append is stored in part.
 
 The process that writes is really killed: at random while it is busy, and before each of its writes and syncs. In CI a
 sample of these; all of them with WICK_FULL.
@@ -39,7 +39,7 @@ def sound(folder: Path) -> None:
 @pytest.mark.timeout(7200 if FULL else 300)
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 async def test_killed_at_random_under_load(kind: str, tmp_path: Path) -> None:
-    """Each process goes on with the threads that the last one, which was killed, left behind."""
+    """Each process continues with the threads that its killed predecessor left."""
     there = place(kind, tmp_path)
     acknowledged: Counter[str] = Counter()
     chance = random.Random(7)
@@ -56,7 +56,7 @@ async def test_killed_at_random_under_load(kind: str, tmp_path: Path) -> None:
 
 
 def _kill_one(there: StoreLocation, acknowledged: Counter[str], seconds: float, until: str) -> None:
-    """Kill a process, that many seconds after it first said so."""
+    """Kill a process that many seconds after its first report."""
     with run_writer(there, "load", str(THREADS)) as writer:
         assert writer.stdout is not None
         for line in iter(writer.stdout.readline, ""):
@@ -89,7 +89,7 @@ def strace(*options: str) -> list[str]:
 
 
 def calls(folder: Path) -> list[tuple[str, int]]:
-    """Every write and sync of a run that nobody disturbs, by its name and its number among those of its name."""
+    """Return every write and sync of an undisturbed run, by name and number."""
     log = folder / "strace"
     with run_writer(StoreLocation("sqlite", folder), "run", under=strace("-o", str(log), "-y")) as writer:
         said, _ = writer.communicate(timeout=60)
@@ -127,7 +127,7 @@ async def test_killed_before_each_write(tmp_path: Path) -> None:
 
 
 async def _check_run(folder: Path, said: list[str]) -> None:
-    """Everything that was acknowledged is there, and what is there is whole; and the next process can go on."""
+    """Check that everything acknowledged is stored and complete, and that the next process can continue."""
     store = StoreLocation("sqlite", folder).open()
     if "ack created" not in said:
         await _begin_anew(store)
@@ -151,4 +151,4 @@ async def _begin_anew(store: Store) -> None:
     try:
         await store.create("ada", "t")
     except StoreError as error:
-        assert error.code == "conflict"  # it was made, and nobody was told
+        assert error.code == "conflict"  # it was created but not acknowledged

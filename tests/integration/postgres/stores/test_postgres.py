@@ -1,4 +1,4 @@
-"""What can happen to a Postgres store and to no other: servers that restart, connections that break, schemas."""
+"""Postgres only: server restarts, broken connections, schemas."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ async def test_a_connection_lost_during_a_write(store: Postgres, schema: str) ->
 
 @asynccontextmanager
 async def proxy() -> AsyncIterator[tuple[int, asyncio.Event]]:
-    """A way to the server; once it is `deaf`, what the server says is lost, and the connection with it."""
+    """A proxy to the server; once `deaf`, replies of the server are lost with the connection."""
     deaf, tasks = asyncio.Event(), set[asyncio.Future[None]]()
 
     async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter, answers: bool) -> None:
@@ -152,7 +152,7 @@ async def proxy() -> AsyncIterator[tuple[int, asyncio.Event]]:
 
 
 async def test_a_lost_acknowledgement_of_a_write(store: Postgres, schema: str) -> None:
-    """It was written, and nobody knows: to append the same again finds it, and writes nothing twice."""
+    """It was written without acknowledgement: appending it again finds it and writes nothing twice."""
     mine = await hold_thread(store)
     some = make_entries(1, 3)
     async with proxy() as (port, deaf):
@@ -255,7 +255,7 @@ def _renamed(fixture: Path, schema: str) -> str:
 
 @pytest.mark.parametrize("fixture", sorted(FIXTURES.glob("postgres-*.sql")), ids=lambda path: path.stem)
 async def test_threads_of_every_version_open(fixture: Path, store: Postgres, schema: str) -> None:
-    """What wick once wrote it reads for ever."""
+    """wick reads threads of every older version."""
     await ask(_renamed(fixture, schema))
     log = await read_entries(store)
     assert [row["kind"] for row in log] == ["run_start", "message", "message", "asked"]

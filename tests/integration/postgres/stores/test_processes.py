@@ -1,4 +1,4 @@
-"""Several processes use one store: they never interleave, and who was stopped for too long cannot write."""
+"""Several processes use one store: they never interleave, and an expired holder cannot write."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""When its file cannot be written, a SQLite store says so, loses nothing, and goes on when that is over."""
+"""A SQLite store whose file cannot be written reports it, loses nothing, and recovers."""
 
-# ruff: noqa: ASYNC240  # nobody else waits in these event loops
+# ruff: noqa: ASYNC240  # no other task waits in these event loops
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def small_disk(folder: Path) -> Iterator[Path]:
 
 
 def in_trouble(trouble: str, folder: Path, *rest: str) -> list[str]:
-    """What a process says to which this happens."""
+    """Return the reports of a process under this fault."""
     command = [sys.executable, "-W", "error", str(FAULTS), trouble, str(folder), *rest]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -45,7 +45,7 @@ def in_trouble(trouble: str, folder: Path, *rest: str) -> list[str]:
 
 
 def recovered(said: list[str], *codes: str) -> None:
-    """It was refused with one of these codes, had what it had acknowledged, and went on by itself."""
+    """Check refusals with these codes, complete acknowledged data, and recovery."""
     refusals, last, end = said[:3], said[3].split(), said[4].split()
     assert all(line.split()[0] == "refused" and line.split()[1] in codes for line in refusals), said
     assert last == ["last", last[1], last[1]]
@@ -62,7 +62,7 @@ def test_a_disk_that_is_full(tmp_path: Path) -> None:
         try:
             stack.enter_context(small_disk(tmp_path))
         except (OSError, subprocess.CalledProcessError):
-            return  # not everybody can make disks; the next test has the same error without one
+            return  # mounting a disk needs privileges; the next test has the same error without one
         recovered(in_trouble("disk", tmp_path), "full")
 
 
@@ -75,7 +75,7 @@ async def test_a_database_that_is_full(tmp_path: Path) -> None:
     big = make_entry(1, "event", text="x" * 100_000)
     with assert_refused("full", "the disk is full; free some space"):
         await mine.append(big)
-    await mine.append(big)  # what limited that connection is over, as it was opened anew
+    await mine.append(big)  # the limit of the old connection is gone after reopening
     assert await read_entries(store) == [big]
     await store.close()
 
@@ -111,7 +111,7 @@ def test_a_file_that_is_read_only(tmp_path: Path) -> None:
 
 
 async def test_a_stored_error_does_not_hold_the_file_open(tmp_path: Path) -> None:
-    """It knows where it was raised, and what was going on there."""
+    """Its traceback refers to the frame with the connection."""
     store = Sqlite(tmp_path / "threads.db")
     mine = await hold_thread(store)
     await store.put_blob(mine.owner, mine.id, b"x")
@@ -179,7 +179,7 @@ async def test_a_file_that_is_moved_away_and_back(tmp_path: Path) -> None:
 
 
 async def test_a_file_that_is_deleted_is_not_written_to(tmp_path: Path) -> None:
-    """On Unix a deleted file can still be written, and what is written is lost: nobody may be told it was kept."""
+    """On Unix a deleted file can be written and the data is lost: such a write must not be acknowledged."""
     store = Sqlite(tmp_path / "threads.db")
     mine = await hold_thread(store)
     await mine.append(make_entry(1))

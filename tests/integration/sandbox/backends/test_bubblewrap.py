@@ -1,4 +1,4 @@
-"""Bubblewrap's profile, and finding out whether it works here."""
+"""The bubblewrap profile and its detection."""
 
 from __future__ import annotations
 

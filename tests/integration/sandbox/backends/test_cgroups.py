@@ -1,4 +1,4 @@
-"""Control groups: found among what is mounted, made, reached, removed."""
+"""Control groups: detect, create, join and remove them."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_amounts_are_parsed(size: int, text: str) -> None:
     assert format_bytes(size) == text
 
 
-# -- the second version, whose files are imitated: a kernel has a controller in one version only ----------------------
+# -- version 2, with imitated files: a kernel has a controller in one version only ------------------------------------
 
 
 @pytest.fixture

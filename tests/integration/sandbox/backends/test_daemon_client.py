@@ -1,4 +1,4 @@
-"""Commands by the wickd of this host: what they give, how they end, and that nothing of them is left."""
+"""Commands through wickd on the host: their results, their end, and no leftover process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BIG = 1_000_000_000 if FULL else 100_000_000
 
 
 async def soon(true: Callable[[], Any], seconds: float = 30.0) -> bool:
-    """Whether it comes true, while other tasks go on."""
+    """Return True if the condition becomes true, while other tasks run."""
     for _ in range(int(seconds * 100)):
         if true():
             return True
@@ -52,7 +52,7 @@ def _launched_with(monkeypatch: pytest.MonkeyPatch, **seconds: float) -> None:
 
 @pytest.fixture
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is told to have ended has ended, however long that takes."""
+    """Wait without limit for reported ends."""
     _launched_with(monkeypatch, END_SECONDS=30.0)
 
 
@@ -76,7 +76,7 @@ async def test_a_command_returns_its_output() -> None:
 
 
 async def test_output_is_streamed_in_order(tmp_path: Path) -> None:
-    """The command goes on when what it said has come."""
+    """The command continues after its output arrived."""
     seen: list[tuple[str, bytes]] = []
     daemon = await get_host_daemon()
 
@@ -227,7 +227,7 @@ RABBIT = "import os\nwhile True:\n    if os.fork(): os._exit(0)"
 BROOD = (
     "import os, time\nfor _ in range(60):\n    if os.fork() == 0:\n        os.setsid(); os.fork(); time.sleep(1000)\n"
 )
-# What it does, and how it ends: an exit code, "limit" or "killed".
+# A behaviour and its end: an exit code, "limit" or "killed".
 HOSTILE: dict[str, tuple[str, Any]] = {
     "leaves a child": ("sleep 1000 & exit 5", 5),
     "leaves a session": ("setsid sleep 1000 & exit 5", 5),

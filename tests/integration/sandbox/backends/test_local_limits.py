@@ -1,4 +1,4 @@
-"""Limits of commands on this machine, with control groups and without, as root and as somebody else."""
+"""Limits of commands on the host, with and without control groups, as root and as another user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Protected paths stay protected from commands, and searching in the sandbox finds what it finds outside."""
+"""Protected paths are protected from commands, and search in the sandbox finds the same as outside."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ async def test_moving_aside_never_overwrites(local: Make, folder: Path) -> None:
 
 
 async def test_moving_the_repository_does_not_bypass_protection(local: Make, folder: Path) -> None:
-    """Where it is not held in its place by a mount, what comes in its stead is new."""
+    """Without a mount that holds it in place, its replacement is new."""
     fill_folder(folder, PROJECT)
     command = "mv packages/one/.git x; mkdir -p packages/one/.git/hooks; echo evil > packages/one/.git/hooks/pre-commit"
     assert (await local().execute(command))["moved"] == ["packages/one/.git/hooks"]
@@ -197,7 +197,7 @@ async def test_protected_files_moved_with_their_folder_are_not_new(local: Make, 
 
 
 async def test_files_of_a_running_command_are_hidden(local: Make, folder: Path) -> None:
-    """A mount is looked up by its path, and whoever runs meanwhile could make that lead elsewhere."""
+    """A mount is looked up by path, which a running command could redirect."""
     backend = local()
     fill_folder(folder, {".wick/old": "old"})
     job = await backend.background("git init -q; mkdir -p sub/.claude; echo x > sub/.claude/f; touch made; sleep 37.7")

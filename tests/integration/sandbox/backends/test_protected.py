@@ -40,7 +40,7 @@ def fill(tree: RootedFolder, *paths: str, text: str = "") -> None:
 
 
 def walked(tree: RootedFolder, patterns: tuple[str, ...] = PROTECTED) -> ProtectedIndex:
-    """An index that the kernel tells nothing: it walks."""
+    """An index without kernel support: it walks."""
 
     def watch(folder: WatchedFolder, fd: int) -> None:
         assert os.fstat(fd).st_ino
@@ -175,7 +175,7 @@ def test_links_are_not_covered_but_put_back(tree: RootedFolder) -> None:
     assert os.readlink(f"{tree.path}/.env") == "plain"
 
 
-# -- what appeared --------------------------------------------------------------------------------------------------
+# -- new paths ------------------------------------------------------------------------------------------------------
 
 
 def planted(tree: RootedFolder, index: ProtectedIndex) -> list[str]:
@@ -283,7 +283,7 @@ RUNS = ("fsmonitor", "sshcommand", "pager", "hookspath", "path")
 @example(lines=["[core]", "\tfsmonitor = x"])
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 def test_git_finds_no_program_in_a_config_that_is_plain(tree: RootedFolder, lines: list[str]) -> None:
-    """Git itself reads what passed: none of the settings that run something may be in it."""
+    """Git reads the accepted config: it contains no setting that runs a program."""
     place = Path(tree.path, "config")
     place.write_text(filter_git_config("\n".join(lines)), newline="")
     listed = subprocess.run(["git", "config", "--file", place, "--list", "--name-only"], capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""The filter of system calls: what it answers, read as the kernel reads it, and what the kernel then does."""
+"""The seccomp filter: its verdicts, interpreted as the kernel does, and its effect in the kernel."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ HEADERS = [Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"), Path("/usr/inc
 
 
 def verdict(machine: str, number: int, *args: int, arch: int | None = None, code: bytes | None = None) -> int:
-    """What a kernel that runs the filter answers to a call."""
+    """Return the verdict of the filter for a call."""
     told = struct.pack("=IIQ6Q", number, ARCHITECTURES[machine] if arch is None else arch, 0, *_six(args))
     code = build_filter(machine) if code is None else code
     assert code is not None and len(code) % 8 == 0
@@ -179,7 +179,7 @@ def test_a_filter_fits_the_kernel_limit() -> None:
 OF_THIS = [column for column, machine in enumerate(MACHINES) if column == 1 or machine == os.uname().machine]
 
 
-@pytest.mark.parametrize("column", OF_THIS, ids=lambda column: MACHINES[column])  # ARM's are everybody's headers
+@pytest.mark.parametrize("column", OF_THIS, ids=lambda column: MACHINES[column])  # ARM uses the generic headers
 def test_the_numbers_are_those_of_the_kernel(column: int) -> None:
     if not HEADERS[column].exists():
         pytest.skip("the kernel's headers are not installed: apt-get install linux-libc-dev")

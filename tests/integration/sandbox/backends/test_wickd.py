@@ -101,7 +101,7 @@ def test_the_bundle_runs_on_python_3_8(tmp_path: Path) -> None:
 def test_wickd_runs_on_every_installed_python(python: Path) -> None:
     version = subprocess.run([python, "--version"], capture_output=True, text=True, check=True, timeout=60).stdout
     if tuple(map(int, version.split()[1].split("."))) < (3, 8):
-        return  # older than what is promised
+        return  # older than supported
     with wickd(python=str(python)) as one:
         done = one.ask({"id": "r1", "cmd": "cat; sleep 100 & echo $PWD", "stdin": "in ", "workdir": "/tmp"})
         assert (done["stdout"], done["exit_code"]) == ("in /tmp\n", 0)
@@ -111,7 +111,7 @@ def test_wickd_runs_on_every_installed_python(python: Path) -> None:
 
 
 def test_wickd_degrades_without_linux_features() -> None:
-    """Without subreapers, prctl and /proc: what stays in the command's process group, or below it, is ended."""
+    """Without subreapers, prctl and /proc: processes in the command's group, or below it, are killed."""
     mark = uuid4().hex
     with wickd(platform="darwin") as one:
         script = "sleep 100 & (sleep 100 &) ; echo $PWD"
@@ -214,7 +214,7 @@ def test_data_is_read_from_descriptors(shared: WickdProcess) -> None:
 
 
 def test_output_is_streamed_on_request(shared: WickdProcess, tmp_path: Path) -> None:
-    """The command goes on when what it said has come."""
+    """The command continues after its output arrived."""
     said = "echo a; until test -e 1; do sleep 0.01; done; echo b >&2; until test -e 2; do sleep 0.01; done; printf c"
     shared.say({"id": "s", "cmd": said, "stream": True, "workdir": str(tmp_path)})
     chunks = []
@@ -811,7 +811,7 @@ def test_reader_and_writer_of_one_descriptor_are_distinguished() -> None:
     assert seen == [("write", b""), ("read", b"x")]
 
 
-# -- what is kept of an output --------------------------------------------------------------------------------------
+# -- stored output --------------------------------------------------------------------------------------------------
 
 
 @given(st.lists(st.binary(max_size=50), max_size=20), st.integers(0, 60), st.integers(0, 60))

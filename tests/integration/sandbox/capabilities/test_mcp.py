@@ -1,4 +1,4 @@
-"""Real MCP servers, over stdio and over HTTP: what they have, what becomes of them, and what they are not believed."""
+"""Real MCP servers over stdio and HTTP: their tools, their lifecycle, and untrusted answers."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def alive(pid: int) -> bool:
 
 
 def gone(pid: int) -> bool:
-    """Whether a process ends soon."""
+    """Return True if a process ends soon."""
     until = time.monotonic() + 20
     while alive(pid) and time.monotonic() < until:
         time.sleep(0.02)
@@ -111,13 +111,13 @@ def gone(pid: int) -> bool:
 
 
 class Foreign(Capability):
-    """Says that children of this agent have tools of MCP servers."""
+    """Declares that children of this agent have MCP tools."""
 
     def foreign_tools(self) -> list[str]:
         return ["mcp__*"]
 
 
-# -- what a server has ----------------------------------------------------------------------------------------------
+# -- tools of a server ----------------------------------------------------------------------------------------------
 
 
 async def test_tools_resources_and_prompts() -> None:
@@ -229,7 +229,7 @@ async def test_a_childs_servers_are_under_the_guards_of_its_parents(web: dict[st
 
         @tool
         async def delegate() -> str:
-            """Ask somebody else."""
+            """Ask another agent."""
             told.extend(tool_results(await child.run("go")))
             return "done"
 
@@ -544,7 +544,7 @@ async def test_a_file_of_pins_that_cannot_be_read_stops_the_run(web: dict[str, A
     assert path.read_text() == text
 
 
-# -- servers that do what they should not ---------------------------------------------------------------------------
+# -- misbehaving servers --------------------------------------------------------------------------------------------
 
 RAW: dict[str, dict[str, Any]] = {
     "t": {"command": sys.executable, "args": [str(Path(PROGRAM).with_name("mcp_raw.py"))]}
@@ -672,7 +672,7 @@ async def _check_over_http(port: int) -> None:
 
 @asynccontextmanager
 async def answering(handler: Any) -> AsyncIterator[str]:
-    """A server that answers what is posted to it as the handler says."""
+    """A server that answers requests with a handler."""
     app = web_server.Application()
     app.router.add_post("/mcp", handler)
     runner = web_server.AppRunner(app)

@@ -1,4 +1,4 @@
-"""A verdict holds for exactly what it was about, in every copy of an operation and for nothing else."""
+"""A verdict holds for exactly its operation, in every copy of it."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ async def test_two_filters_of_one_name_both_screen_inbox_messages(programs: Prog
 
     @tool
     async def wait(run: Run) -> str:
-        """Wait while the user goes on talking."""
+        """Wait while the user sends messages."""
         run.send("my password is 1234")
         said.extend(run.progress.inbox.screens)
         return "waited"

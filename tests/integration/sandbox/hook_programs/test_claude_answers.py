@@ -1,4 +1,4 @@
-"""What handlers answer at every event: JSON, exit codes, plain text, and several answers at once."""
+"""Answers of handlers at every event: JSON, exit codes, plain text, and several answers at once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def events(result: Result, name: str) -> list[Any]:
     return [data["data"] for data in thread_entries(result.thread, "event") if data["name"] == name]
 
 
-# -- what every answer may have -------------------------------------------------------------------------------------
+# -- common fields of answers ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.shows("claude", "*", "continue", "stopReason")

@@ -1,4 +1,4 @@
-"""Claude Code's hooks around real tools, real conversations that are kept, and runs that are cancelled."""
+"""Claude Code hooks with real tools, stored conversations and cancelled runs."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ async def test_nothing_is_left_of_a_run_that_was_cancelled(tmp_path: Path) -> No
 
 
 async def test_the_guards_of_settings_hold_for_a_run_that_is_taken_up(tmp_path: Path) -> None:
-    """Who takes up a run without the settings that it was under is refused."""
+    """Resuming a run without its settings is refused."""
     sessions = Sessions(InMemory())
     model = Scripted(tool_calls_reply(tool_call("execute", command="ls")), "done", spare=True)
     await agent(
@@ -123,7 +123,7 @@ async def test_the_guards_of_settings_hold_for_a_run_that_is_taken_up(tmp_path: 
 
 
 async def test_settings_and_permissions_in_one_agent(tmp_path: Path) -> None:
-    """A program allows, a rule still asks, and what neither knows is the mode's to ask."""
+    """A program allows, a rule still asks, and other calls follow the mode."""
     hooks = event_hooks(
         "PreToolUse", recording_handler(decision_output("allow"), **{"if": "Bash(make *)"}), matcher="Bash"
     )

@@ -1,4 +1,4 @@
-"""Whatever a handler does wrong, it has not agreed; one that only looks is logged, and the run goes on."""
+"""Any failure of a deciding handler denies; an observer's is logged and the run continues."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from executables.claude_kit import Json, agent, event_hooks, recording_handler
 from kit import thread_entries, tool_call, tool_calls_reply, tool_result
 from wick import Scripted, Thread
 
-# What a handler does, and what is said about it.
+# The behaviour of a handler and its message.
 FAILURES: dict[str, tuple[Json, str]] = {
     "crashes": (recording_handler(code=1, stderr="Traceback: boom"), "ended with exit code 1: Traceback: boom"),
     "is killed": ({"command": "kill -9 $$"}, "was ended by SIGKILL"),

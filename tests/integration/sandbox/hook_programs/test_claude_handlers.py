@@ -194,7 +194,7 @@ async def test_a_prompt_at_the_end_sends_back(tmp_path: Path) -> None:
     assert result.text == "second" and "the tests are missing" in "".join(m.text for m in result.messages)
 
 
-# -- what wick cannot run -------------------------------------------------------------------------------------------
+# -- unsupported handlers -------------------------------------------------------------------------------------------
 
 
 async def test_a_kind_of_handler_that_wick_does_not_know_has_not_agreed(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ async def test_the_transcript_is_a_file_during_the_run(tmp_path: Path) -> None:
     assert where.startswith("/") and not os.access(where, os.F_OK) and not os.access(os.path.dirname(where), os.F_OK)
 
 
-# -- what the user says ---------------------------------------------------------------------------------------------
+# -- user messages --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.shows("claude", "UserPromptSubmit", "prompt")

@@ -36,7 +36,7 @@ async def used(folder: Path, hooks: Any, *more: Any, model: Scripted | None = No
     return await agent(folder, hooks, model or once(), *more, **options).run("go")
 
 
-# -- what a program is told -----------------------------------------------------------------------------------------
+# -- input of a program ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.shows("claude", "PreToolUse", "tool_name", "tool_input", "tool_use_id")
@@ -115,7 +115,7 @@ async def test_an_undecidable_if_calls_the_program(tmp_path: Path) -> None:
     assert tool_result(await used(tmp_path, hooks, model=once("broken", text="x"))) == "no"
 
 
-# -- what it may answer before --------------------------------------------------------------------------------------
+# -- answers before a tool ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.shows("claude", "PreToolUse", "permissionDecision", "permissionDecisionReason")
@@ -228,7 +228,7 @@ async def test_an_updated_input_replaces_the_whole_input(tmp_path: Path) -> None
         tmp_path, event_hooks("PreToolUse", recording_handler(answer)), model=once(command="ls", timeout=5)
     )
     assert tool_result(result) == "ran ls -l"
-    assert len(read_inputs(tmp_path)) == 1  # who made the input need not be asked again
+    assert len(read_inputs(tmp_path)) == 1  # the author of the input need not be asked again
 
 
 @pytest.mark.shows("claude", "PreToolUse", "updatedInput")

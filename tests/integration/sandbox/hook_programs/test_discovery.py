@@ -1,4 +1,4 @@
-"""Where programs are found: directories, precedence, names, what each says of itself, and trust."""
+"""Discovery of programs: directories, precedence, names, queries and trust."""
 
 from __future__ import annotations
 
@@ -251,7 +251,7 @@ async def test_a_program_is_trusted_together_with_its_folder(programs: Programs,
     made = places.executables()
     assert tool_result(await tool_agent(execute, made, args={"command": "ls"}).run("go")) == "ran ls"
     lib.write_text(f"touch '{programs.folder}/ran'\n")
-    for again in (made, places.executables()):  # one that has looked already, and one that looks now
+    for again in (made, places.executables()):  # one with a cache, and one without
         told = tool_result(await tool_agent(execute, again, args={"command": "ls"}).run("go"))
         beside = "stands beside lib, which was changed after it was trusted"
         assert told == f"the hook program check {beside}, so it has not agreed"

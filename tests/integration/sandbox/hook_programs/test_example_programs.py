@@ -1,4 +1,4 @@
-"""The programs of examples/programs do what examples/README.md says of them."""
+"""The programs of examples/programs behave as examples/README.md documents."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ async def write_file(path: str, content: str) -> str:
 
 @tool
 async def whois(person: str) -> str:
-    """Say who somebody is."""
+    """Return a description of a person."""
     return f"{person} <{person}@example.org>"
 
 
 @pytest.fixture
 def said(tmp_path: Path) -> Callable[..., Any]:
-    """What a model is told about its call, with one of the programs in an agent."""
+    """Return the result that the model gets, with one of the programs in an agent."""
 
     async def said(program: str, tool: Tool, ask: ScriptedUser | None = None, **args: Any) -> str:
         shutil.copy(PROGRAMS / program, tmp_path)

@@ -1,4 +1,4 @@
-"""A program that fails: who decides has not agreed, who only looks is logged, and nothing of it is left behind."""
+"""A failing program: a decider denies, an observer is logged, and no process is left."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ READ = "cat >/dev/null\n"
 SCHEMA = '{"blocked": "no", "decision": 5, "output": 7, "follow_up_messages": 1}'
 DEEP = "yes '[' | head -n 100000 | tr -d '\\n'"
 
-# What a program does, and what is said about it.
+# The behaviour of a program and its message.
 FAILURES = {
     "crashes": (f"{READ}echo broken >&2; exit 1", "ended with exit code 1: broken"),
     "exits with 2": (f"{READ}exit 2", "ended with exit code 2"),
@@ -47,14 +47,14 @@ SLOW = ("hangs", "answers too late", "ignores that it is to end")
 
 
 def deciding(failure: str) -> tuple[str, ...]:
-    """All who decide, or where nobody wants all of it three of them; one of each for what takes its time."""
+    """All deciders; a sample of three without WICK_FULL, and one of each for slow failures."""
     if os.environ.get("WICK_FULL"):
         return DECIDING
     return DECIDING[SLOW.index(failure) :][:1] if failure in SLOW else DECIDING[:3]
 
 
 def watching(failure: str) -> tuple[str, ...]:
-    """Those for whom it is a failure: who only looks need not look, and at the end of a turn nothing is answered."""
+    """Events where it is a failure: observers need not read, and the end of a turn has no answer."""
     if failure == "closes stdin early":
         return ()
     events = tuple(event for event in WATCHING if failure != "breaks the schema" or event != "turn_end")
@@ -62,19 +62,19 @@ def watching(failure: str) -> tuple[str, ...]:
 
 
 def made(programs: Programs, event: str, failure: str, **options: Any) -> Executables:
-    """A program that says what it hooks and fails when it is asked."""
+    """A program that declares its hooks and fails when called."""
     path = programs.folder / event
     program = programs.sh("check", event, FAILURES[failure][0] or READ, path)
     executables = programs.executables(dirs=[path], **options)
     if failure in SLOW:
-        executables.runner.timeout = 1  # from now on: it had the time to say what it hooks
+        executables.runner.timeout = 1  # from now on: it had the time to declare its hooks
     if failure == "has no interpreter":
         program.write_text(program.read_text().replace("#!/bin/sh", "#!/bin/no-such-shell"))
     return executables
 
 
 async def outcome(event: str, executables: Executables) -> tuple[str, Result]:
-    """What the model or the user was told, and how the run ended."""
+    """Return the message to the model or the user, and the outcome of the run."""
     if "tool" in event:
         result = await tool_agent(execute, executables, args={"command": "ls"}).run("go")
         return tool_result(result), result

@@ -1,4 +1,4 @@
-"""One program per hook: kodelet's five events and wick's own points, told and heard, with real programs."""
+"""One program per hook: kodelet's five events and wick's own points, with real programs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def use(programs: Programs, command: str = "ls", **options: Any) -> Result
     return await tool_agent(execute, programs.executables(), args={"command": command}, **options).run("go")
 
 
-# -- what every payload has -----------------------------------------------------------------------------------------
+# -- common fields of payloads --------------------------------------------------------------------------------------
 
 
 @pytest.mark.shows("kodelet", "*", "event")
@@ -149,7 +149,7 @@ async def test_a_call_is_changed_by_kodelets_names(programs: Programs) -> None:
     programs.answering("check", "before_tool_call", {"blocked": False, "input": {"file_path": "b.txt", "text": "safe"}})
     agent = tool_agent(write_file, programs.executables(), args={"path": "a.txt", "content": "hi"})
     assert tool_result(await agent.run("go")) == "wrote b.txt: safe"
-    assert len(programs.told("check")) == 1  # what it has made itself it has agreed to
+    assert len(programs.told("check")) == 1  # it approves its own change
 
 
 @pytest.mark.shows("kodelet", "before_tool_call", "input")
@@ -202,7 +202,7 @@ async def test_a_program_that_changes_arguments_again_denies(programs: Programs)
 
 
 async def test_a_corrected_call_is_checked_again_and_approved(programs: Programs) -> None:
-    """What it answers about the changed call is that call itself, so there is nothing that it would change."""
+    """Its answer about the changed call is that call itself, so it changes nothing."""
     programs.python("check", "before_tool_call", "answer = {'input': told['tool_input']}")
 
     @before(ToolUse)

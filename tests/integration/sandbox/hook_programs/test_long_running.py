@@ -1,4 +1,4 @@
-"""Where a program stands: how long it may take there, and what it is asked when a run is taken up again."""
+"""Timeouts of a program by position, and its calls when a run is resumed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program with pipes: lines go both ways, and whatever it does, nothing of it is left and nobody waits for it."""
+"""A program with pipes: lines in both directions, and no process or waiter is left."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ECHO = 'while read -r line; do echo "$line"; done'
 
 
 class Opened:
-    """A pipe, the lines that came out of it, and how it ended."""
+    """A pipe, its output lines, and its end."""
 
     def __init__(self) -> None:
         self.lines: asyncio.Queue[bytes] = asyncio.Queue()

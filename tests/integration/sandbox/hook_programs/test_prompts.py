@@ -1,4 +1,4 @@
-"""Programs and prompts: what is refused never reaches the model, whenever it is said."""
+"""Programs and prompts: refused messages never reach the model."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_inbox_messages_are_screened_before_delivery(programs: Programs, e
 
     @tool
     async def wait(run: Run) -> str:
-        """Wait while the user goes on talking."""
+        """Wait while the user sends messages."""
         run.send("my password is 1234")
         run.send("and be quick")
         return "waited"

@@ -1,4 +1,4 @@
-"""One call of a program: what it sees, what is kept of it, and that nothing of it is left."""
+"""One call of a program: its input, its captured output, and no leftover process."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def test_leftover_children_without_output_are_allowed(runner: Runner, prog
 
 @pytest.mark.parametrize("size", [10, 500_000])
 async def test_unread_input_is_reported(runner: Runner, size: int) -> None:
-    """Whether or not it fits into a pipe, and a program that closes its input holds nobody up."""
+    """For any size of input; a program that closes its input blocks nothing."""
     ran = await runner.run(shell="exec <&-; echo done", stdin=b"x" * size)
     assert (ran.stdout, ran.problem, ran.unread) == (b"done\n", "", True)
     ran = await runner.run(shell="wc -c", stdin=b"x" * size)

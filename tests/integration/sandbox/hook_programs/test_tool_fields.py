@@ -24,7 +24,7 @@ Json = dict[str, Any]
 HELPER = {"name": "helper", "description": "helps", "prompt": "Help."}
 TODOS = [{"id": "1", "title": "Parse", "status": "done"}]
 
-# wick's call, what a program for kodelet reads, what a program for Claude Code reads
+# wick's call, the input of a kodelet program, the input of a Claude Code program
 CALLS: list[tuple[str, Json, Json | None, Json]] = [
     (
         "execute",

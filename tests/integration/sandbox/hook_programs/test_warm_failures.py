@@ -1,4 +1,4 @@
-"""Programs that are kept, in an agent: what follows when one fails, the tools it brings, other languages."""
+"""Worker programs in an agent: failures, tools they provide, other languages."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_one_that_is_too_slow_has_not_agreed(program: Make) -> None:
     body = "def answer(call): return time.sleep(1000) if os.path.exists(HERE + '/slow') else {}"
     kept = program(body, points=["guard_tool_use"])
     hooks = kept.in_agent()
-    assert tool_result(await echo_agent(hooks).run("go")) == "hi"  # it has begun
+    assert tool_result(await echo_agent(hooks).run("go")) == "hi"  # it has started
     (kept.folder / "slow").touch()
     hooks.runner.timeout = 0.5
     told = tool_result(await echo_agent(hooks).run("go"))

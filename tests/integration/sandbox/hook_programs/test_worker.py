@@ -1,4 +1,4 @@
-"""A program that is kept: its calls, every way in which it can fail, and how it is started again."""
+"""A worker program: its calls, every failure, and its restart."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ async def test_a_timed_out_call_fails_all_open_calls_with_a_message(program: Mak
 async def test_a_late_answer_is_ignored(program: Make) -> None:
     kept = program("def answer(call):\n    time.sleep(call['s'])\n    return {'s': call['s']}")
     serving = kept.alone()
-    assert await serving.ask({"event": "x", "s": 0}, timeout=20) == {"s": 0}  # it has begun
+    assert await serving.ask({"event": "x", "s": 0}, timeout=20) == {"s": 0}  # it has started
     assert "did not answer" in await failure_message(serving, timeout=0.3, s=2)
     await asyncio.sleep(2)
     assert await serving.ask({"event": "x", "s": 0}, timeout=20) == {"s": 0}
@@ -242,7 +242,7 @@ async def test_a_killed_worker_is_restarted(program: Make) -> None:
     async with asyncio.timeout(20):
         while run_agent(kept.starts[0]):
             await asyncio.sleep(0.01)
-    with suppress(ProgramFailed):  # who asks before that was noticed hears of it
+    with suppress(ProgramFailed):  # a call before the failure was detected gets the error
         await serving.ask({"event": "x"}, timeout=20)
     assert await serving.ask({"event": "x"}, timeout=20) == {}
     assert len(kept.starts) == 2

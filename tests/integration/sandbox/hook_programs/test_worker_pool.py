@@ -1,4 +1,4 @@
-"""Programs that are kept, in an agent: every point, and every answer."""
+"""Worker programs in an agent: every point and every answer."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from wick.errors import ModelError
 @pytest.mark.shows("lines", "*", "decision")
 @pytest.mark.shows("lines", "*", "reason")
 async def test_a_program_can_match_any_event_field(program: Make, tmp_path: Path) -> None:
-    """It repeats what it was told as its reason, so each of these changes what happens."""
+    """It returns its input as the reason, so each field changes the result."""
     body = "def answer(call): return {'decision': 'block', 'reason': json.dumps(call)}"
     hooks = program(body, points=["guard_tool_use"]).in_agent(folder=tmp_path, home=tmp_path / "home")
     thread, folder = Thread(), str(tmp_path.resolve())  # noqa: ASYNC240

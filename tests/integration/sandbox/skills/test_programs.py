@@ -1,4 +1,4 @@
-"""The programs of the other skills: what they find, and what they say to odd input."""
+"""Programs of the other skills: their results, and errors for invalid input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server for the tests of commands, and the two places where commands look."""
+"""A server for the command tests, and the two hosts that commands use."""
 
 from __future__ import annotations
 

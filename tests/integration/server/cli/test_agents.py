@@ -1,4 +1,4 @@
-"""`wick agents`, as a process: what is listed, and everything that is wrong with a file."""
+"""`wick agents` as a process: lists, and every problem of a file."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 @settings(max_examples=300 if os.environ.get("WICK_FULL") else 25, deadline=None,
           suppress_health_check=[HealthCheck.function_scoped_fixture])  # fmt: skip
 def test_the_check_ends_for_any_content(tmp_path: Path, options: dict[str, Any], several: bool) -> None:
-    """It always comes to an end, and a file is right exactly if nothing is said about it."""
+    """It always ends, and a file is valid exactly if it has no problem."""
     path = tmp_path / "agents.yaml"
     path.write_text(json.dumps({"agents": {"a": options, "b": {"model": "demo"}}} if several else options))
     config, problems = check_agents_file(path)
@@ -178,5 +178,5 @@ def test_the_check_ends_for_any_content(tmp_path: Path, options: dict[str, Any],
 
 
 def is_right(path: Path) -> bool:
-    """Whether its agents can really be built."""
+    """Return True if its agents can be built."""
     return all(isinstance(part.agent(), Agent) for part in load(path).agents.values())

@@ -23,7 +23,7 @@ def question(place: HostCommand, thread: str) -> dict[str, Any]:
 
 
 def results(place: HostCommand, thread: str) -> list[str]:
-    """What tools gave back, once the run is over."""
+    """Return the results of tools after the run."""
     until = time.monotonic() + 60
     while time.monotonic() < until:
         told = place.json("threads", "show", thread)

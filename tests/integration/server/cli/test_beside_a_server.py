@@ -52,7 +52,7 @@ def test_a_server_lists_command_line_threads_read_only(wick: ForkedWick, server:
         with pytest.raises(ServerError, match="started at the command line.*wick chat --thread"):
             owner.send(thread, "Hello?")
         owner.answer(question.id, "allow", thread_id=thread)
-        time.sleep(3)  # a server looks every two seconds for what it can take up
+        time.sleep(3)  # a server looks every two seconds for runs to resume
         left = owner.thread(thread)
         assert left.run_id and not left.running and not (wick.folder / "new.txt").exists()
     done = wick("run", "--thread", thread, "--model", "demo", **data)
@@ -111,7 +111,7 @@ def test_one_program_at_a_time_writes_a_thread(wick: ForkedWick) -> None:
     wick.write("waiting.py", SLOW)
     wick.write("agents.yaml", "model: demo\nhooks: ['waiting:wait']\n")
     thread = json.loads(wick("run", "Hello!", "--agent", "agents.yaml", "--output", "json").out)["thread"]
-    process = wick.start("run", "slowly", "--thread", thread)  # with the agent that it was begun with
+    process = wick.start("run", "slowly", "--thread", thread)  # with its original agent
     try:
         assert process.stderr is not None and process.stderr.readline() == b"begun\n"
         second = wick("run", "Hello?", "--thread", thread)
@@ -120,5 +120,5 @@ def test_one_program_at_a_time_writes_a_thread(wick: ForkedWick) -> None:
     finally:
         process.kill()
         process.communicate(timeout=30)
-    third = wick("run", "Hello!", "--thread", thread)  # who was killed holds nothing
+    third = wick("run", "Hello!", "--thread", thread)  # a killed process holds no lease
     assert third.code == 0, third

@@ -1,4 +1,4 @@
-"""`wick chat`, in a real terminal: what is typed, what is seen, and what stays. Here and at a server."""
+"""`wick chat` in a real terminal: input, output and stored state, locally and with a server."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 @dataclass
 class Chats:
-    """A folder, a terminal, and how `wick chat` is begun: with an agent of its own, or with that of a server."""
+    """A folder, a terminal, and the command line of `wick chat`: with its own agent or a server's."""
 
     wick: WickCommand
     screen: Terminal
@@ -62,12 +62,12 @@ class Chats:
         self.screen.open(shell_command("chat", *self.options, *words), self.wick.folder, self.environment)
 
     def again(self, *words: str) -> Terminal:
-        """Close the terminal, whatever goes on in it, and begin in another one."""
+        """Close the terminal at any point and start in another one."""
         self.start(*words)
         return self.screen
 
     def let_go(self) -> None:
-        """End the command that waits, once it has begun."""
+        """Stop the waiting command once it has started."""
         assert becomes_true(lambda: self._begun, SECONDS)
         self._begun[0].with_name("go").touch()
 
@@ -143,7 +143,7 @@ def test_ctrl_c_cancels_the_run_and_stores_the_thread(chats: Chats) -> None:
     screen.see("? May execute be used: sleep 90", "  >")
     screen.say("y")
     screen.see("allowed")
-    time.sleep(0.5)  # nothing tells that it has begun, and it is stopped before that just the same
+    time.sleep(0.5)  # its start has no event, and it is stopped before that just the same
     screen.press("C-c")
     screen.see("stopped; send a message", "›", after="allowed")
     screen.say("Write 'x' to file.txt")
@@ -209,7 +209,7 @@ def test_a_server_that_is_away_for_a_while(tmp_path: Path) -> None:
 
 def test_typed_ahead_input_does_not_answer_a_question(chats: Chats) -> None:
     screen = chats.begin()
-    screen.type("Write 'x' to ahead.txt\ry\r")  # all at once, as who types ahead does
+    screen.type("Write 'x' to ahead.txt\ry\r")  # all at once, as with type-ahead
     screen.see("? May write_file be used: ahead.txt", "\n  >")
     time.sleep(0.5)
     assert "allowed" not in screen.screen
@@ -351,7 +351,7 @@ def test_a_thread_held_by_another_program_is_refused(here: Chats) -> None:
 
 
 def test_another_program_answers_first(here: Chats) -> None:
-    """Two programs have the same threads: what is asked here may be answered there."""
+    """Two programs share threads: a question here may be answered there."""
     screen = here.begin()
     screen.say("Write 'hello' to new.txt")
     screen.see("? May write_file be used: new.txt", "  >")
@@ -362,7 +362,7 @@ def test_another_program_answers_first(here: Chats) -> None:
     assert done.code == 0, done.err
     screen.see("allowed", "I wrote", "tokens in", after="  >")
     second = here.wick("run", "Hello!", "--thread", asked["thread"], "--model", "demo", WICK_DATA=str(data))
-    assert second.code == 0, second.err  # nobody holds it between two runs
+    assert second.code == 0, second.err  # the lease is free between two runs
     with sqlite3.connect(data / "threads.db") as db:
         assert db.execute("SELECT count(*) FROM threads").fetchone() == (1,)
 

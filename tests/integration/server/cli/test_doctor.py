@@ -64,7 +64,7 @@ def test_a_machine_that_has_everything(wick: ForkedWick) -> None:
     for word in ("Python", "[server]", "[mcp]", "protection: ", "data folder", "auto", "ollama", "git"):
         assert word in done.out
     assert "→ export ANTHROPIC_API_KEY=…" in done.out
-    assert not (wick.home / ".local" / "share" / "wick").exists()  # to look makes nothing
+    assert not (wick.home / ".local" / "share" / "wick").exists()  # the check creates nothing
 
 
 def test_a_key_is_seen_and_never_shown(wick: ForkedWick) -> None:
@@ -106,7 +106,7 @@ def test_progress_is_shown_only_on_a_terminal(wick: ForkedWick) -> None:
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 4096)
-    except OSError:  # as Linux says that nobody is there any more
+    except OSError:  # Linux reports a closed peer
         return b""
 
 
@@ -217,7 +217,7 @@ def test_without_an_engine_and_with_a_wrong_address(wick: ForkedWick) -> None:
 
 
 def test_a_data_folder_that_cannot_be_written(wick: ForkedWick) -> None:
-    done = wick("doctor", "--json", WICK_DATA="/proc/wick")  # nobody can, not even root
+    done = wick("doctor", "--json", WICK_DATA="/proc/wick")  # not even root can
     row = told(done, code=1)["data folder"]
     assert row["state"] == "wrong" and "is not writable" in row["says"] and "WICK_DATA" in row["do"]
     wick.write("file", "")

@@ -59,7 +59,7 @@ def test_a_changed_file_is_listed_as_untrusted(local: WickCommand) -> None:
     local.write(".wick/hooks/no_force", NO_FORCE + "# changed\n", executable=True)
     row = rows(local("hooks", "list", "--json"))["no_force"]
     assert (row["trust"], row["problem"]) == ("changed", "was changed after it was trusted")
-    assert row["point"] == "before_tool_use"  # it stands where it stood, and denies
+    assert row["point"] == "before_tool_use"  # it keeps its hooks and denies
 
 
 def test_trust_is_asked_for_and_can_be_taken_back(local: WickCommand) -> None:

@@ -25,7 +25,7 @@ SERVER = str(ROOT / "tests" / "support" / "mcp_server.py")
 
 @pytest.fixture
 def here(tmp_path: Path) -> HostCommand:
-    """A folder whose agents have a server that works, and one that is not there."""
+    """A folder whose agents have a working and a missing server."""
     made = HostCommand(ForkedWick(tmp_path))
     servers: dict[str, Any] = {
         "tests": {"command": sys.executable, "args": [SERVER], "tools": ["add", "greet"], "trust": True},

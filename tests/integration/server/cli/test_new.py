@@ -18,7 +18,7 @@ FILES = ("agents.yaml", "pyproject.toml", "README.md", ".gitignore")
 
 
 def outcome_of(here: HostCommand, project: str) -> subprocess.CompletedProcess[str]:
-    """What pytest says in a project."""
+    """Return pytest's outcome in a project."""
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error::ResourceWarning"],
         cwd=here.wick.folder / project,

@@ -1,4 +1,4 @@
-"""`wick run`, as a process: what it prints, and what its exit code says."""
+"""`wick run` as a process: output and exit codes."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_the_plain_agent_changes_nothing_without_a_yes(wick: WickCommand) -> Non
     thread = done.err.split("--thread ")[1].split()[0]
     (asked,) = json.loads(wick("approvals", "--json").out)
     assert wick("approvals", "allow", asked["id"]).code == 0
-    assert not (wick.folder / "new.txt").exists()  # nobody has gone on with it yet
+    assert not (wick.folder / "new.txt").exists()  # it was not continued yet
     went_on = wick("run", "--thread", thread)
     assert went_on.code == 0 and "I wrote" in went_on.out, went_on
     assert (wick.folder / "new.txt").read_text().strip() == "hello"
@@ -255,7 +255,7 @@ def test_a_thread_is_continued_by_its_own_agent(cli_server: ServerProcess) -> No
             first = RemoteHost(cli_server.url, TOKENS["ada"], "other")
             thread = (await _talked(first, "Hello!")).thread
             await first.close()
-            assert (await host.get_agent()).agent_id == "default"  # as `wick chat` asks before anything is said
+            assert (await host.get_agent()).agent_id == "default"  # as `wick chat` asks at its start
             return [(await _talked(host, "Again!", thread)).outcome, (await host.get_thread(thread)).agent]
         finally:
             await host.close()
@@ -324,7 +324,7 @@ ESCAPES = "\x1b[31mred \x1b]0;a title\x07 \x9b31m \x7f \u202e"
 def test_terminal_control_sequences_are_escaped(wick: ForkedWick) -> None:
     wick.write("notes.txt", ESCAPES)
     told = wick("run", "Read notes.txt", "--model", "demo")
-    assert ESCAPES in told.out  # in a pipe it is what it is
+    assert ESCAPES in told.out  # in a pipe it is verbatim
     data = wick("run", "Read notes.txt", "--model", "demo", "--output", "json")
     assert ESCAPES in json.loads(data.out)["text"] and all(char.isprintable() or char == "\n" for char in data.out)
     thread = json.loads(data.out)["thread"]
@@ -384,7 +384,7 @@ def test_the_user_at_a_terminal_is_asked(wick: WickCommand) -> None:
 
 
 def test_file_agents_and_servers_have_separate_threads(wick: WickCommand) -> None:
-    """A thread that was begun here has no agent that a server would take it up with."""
+    """A thread created here has no agent with which a server could resume it."""
     told = json.loads(wick("run", "Hello!", "--model", "demo", "--output", "json").out)
     database = wick.home / ".local" / "share" / "wick" / "threads.db"
     with sqlite3.connect(database) as db:
@@ -412,7 +412,7 @@ def test_a_mistake_is_a_sentence_and_exits_with_2(wick: WickCommand, sentence: s
     done = wick(*WRONG[sentence])
     assert done.code == 2
     assert sentence in done.err
-    assert json.loads(wick("threads", "list", "--json").out) == []  # nothing was begun
+    assert json.loads(wick("threads", "list", "--json").out) == []  # no run was started
 
 
 def test_help_loads_no_command(wick: WickCommand) -> None:

@@ -152,7 +152,7 @@ def test_a_pipe_that_breaks_is_no_error(place: HostCommand) -> None:
 
 
 def completed(place: HostCommand, *words: str) -> list[str]:
-    """What bash is offered for the last of these words."""
+    """Return bash completions of the last word."""
     told = {"_WICK_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(("wick", *words)), "COMP_CWORD": str(len(words))}
     return [line.partition(",")[2] for line in place(**told).out.splitlines()]
 

@@ -78,7 +78,7 @@ async def test_sending_more_and_cancelling(ada: Client) -> None:
         thread = await ada.thread(stream.thread_id)
         return not thread.queued and not thread.running
 
-    await wait_until(heard)  # what was said is answered by the next run
+    await wait_until(heard)  # the message is answered by the next run
 
 
 # -- threads --------------------------------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ async def test_a_trace(ada: Client) -> None:
         await ada.trace((await ada.invoke("adding", "hello")).run_id)
 
 
-# -- what goes wrong ------------------------------------------------------------------------------------------------
+# -- errors ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("url", ["", "localhost:8000", "ftp://example.com", "http://"])
@@ -373,7 +373,7 @@ def test_the_sync_client(server: ServerProcess) -> None:
         assert [event.event for event in bob.follow(stream.run_id)][-1] == "done"
         for event in bob.stream("slow", "100 0.1"):
             if isinstance(event, ChatModelStream):
-                break  # who stops reading leaves nothing behind
+                break  # a reader that stops leaves nothing behind
         bob.write_file("default", "a.txt", "hello")
         assert b"".join(bob.download("default", "a.txt")) == b"hello"
         with pytest.raises(ServerError, match="there is no agent"):

@@ -1,4 +1,4 @@
-"""A stream outlives its connection: cut anywhere, and over a restart of the server, each event is told once."""
+"""A stream outlives its connection: cut anywhere, or during a restart, each event is delivered once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One agent works for another: what a job notes, and where its thread is."""
+"""Child runs: the records of a job, and its thread."""
 
 from __future__ import annotations
 

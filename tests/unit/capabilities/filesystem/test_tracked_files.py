@@ -1,4 +1,4 @@
-"""A thread keeps what was written in a workspace, each file by one name and within limits."""
+"""A thread stores files written in a workspace, each under one name and within limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recipes: Markdown files that say what a run is to do. They are somebody's files, and only data."""
+"""Recipes: Markdown files with the input of a run. They are user files and only data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands on a terminal: Markdown as it comes, what a tool was given, and grants that stay."""
+"""Terminal output: streamed Markdown, tool arguments, and permanent grants."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ANSWER = "# Title\n\nOne *word*.\n\n```python\na = 1\n\nb = 2\n```\n\n- x\n- y\n
 
 
 def shown(*events: Event, is_main_run: bool = True) -> str:
-    """What is left on a screen after these events."""
+    """Return the screen after these events."""
     file = StringIO()
     screen = Screen(Console(file=file, width=80, force_terminal=False))
     for event in events:
@@ -38,7 +38,7 @@ def test_settled_and_open_text_are_the_whole(text: str) -> None:
     done, rest = split_settled(text)
     assert done + rest == text
     for end in range(len(text)):
-        assert done.startswith(split_settled(text[:end])[0])  # what was printed stays as it was
+        assert done.startswith(split_settled(text[:end])[0])  # printed text is unchanged
 
 
 def test_a_block_of_code_is_not_cut() -> None:

@@ -1,4 +1,4 @@
-"""Reading Claude Code's settings: what is in them, how files merge, and what must be trusted."""
+"""Claude Code's settings: content, merging of files, and trust."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def used(folder: Path, settings: HookSettings) -> str:
     return tool_result(await agent(folder, settings, model).run("go"))
 
 
-# -- what is in them ------------------------------------------------------------------------------------------------
+# -- content --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.shows("claude", "settings", "hooks", "timeout")
@@ -120,7 +120,7 @@ def test_without_handlers_there_are_no_hooks(tmp_path: Path) -> None:
 
 
 class Folder:
-    """A project with settings, a user with settings, and what the user trusts."""
+    """A project with settings, a user with settings, and the user's trust."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.home = path / "project", path / "home"

@@ -1,4 +1,4 @@
-"""A conversation as a file: up to date whenever it is asked for, and gone when nobody needs it."""
+"""A conversation as a file: up to date at every read, and removed when unused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be said about an agent over HTTP, by role: all that is not on the list is refused."""
+"""Agent keys settable over HTTP, by role: all unlisted ones are refused."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def refused(options: dict[str, Any], role: Role) -> bool:
     return False
 
 
-# What is said, and the lowest role that may say it; "" is nobody.
+# A key and the lowest role that may set it; "" is no role.
 SAID: list[tuple[dict[str, Any], Role | str]] = [
     ({"name": "Ann's", "system_prompt": "Be brief: os:system is a name.", "context_window": 1000}, "user"),
     ({"model": "sonnet"}, "user"),
@@ -119,7 +119,7 @@ def test_each_role_may_set_its_listed_keys(options: dict[str, Any], least: str) 
 
 
 def test_every_option_of_every_capability_is_on_one_list_or_refused_to_all() -> None:
-    """What is added to a capability later is refused until somebody puts it on a list."""
+    """A new option of a capability is refused until it is listed."""
     listed = {
         (key, name)
         for table in (USER_OPTIONS, OPERATOR_OPTIONS, ADMIN_OPTIONS)

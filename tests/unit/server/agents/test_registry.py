@@ -1,4 +1,4 @@
-"""The agents of a server: one for each user, built anew when something has changed, kept while a run uses it."""
+"""Agents of a server: one per user, rebuilt after changes, kept while a run uses it."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ async def test_building_an_agent_again_is_no_way_to_a_new_budget(tmp_path: Path)
         first = budget(await there.get_agent(ADA, "a"))
         await there.change_overrides(ADA, "a", lambda said: replace(said, hooks={"todos": False}))
         assert budget(await there.get_agent(ADA, "a")) is first
-        assert budget(await there.get_agent(BOB, "b")) is first  # one for all, as it stands under `defaults`
+        assert budget(await there.get_agent(BOB, "b")) is first  # one for all, from `defaults`
 
 
 async def test_registered_tools_are_for_agents_that_name_them(tmp_path: Path) -> None:
@@ -344,7 +344,7 @@ async def test_unused_agents_are_closed_and_used_ones_are_not(tmp_path: Path, mo
         with instance.hold():
             await there._sweep()
             assert await there.get_agent(ADA, "coder") is instance
-        await there._sweep()  # a command in the background is something that goes on
+        await there._sweep()  # a background command is active work
         assert (await instance.backend.jobs())[0]["running"]
         await instance.backend.end_job(job["id"])
         await there._sweep()
@@ -447,7 +447,7 @@ async def test_an_invalid_default_rule_is_reported_at_startup(tmp_path: Path) ->
         for id in RULED["agents"]:
             if id not in problems:
                 assert await there.get_agent(ADA, id)
-        for id in problems:  # what is said is what happens
+        for id in problems:  # the documented decision is made
             with pytest.raises(ConfigError, match="no such tool"):
                 await there.get_agent(ADA, id)
         assert not (tmp_path / "workspace").exists()

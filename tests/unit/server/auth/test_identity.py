@@ -1,4 +1,4 @@
-"""Users, their ids and their roles; secrets that are kept sealed; how the process is."""
+"""Users, ids and roles; sealed secrets; process stats."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def test_the_monitor_reports_process_stats() -> None:
 def test_a_blocked_loop_counts_as_lag_for_all_missed_ticks() -> None:
     assert lag_samples(0.0) == [0.0] and lag_samples(-1.0) == [0.0]
     assert lag_samples(0.05) == pytest.approx([0.05, 0.03, 0.01])
-    assert len(lag_samples(1e9)) == len(lag_samples(10.0))  # one look never takes long
+    assert len(lag_samples(1e9)) == len(lag_samples(10.0))  # one sample is short
 
 
 async def test_the_monitor_detects_a_blocked_loop() -> None:
@@ -107,4 +107,4 @@ async def test_a_rate_limited_client_gets_retry_after(tmp_path: Path) -> None:
                 async with bob.post("/agents/", json={"agent_id": id, "model": "demo"}) as answer:
                     assert answer.status == status, await answer.text()
         async with here.client("") as nobody, nobody.get("/health") as answer:
-            assert answer.status == 200  # which costs nobody anything
+            assert answer.status == 200  # which costs nothing

@@ -1,4 +1,4 @@
-"""Hundreds who come at once: some begin in each turn of the event loop, in their order, and nobody is forgotten."""
+"""Admission middleware: some requests start per event-loop iteration, in order, and none is lost."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from wick.server.http.admission import STARTS_PER_ITERATION, AdmissionMiddleware
 
 
 class Turns:
-    """An app that notes who began in which turn of the event loop."""
+    """An app that records which request started in which event-loop iteration."""
 
     def __init__(self) -> None:
         self.turn = 0
-        self.began: list[tuple[int, int]] = []  # the turn, and who
+        self.began: list[tuple[int, int]] = []  # iteration and request
         self.crowds = AdmissionMiddleware(self)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

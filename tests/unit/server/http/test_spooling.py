@@ -16,7 +16,7 @@ LARGE = os.urandom(LARGE_BYTES + 1)
 
 
 async def answered(body: bytes, **more: Any) -> list[dict[str, Any]]:
-    """What is sent of an answer, and that whoever made it was done before the first piece."""
+    """Return the sent messages; the producer had finished before the first one."""
     sent: list[dict[str, Any]] = []
     done: list[int] = []
 

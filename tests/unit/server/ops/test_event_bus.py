@@ -1,4 +1,4 @@
-"""News reach whom they concern, and nobody who is slow holds up the others."""
+"""Events reach their subscribers, and a slow one does not block others."""
 
 from __future__ import annotations
 

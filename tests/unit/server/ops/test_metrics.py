@@ -1,4 +1,4 @@
-"""Prometheus metrics of a server: what a scrape returns."""
+"""Prometheus metrics of a server, as scraped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quotas and rates: who wants too much is told when to come back."""
+"""Quotas and rates: an excess request gets a retry time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the server knows and nobody is to see."""
+"""Redaction of the server's secrets."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ async def test_server_responses_are_redacted(tmp_path: Path) -> None:
 
 
 def test_a_weak_secret_is_redacted_in_the_log_alone() -> None:
-    """Where users see whether a text was replaced, a list of words would find it."""
+    """Where users see redactions, a word list would find it."""
     secrets = Secrets([WEAK, SECRET, "a" * 40])
     assert secrets.redact_text(f"{WEAK} {'a' * 40} {SECRET}") == f"{WEAK} {'a' * 40} [secret]"
     assert secrets.redact_log(f"{WEAK} {SECRET}") == "[secret] [secret]"
@@ -134,7 +134,7 @@ def test_a_secret_of_several_lines_or_of_many_characters_is_redacted_too() -> No
     sizes=st.lists(st.integers(1, 9), min_size=1, max_size=5),
 )
 def test_streamed_text_is_cut_at_places_independent_of_secrets(text: str, guess: str, sizes: list[int]) -> None:
-    """Else whoever prints a guess and watches when it comes learns a secret, one character at a time."""
+    """Otherwise a guess and its timing would reveal a secret, one character at a time."""
     said = text + guess + text
     assume(SECRET not in said)
     others = ("zzzzzzzz-yyyyyyyy-1234567", SECRET[::-1])
@@ -143,7 +143,7 @@ def test_streamed_text_is_cut_at_places_independent_of_secrets(text: str, guess:
 
 
 def _live(secrets: Secrets, said: str, sizes: list[int]) -> list[str]:
-    """What comes of each piece, with an empty text where nothing does."""
+    """Return the output for each piece, "" if there is none."""
     pieces, rest = list[str](), ""
     for size in islice(cycle(sizes), len(said)):
         piece, said = said[:size], said[size:]
@@ -270,7 +270,7 @@ def test_handlers_of_every_logger_are_covered() -> None:
 
 
 async def test_provider_errors_are_reported_without_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may repeat the key that it refuses: in the stream, in the log, and in what is noted of the run."""
+    """It may repeat the refused key: in the stream, in the log, and in the record of the run."""
     monkeypatch.setenv("SOME_API_KEY", "sk-live-0123456789")
 
     def refuses(request: Any) -> str:
@@ -286,7 +286,7 @@ async def test_provider_errors_are_reported_without_the_key(tmp_path: Path, monk
         assert "sk-live" not in text and "the key [secret] is not known here" in text
 
 
-# -- what enters ------------------------------------------------------------------------------------------------------
+# -- input ------------------------------------------------------------------------------------------------------------
 
 PRIVATE = ("http://example.com/a.png", "https://127.0.0.1/a.png", "https://[::1]/a", "file:///etc/passwd")
 

@@ -1,4 +1,4 @@
-"""Why a tool call came to what it came to, from real runs."""
+"""Reasons of a tool call's outcome, from real runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a log tells, as frames: always the same, from wherever one goes on."""
+"""The frames of a log: deterministic, and resumable anywhere."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def read(frame: Frame) -> tuple[str, str, dict[str, Any]]:
 
 
 def told(thread: Thread, run: str = "", after: str = "") -> list[tuple[str, str, dict[str, Any]]]:
-    """All that a log tells of a run, with its last word."""
+    """Return all frames of a run with its terminal one."""
     telling = FrameBuilder(thread.id, run or _runs(thread)[-1])
     place = parse_position(after)
     frames = [frame for entry in thread.entries for frame in telling.build_frames(entry.to_json(), place)]

@@ -1,4 +1,4 @@
-"""What a log tells of a conversation beside its messages, from real runs."""
+"""The history of a conversation from its log, from real runs."""
 
 from __future__ import annotations
 

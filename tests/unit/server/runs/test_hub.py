@@ -1,4 +1,4 @@
-"""What readers of a run are told: everything durable once, and pieces as long as they keep up."""
+"""Subscribers of a run: every durable event once, and deltas while they keep up."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def heard(hub: RunHub, after: StreamPosition = START) -> list[Frame]:
 
 
 class Slow:
-    """A model that says a word whenever it is told to."""
+    """A model that streams a word on demand."""
 
     name = "slow"
 
@@ -52,7 +52,7 @@ class Slow:
 
 
 class Going:
-    """A run with a hub, going on."""
+    """A running run with a hub."""
 
     def __init__(self, model: Any, **options: Any) -> None:
         self.store, self.thread = InMemory(), Thread("th_1")
@@ -206,7 +206,7 @@ async def test_a_terminal_event_missing_in_the_log_is_sent() -> None:
 
 
 async def test_deltas_after_a_complete_message_are_dropped() -> None:
-    """A reply that hooks replaced is announced after it was logged: the log has told of it by then."""
+    """A reply replaced by hooks is announced after it was logged: the log has sent it by then."""
 
     @after(ModelCall)
     def shout(op: ModelCall) -> None:

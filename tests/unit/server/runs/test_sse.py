@@ -1,4 +1,4 @@
-"""The response that streams: it writes what there is, shows signs of life, and ends when the client goes."""
+"""The streaming response: it writes pending frames, sends keep-alives, and ends at a disconnect."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def frame(text: str) -> Frame:
 
 
 async def respond(batches: Any, gone: asyncio.Event | None = None) -> list[dict[str, Any]]:
-    """What an app sends to a client that stays, or goes."""
+    """Return the sent messages for a client that stays or disconnects."""
     sent: list[dict[str, Any]] = []
 
     async def send(message: Any) -> None:
@@ -100,7 +100,7 @@ async def server(tmp_path: Path, gate: Gate) -> AsyncIterator[InProcessServer]:
 
 
 async def test_a_stream_ends_with_its_client(server: InProcessServer, gate: Gate) -> None:
-    """At once, and not when it has something to say next."""
+    """At once, and not at its next event."""
     following = server.service.runs.followers
     following.beat = 3_600.0
     async with open_client(server) as client:
@@ -131,7 +131,7 @@ async def test_keep_alives_are_sent_while_idle(server: InProcessServer, gate: Ga
 
 
 async def test_clients_that_never_read_hold_little(tmp_path: Path) -> None:
-    """A reader that stands still is left behind; the run goes on, and what it holds is bounded."""
+    """A stalled reader is dropped; the run continues with bounded memory."""
 
     @tool
     async def chatter(use: ToolUse) -> str:

@@ -1,4 +1,4 @@
-"""Threads that are read as a whole: one at a time, in turns between users, and none for who has gone."""
+"""Loading whole threads: one at a time, fair between users, and none for disconnected clients."""
 
 from __future__ import annotations
 

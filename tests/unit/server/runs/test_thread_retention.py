@@ -105,7 +105,7 @@ async def test_at_the_quota_the_longest_idle_thread_makes_room(tmp_path: Path, s
 async def test_an_expiry_that_ignores_active_threads_is_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The tests above look at a thread with an open run; a store that deletes it fails them."""
+    """The tests above use a thread with an open run; a store that deletes it fails them."""
     monkeypatch.setattr(InMemory, "_is_idle", lambda self, kept: True)
     async with (
         host_server(tmp_path, store="memory", agents=sample_agents(Gate()), grace=0) as server,

@@ -1,4 +1,4 @@
-"""The ledger: what runs have used is added up, each question once."""
+"""The ledger: usage of runs is summed, each model call once."""
 
 from __future__ import annotations
 
