@@ -391,7 +391,11 @@ class Messages(Sequence[Message]):
         if not self._items:
             raise MessageError("there is no message; send at least one")
         for index, message in enumerate(self._items):
-            if problem := _find_input_problem(message):
+            if message.role not in USER_ROLES:
+                problem = f"its role is {message.role}; only {' and '.join(USER_ROLES)} messages can be sent"
+            else:
+                problem = "only tools and hooks give a name; leave it out" if message.name else _find_problem(message)
+            if problem:
                 raise MessageError(f"message {index} is not accepted: {problem}")
         return self
 
@@ -422,12 +426,6 @@ def _find_problem(message: Message) -> str:
     if message.tool_calls or any(part.text if isinstance(part, TextPart) else part for part in message.content):
         return ""
     return "an assistant message needs content or tool calls" if message.role == "assistant" else "it needs content"
-
-
-def _find_input_problem(message: Message) -> str:
-    if message.role not in USER_ROLES:
-        return f"its role is {message.role}; only {' and '.join(USER_ROLES)} messages can be sent"
-    return "only tools and hooks give a name; leave it out" if message.name else _find_problem(message)
 
 
 def _check_answers(messages: list[Message]) -> None:

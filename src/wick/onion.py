@@ -34,7 +34,6 @@ R = TypeVar("R")
 
 logger = logging.getLogger(__name__)
 
-
 Ring = Callable[[Next[R], Any], Awaitable[R]]
 
 
@@ -164,7 +163,7 @@ class _Attempts(Generic[R]):
 
     def interpret(self, hook: Hook, answer: object) -> tuple[Decision | None, R | None]:
         """Return a wrap's answer as a pair: its decision or None, and its result."""
-        last = self.snapshots[-1] if self.snapshots else ResultSnapshot[R]()
+        last: ResultSnapshot[R] = self.snapshots[-1] if self.snapshots else ResultSnapshot()
         snapshot = next((found for found in reversed(self.snapshots) if found.result is answer), last)
         if answer is not None and answer is snapshot.result:  # the result of an attempt, passed through
             return None, self.op.results.reconcile(snapshot, answer)
@@ -317,15 +316,16 @@ async def consult_guards(guards: Sequence[Hook], sealed: Operation[object]) -> t
 
 async def _run_guard(hook: Hook, sealed: Operation[object], view: Operation[object]) -> Decision | None:
     """Return the verdict of a guard on a view of the sealed operation; None for a guard in shadow mode."""
-    start, error = perf_counter(), None
+    start = perf_counter()
     try:
         if not hook.matches(view):
             return None
         verdict = _check_answer(hook, sealed, await _call_hook(hook, view))
-    except Exception as failure:  # a guard that fails has not agreed
-        error = failure
+    except Exception as error:  # a guard that fails has not agreed
         verdict = Block(f"the guard {hook.name!r} failed, so it has not agreed: {type(error).__name__}: {error}")
-    _record_why(hook, sealed, start, error or verdict)
+        _record_why(hook, sealed, start, error)
+    else:
+        _record_why(hook, sealed, start, verdict)
     return None if hook.shadow else verdict
 
 

@@ -54,7 +54,10 @@ def price(model: str, usage: Usage) -> Decimal | None:
     Return `None` for an unlisted or local model, or if the package is not installed. A wrong price is worse than
     none, so a name without a provider must match a model family of Anthropic or OpenAI.
     """
-    provider, name = _split_name(model)
+    if found := re.fullmatch(r"([^:/]+)[:/](.+)", model):  # `openai:gpt-4o` or `anthropic/claude-sonnet-4-5`
+        provider, name = _PROVIDERS.get(found[1], found[1]), found[2]
+    else:
+        provider, name = next((known for known, family in _FAMILIES.items() if re.fullmatch(family, model)), ""), model
     if not provider:
         return None
     try:
@@ -72,10 +75,3 @@ def price(model: str, usage: Usage) -> Decimal | None:
         return genai_prices.calc_price(tokens, name, provider_id=provider).total_price
     except (LookupError, ValueError):
         return None
-
-
-def _split_name(model: str) -> tuple[str, str]:
-    """Split a name such as `openai:gpt-4o`, `anthropic/claude-sonnet-4-5` or `gpt-4o` into provider and model."""
-    if found := re.fullmatch(r"([^:/]+)[:/](.+)", model):
-        return _PROVIDERS.get(found[1], found[1]), found[2]
-    return next((provider for provider, family in _FAMILIES.items() if re.fullmatch(family, model)), ""), model

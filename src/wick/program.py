@@ -184,18 +184,14 @@ class Program:
         names = {function.event for function in self._functions}
         if not self._tools and len(names) == 1 and names <= {*SINGLE_EVENTS}:
             return names.pop()
-        description: dict[str, Any] = {"points": self._list_points(), "protocol": "lines"}
+        points = filter(None, (_point_of(function.event) for function in self._functions))
+        description: dict[str, Any] = {"points": list(dict.fromkeys(points)), "protocol": "lines"}
         matches = {function.match for function in self._functions}
         if matches and "" not in matches and all(point.endswith("_tool_use") for point in description["points"]):
             description["match"] = "|".join(sorted(matches))
         if self._tools:
             description["tools"] = [tool.describe(name) for name, tool in self._tools.items()]
         return json.dumps(description)
-
-    def _list_points(self) -> list[str]:
-        """Return the points of wick with functions. Events that only Claude Code has are left out."""
-        points = (_point_of(function.event) for function in self._functions)
-        return list(dict.fromkeys(point for point in points if point))
 
     def answer(self, call: Call) -> Call:
         """Return the answer to one event, in the protocol of its sender."""
@@ -214,7 +210,10 @@ class Program:
                     plain.update(answer)
             if merged.get("decision") in ("block", "stop"):
                 break
-        return {**_translate_answer(merged, event, call), **plain}
+        if event in POINTS or not merged:
+            return {**{name: value for name, value in merged.items() if name != "context"}, **plain}
+        translate = _for_claude if "hook_event_name" in call else _for_single
+        return {**translate(merged, event, call), **plain}
 
     def _use_tool(self, call: Call) -> Call:
         tool = self._tools.get(str(call.get("tool")))
@@ -233,8 +232,13 @@ class Program:
         event = str(call.get("hook_event_name") or call.get("event") or "")
         try:
             answer = self.answer(call)
-        except Exception as error:
-            return _report_failure(event, error, answers)
+        except Exception as error:  # a failed function is a refusal, also for callers that ignore errors
+            sys.excepthook(type(error), error, error.__traceback__)
+            if event not in DECIDING_EVENTS:
+                return 1
+            if event in CLAUDE_EVENTS:
+                return 2
+            answer = {"blocked": True, "reason": f"the hook failed: {_error_text(error)}"}
         if answer:
             _write(answers, answer)
         return 0
@@ -252,15 +256,13 @@ class Program:
                 line = sys.stdin.buffer.readline()
             if not line:
                 return
-            _write(answers, self._answer_line(line))
-
-    def _answer_line(self, line: bytes) -> Call:
-        call = json.loads(line)
-        id = call.pop("id", None)
-        try:
-            return {**self.answer(call), "id": id}
-        except Exception as error:
-            return {"id": id, "error": _error_text(error)}
+            call = json.loads(line)
+            id = call.pop("id", None)
+            try:
+                answer = {**self.answer(call), "id": id}
+            except Exception as error:
+                answer = {"id": id, "error": _error_text(error)}
+            _write(answers, answer)
 
 
 class _EventFunction:
@@ -367,30 +369,21 @@ def _merge_answer(merged: Said, more: Said, view: Call) -> None:
 # -- translating answers --------------------------------------------------------------------------------------------
 
 
-def _translate_answer(said: Said, event: str, call: Call) -> Call:
-    if event in POINTS or not said:
-        return {name: value for name, value in said.items() if name != "context"}
-    return _for_claude(said, event, call) if "hook_event_name" in call else _for_single(said, event, call)
-
-
 def _for_single(said: Said, event: str, call: Call) -> Call:
     """Translate for a caller of single-event programs. It cannot ask the user, so `ask` becomes a refusal."""
     decision, reason = said.get("decision"), said.get("reason") or said.get("question") or ""
     if event == "agent_stop":
         return {"follow_up_messages": [said["message"]]} if decision == "continue" else {}
     if event == "after_tool_call":
-        return (
-            {"output": {**call.get("tool_output", {}), **_structure_result(said["result"])}} if "result" in said else {}
-        )
+        if "result" not in said:
+            return {}
+        result = {"output": said["result"]} if isinstance(said["result"], str) else said["result"]
+        error, output = result.get("error") or "", result.get("output") or ""
+        changed = {"success": not error, "error": error, "metadata": {"output": output}}
+        return {"output": {**call.get("tool_output", {}), **changed}}
     if decision in ("block", "stop", "ask"):
         return {"blocked": True, "reason": reason}
     return {"blocked": False, "input": _restore_arg_names(said["args"], call)} if "args" in said else {}
-
-
-def _structure_result(result: Any) -> Call:
-    data = {"output": result} if isinstance(result, str) else result
-    error = data.get("error") or ""
-    return {"success": not error, "error": error, "metadata": {"output": data.get("output") or ""}}
 
 
 def _for_claude(said: Said, event: str, call: Call) -> Call:
@@ -444,17 +437,6 @@ def _write(answers: int, answer: Call) -> None:
     with _WRITING, suppress(BrokenPipeError):
         while data:
             data = data[os.write(answers, data) :]
-
-
-def _report_failure(event: str, error: Exception, answers: int) -> int:
-    """Report a failed function as a refusal, also to callers that ignore errors. Return the exit code."""
-    sys.excepthook(type(error), error, error.__traceback__)
-    if event in CLAUDE_EVENTS:
-        return 2 if event in DECIDING_EVENTS else 1
-    if event in DECIDING_EVENTS:
-        _write(answers, {"blocked": True, "reason": f"the hook failed: {_error_text(error)}"})
-        return 0
-    return 1
 
 
 def _error_text(error: Exception) -> str:

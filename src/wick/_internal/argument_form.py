@@ -61,9 +61,16 @@ def _convert_other(value: Any, depth: int) -> Any:
     if isinstance(value, _SECRETS):  # guards must see the value that the tool receives
         return to_json_form(value.get_secret_value(), depth - 1)
     if isinstance(value, bytes | bytearray):
-        return _convert_bytes(bytes(value))
+        try:
+            return bytes(value).decode()
+        except UnicodeDecodeError:
+            return {"base64": b64encode(value).decode()}  # an object, so that no text looks the same
+    if isinstance(value, RootModel):
+        return to_json_form(value.root, depth - 1)
     if isinstance(value, BaseModel):
-        return _convert_model(value, depth)
+        declared = type(value).model_fields.items()
+        named = [(info.serialization_alias or info.alias or name, value.__dict__[name]) for name, info in declared]
+        return _convert_items((*named, *(value.__pydantic_extra__ or {}).items()), depth)
     if is_dataclass(value) and not isinstance(value, type):
         return _convert_items(((item.name, getattr(value, item.name)) for item in fields(value)), depth)
     if isinstance(value, _LEAVES):
@@ -93,21 +100,6 @@ def _convert_items(items: Any, depth: int) -> dict[str, Any]:
             raise TypeError(f"two keys are spelled {key!r}")
         form[key] = to_json_form(item, depth - 1)
     return form
-
-
-def _convert_bytes(data: bytes) -> str | dict[str, str]:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": b64encode(data).decode()}  # an object, so that no text looks the same
-
-
-def _convert_model(value: BaseModel, depth: int) -> Any:
-    if isinstance(value, RootModel):
-        return to_json_form(value.root, depth - 1)
-    declared = type(value).model_fields
-    named = [(info.serialization_alias or info.alias or name, value.__dict__[name]) for name, info in declared.items()]
-    return _convert_items((*named, *(value.__pydantic_extra__ or {}).items()), depth)
 
 
 def _convert_attributes(value: Any, depth: int) -> dict[str, Any]:

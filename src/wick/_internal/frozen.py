@@ -33,6 +33,8 @@ def _build_encoder() -> Callable[[Any, int], Iterable[str]]:
 
 
 _encode_pieces = _build_encoder()
+_PLAIN = frozenset((int, bool, type(None)))  # types whose values are frozen and JSON data, whatever they are
+_SCALARS = frozenset((*_PLAIN, str, float))
 
 
 def _refuse_change(self: object, *args: object, **kwargs: object) -> NoReturn:
@@ -85,10 +87,10 @@ def freeze(value: Any, depth: int = JSON_DEPTH) -> Any:
         return value
     if depth == 0:
         raise ValueError(f"the data is nested more than {JSON_DEPTH} levels deep")
-    if isinstance(value, dict):  # avoid a call per plain string
+    if isinstance(value, dict):  # avoid a call per plain value
         return FrozenDict({
             key if type(key) is str and key.isascii() else _check_key(key):
-            item if type(item) is str and item.isascii() else freeze(item, depth - 1)
+            item if type(item) in _PLAIN or (type(item) is str and item.isascii()) else freeze(item, depth - 1)
             for key, item in dict.items(value)
         })  # fmt: skip
     if isinstance(value, list):
@@ -117,9 +119,9 @@ def _check_utf8(text: str) -> str:
 def thaw(value: Any) -> Any:
     """Return a mutable deep copy of JSON data."""
     if isinstance(value, dict):
-        return {key: thaw(item) for key, item in value.items()}
+        return {key: item if type(item) in _SCALARS else thaw(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [thaw(item) for item in value]
+        return [item if type(item) in _SCALARS else thaw(item) for item in value]
     return value
 
 

@@ -50,7 +50,24 @@ async def post_json(
         raise ToolError(f"the request cannot be sent, for its body is not JSON data: {_shorten(error)}") from None
     fixed = {"Content-Type": "application/json", "Accept": "application/json"}
     async with _send_request("POST", url, where, private, seconds, {**fixed, **(headers or {})}, data) as response:
-        return await _read_json_reply(response, where, most_bytes)
+        status, coding = response.status, _content_encoding(response)
+        if 300 <= status < 400:
+            raise ToolError(
+                f"{where} answered with a redirect ({status}), which is not followed; use the final address"
+            )
+        if status >= 400:
+            page = _decompress(await response.content.read(4 * EXCERPT_CHARS), coding, 4 * EXCERPT_CHARS, where)
+            raise ToolError(f"{where} answered with status {status}: {_shorten(page.decode('utf-8', 'replace'))}")
+        raw, more = await _read_body(response, most_bytes)
+        raw = raw if more else _decompress(raw, coding, most_bytes, where)
+    if len(raw) > most_bytes:
+        raise ToolError(f"{where} answered with more than {most_bytes:,} bytes; ask it for less")
+    try:
+        value = from_json(raw, allow_inf_nan=False)
+        freeze(value)  # for its check of the depth
+    except ValueError as error:
+        raise ToolError(f"{where} did not answer with JSON: {_shorten(error)}") from None
+    return value
 
 
 async def fetch(
@@ -135,26 +152,6 @@ def _format_origin(url: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ToolError("only http and https URLs with a host can be called; use one like https://example.com/path")
     return f"{parts.scheme}://{parts.hostname}{port}"
-
-
-async def _read_json_reply(response: Any, where: str, most_bytes: int) -> Any:
-    """Return the JSON of a successful response; raise ToolError for any other, and for too many bytes."""
-    status, coding = response.status, _content_encoding(response)
-    if 300 <= status < 400:
-        raise ToolError(f"{where} answered with a redirect ({status}), which is not followed; use the final address")
-    if status >= 400:
-        page = _decompress(await response.content.read(4 * EXCERPT_CHARS), coding, 4 * EXCERPT_CHARS, where)
-        raise ToolError(f"{where} answered with status {status}: {_shorten(page.decode('utf-8', 'replace'))}")
-    raw, more = await _read_body(response, most_bytes)
-    raw = raw if more else _decompress(raw, coding, most_bytes, where)
-    if len(raw) > most_bytes:
-        raise ToolError(f"{where} answered with more than {most_bytes:,} bytes; ask it for less")
-    try:
-        value = from_json(raw, allow_inf_nan=False)
-        freeze(value)  # for its check of the depth
-    except ValueError as error:
-        raise ToolError(f"{where} did not answer with JSON: {_shorten(error)}") from None
-    return value
 
 
 async def _read_body(response: Any, most_bytes: int) -> tuple[bytearray, bool]:

@@ -160,7 +160,18 @@ class _Builder:
         """Return the value that starts with this event."""
         kind = type(event).__name__
         if kind == "MappingStartEvent":
-            return self._build_mapping(at)
+            found: dict[str, Any] = {}
+            while (kind := type(key := next(self.events)).__name__) != "MappingEndEvent":
+                if kind != "ScalarEvent":
+                    raise self._error_at(at, "a key is a text here, not a list or a map")
+                place = (*at, key.value)
+                if key.value in found:
+                    first, self.lines[place] = self.lines[place], key.start_mark.line + 1
+                    raise self._error_at(
+                        place, f"the key {key.value[:60]!r} is repeated; it is in line {first} already"
+                    )
+                found[key.value] = self._build_at(key, next(self.events), place)
+            return found
         if kind == "SequenceStartEvent":
             items: list[Any] = []
             while type(item := next(self.events)).__name__ != "SequenceEndEvent":
@@ -171,18 +182,6 @@ class _Builder:
     def _build_at(self, mark: Any, event: Any, at: KeyPath) -> Any:
         self.lines[at] = mark.start_mark.line + 1
         return self.build(event, at)
-
-    def _build_mapping(self, at: KeyPath) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        while (kind := type(key := next(self.events)).__name__) != "MappingEndEvent":
-            if kind != "ScalarEvent":
-                raise self._error_at(at, "a key is a text here, not a list or a map")
-            place = (*at, key.value)
-            if key.value in found:
-                first, self.lines[place] = self.lines[place], key.start_mark.line + 1
-                raise self._error_at(place, f"the key {key.value[:60]!r} is repeated; it is in line {first} already")
-            found[key.value] = self._build_at(key, next(self.events), place)
-        return found
 
     def _build_scalar(self, event: Any, at: KeyPath) -> Any:
         """Return the value of a scalar. Dates, and numbers that JSON lacks, stay strings."""

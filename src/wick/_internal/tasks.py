@@ -60,39 +60,28 @@ async def run_all(works: Sequence[Coroutine[Any, Any, None]], names: Sequence[st
     """Run coroutines concurrently to the end, even if some fail; return their errors in order.
 
     If the caller is cancelled, all tasks are cancelled. A task that ignores this is abandoned, and logged by name.
+
+    A `TaskGroup` would cancel the siblings of a task that fails. It and `gather` wait for their tasks after a
+    cancellation, however long these take.
     """
-    all_done = asyncio.get_running_loop().create_future()
-    failures: dict[int, BaseException] = {}
-    left = len(works)
-
-    async def do(number: int, work: Coroutine[Any, Any, None]) -> None:
-        nonlocal left
-        try:
-            await work
-        except BaseException as error:
-            failures[number] = error
-        left -= 1
-        if not left and not all_done.done():
-            all_done.set_result(None)
-
-    tasks = [
-        asyncio.create_task(do(number, work), name=name)
-        for number, (work, name) in enumerate(zip(works, names, strict=True))
-    ]
+    tasks = [asyncio.create_task(work, name=name) for work, name in zip(works, names, strict=True)]
     try:
-        await all_done
+        await asyncio.wait(tasks)
     except asyncio.CancelledError:
         await cancel_and_wait(tasks)
-        failures.clear()
         raise
-    return [failures.pop(number) for number in sorted(failures)]  # `pop`: this frame keeps no error
+    errors = [asyncio.CancelledError() if task.cancelled() else task.exception() for task in tasks]
+    return [error for error in errors if error is not None]
 
 
 @coroutine
 def run_detached(work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
     """Run a coroutine for a shared resource in an empty context, so that it does not keep the current run in memory.
 
-    It is not a task: the result of a finished task is lost if its waiter is cancelled at that moment.
+    Tasks, transports and timers that the coroutine creates copy its context, and the caller's context refers to
+    the run. `create_task(work, context=Context())` does not do: the result of a finished task, such as a started
+    process, is lost if its waiter is cancelled before it wakes up. Here the coroutine runs in the caller's task,
+    so a cancellation reaches the coroutine itself, which can clean up.
     """
     context, step, given = Context(), cast(Any, work.send), None
     while True:
@@ -125,41 +114,44 @@ class closing_stream(Generic[T]):
 
 
 async def run_with_timeout(seconds: float, work: Awaitable[T], name: str) -> T:
-    """Await work with a timeout. Work that ignores its cancellation is abandoned."""
+    """Await work with a timeout. Work that ignores its cancellation is abandoned.
+
+    `asyncio.timeout` and `wait_for` return only when the work has ended, so work that ignores its cancellation
+    would block the run. `asyncio.wait` with a timeout would do. It returns one loop iteration after the end of the
+    work, though, which takes 28 instead of 17 µs for each guard, and a step with four guards 6 % more.
+    """
     loop = asyncio.get_running_loop()
-    answer: asyncio.Future[tuple[T | None, BaseException | None]] = loop.create_future()
+    wakeup: asyncio.Future[None] = loop.create_future()
+
+    def wake() -> None:
+        if not wakeup.done():
+            wakeup.set_result(None)
+
+    async def run() -> T:
+        try:
+            return await work
+        finally:
+            wake()
+
     if sys.version_info >= (3, 12):  # work that never suspends then costs no loop iteration
-        task = asyncio.Task(_set_outcome(work, answer), loop=loop, name=name, eager_start=True)
+        task = asyncio.Task(run(), loop=loop, name=name, eager_start=True)
     else:
-        task = asyncio.create_task(_set_outcome(work, answer), name=name)
-    timer = loop.call_later(
-        seconds, _set_result, answer, (None, TimeoutError(f"{name} did not finish within {seconds:g} s"))
-    )
+        task = asyncio.create_task(run(), name=name)
+    timer = loop.call_later(seconds, wake)
     try:
-        result, error = answer.result() if answer.done() else await answer
+        await wakeup
     except asyncio.CancelledError:
         await cancel_and_wait((task,))
         raise
     finally:
         timer.cancel()
-    if error is None:
-        return cast(T, result)
     if not task.done():
         await cancel_and_wait((task,))
-    raise error
-
-
-async def _set_outcome(work: Awaitable[T], answer: asyncio.Future[tuple[T | None, BaseException | None]]) -> None:
-    """Await work and set its result or error on the future, within the same loop iteration."""
+        raise TimeoutError(f"{name} did not finish within {seconds:g} s")
     try:
-        _set_result(answer, (await work, None))
-    except BaseException as error:
-        _set_result(answer, (None, error))
-
-
-def _set_result(answer: asyncio.Future[T], value: T) -> None:
-    if not answer.done():
-        answer.set_result(value)
+        return task.result()
+    finally:
+        del task  # break the cycle error → traceback → frame → task → error
 
 
 async def cancel_and_wait(tasks: Sequence[asyncio.Future[Any]]) -> None:

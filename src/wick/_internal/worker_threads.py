@@ -16,6 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass
+from inspect import isawaitable, iscoroutinefunction
 from queue import Empty, SimpleQueue
 from threading import Thread, current_thread
 from typing import Any, TypeVar
@@ -55,6 +56,14 @@ class _Work:
 _Inbox = SimpleQueue[_Work]
 _idle: deque[_Inbox] = deque()  # append, pop and remove are atomic; a lock could be copied in locked state by a fork
 _running: set[_Work] = set()
+
+
+async def call_function(fn: Callable[..., Any], *args: Any, name: str) -> Any:
+    """Call a function of a user and return its result. A function that is not async runs in a thread."""
+    if iscoroutinefunction(fn) or iscoroutinefunction(type(fn).__call__):
+        return await fn(*args)
+    result = await run_in_thread(lambda: fn(*args), name)
+    return await result if isawaitable(result) else result
 
 
 async def run_in_thread(fn: Callable[[], T], name: str) -> T:

@@ -112,7 +112,10 @@ class Permissions(Capability):
             subject = replace(subject, parsed=script)  # copies of the subject reuse the parsed script
         else:
             await asyncio.sleep(0)  # yield to the event loop between the calls of one reply
-        subject = replace(subject, linked=await self._find_linked_paths(subject))
+        if self.backend is not None and self._has_specifiers:
+            # The target of a path that passes through a link is unknown.
+            linked = [path for path in subject.paths() if await _leads_over_link(self.backend, path)]
+            subject = replace(subject, linked=frozenset(linked))
         has_plain_path = subject.command is None and subject.path is not None and subject.path not in subject.linked
         if has_plain_path and any(rule.names_tool(subject) for rule in self._file_rules):
             # Rules match the path by its names, so the tool refuses it if a part of it becomes a link.
@@ -189,12 +192,6 @@ class Permissions(Capability):
         fresh = thread.entries[seen:] if seen else thread.effective_entries()
         scratch[self] = len(thread.entries), granted | _collect_grants(thread, fresh, self._are_stored)
         return scratch[self][1]  # type: ignore[no-any-return]
-
-    async def _find_linked_paths(self, subject: RuleSubject) -> frozenset[str]:
-        """Return the paths of a tool use that pass through a link, so that their target is unknown."""
-        if self.backend is None or not self._has_specifiers:
-            return frozenset()
-        return frozenset([path for path in subject.paths() if await _leads_over_link(self.backend, path)])
 
 
 async def _leads_over_link(backend: Backend, path: str) -> bool:

@@ -235,8 +235,8 @@ class Subagents(Capability):
             raise ToolError(f"agents work for each other {self.depth} levels deep at most; do this yourself")
         if not prompt.strip() or len(prompt) > constants.TASK_PROMPT_CHARS:
             raise ToolError(f"a prompt is a text of up to {constants.TASK_PROMPT_CHARS:,} characters")
-        place = digest(use.key.encode("utf-8", "surrogatepass"))[:12]  # equal for every attempt at this call
-        job = ChildJob(agent, prompt, use.call.id, f"{use.run.thread.id[:150]}.{place}")
+        call_hash = digest(use.key.encode("utf-8", "surrogatepass"))[:12]  # equal for every attempt at this call
+        job = ChildJob(agent, prompt, use.call.id, f"{use.run.thread.id[:150]}.{call_hash}")
         job.description = to_one_line(description, constants.TASK_DESCRIPTION_CHARS)
         return job
 

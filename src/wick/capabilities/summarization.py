@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from inspect import isawaitable, iscoroutinefunction
 from math import ceil
 from typing import Any
 
 from wick._internal.aliases import resolve_tool_name
 from wick._internal.frozen import canonical_json, thaw
-from wick._internal.worker_threads import run_in_thread
+from wick._internal.worker_threads import call_function, run_in_thread
 from wick.capabilities._model_names import check_model, find_model
 from wick.capability import Capability
 from wick.constants import CHARS_PER_TOKEN
@@ -215,7 +214,14 @@ class Summarization(Capability):
         # In a worker thread: there may be thousands of messages.
         old = await run_in_thread(lambda: [_trim_writes(message) for message in whole], "summing up")
         if self.summarizer is not None:
-            return await _call_summarizer(self.summarizer, Messages(old))
+            summary: Summary = await call_function(self.summarizer, Messages(old), name="summarizer")
+            if isinstance(summary, str):
+                return summary.strip()
+            try:
+                messages = Messages([summary] if isinstance(summary, Message) else summary)
+            except (TypeError, MessageError):
+                raise ConfigError(f"a summarizer returns a text or messages, not {summary!r}") from None
+            return "\n\n".join(message.text for message in messages).strip()
         more = f"\nWhat matters most, the user says: {words}" if words else ""
         transcript = await run_in_thread(lambda: self._format_transcript(old), "summing up")
         question = QUESTION.format(conversation=transcript, words=SUMMARY_WORDS, more=more)
@@ -295,23 +301,6 @@ def _build_summary(name: str, text: str, messages: Messages, cut: int) -> Messag
         return Message("user", content, name=name)
     media = [part for part in own[0].content if not isinstance(part, TextPart)]
     return Message("user", (TextPart(content), *media), name=name)
-
-
-async def _call_summarizer(summarizer: Summarizer, old: Messages) -> str:
-    """Return the text of a custom summarizer's result; a sync function runs in a worker thread."""
-    if iscoroutinefunction(summarizer) or iscoroutinefunction(type(summarizer).__call__):
-        result: Any = summarizer(old)
-    else:
-        result = await run_in_thread(lambda: summarizer(old), "summarizer")
-    summary: Summary = await result if isawaitable(result) else result
-    if isinstance(summary, str):
-        return summary.strip()
-    if isinstance(summary, Message):
-        return summary.text.strip()
-    try:
-        return "\n\n".join(message.text for message in Messages(summary)).strip()
-    except (TypeError, MessageError):
-        raise ConfigError(f"a summarizer returns a text or messages, not {summary!r}") from None
 
 
 def _trim_writes(message: Message) -> Message:

@@ -89,8 +89,8 @@ class AgentConfig:
 
     def locate_key(self, key: str) -> KeyPath:
         """Return the path of a key in the file: in the agent's own part, or in the defaults."""
-        places = [(*place, key) for place in self._locations]
-        return next((place for place in places if place in self.file.source.lines), self._locations[0])
+        paths = [(*path, key) for path in self._locations]
+        return next((path for path in paths if path in self.file.source.lines), self._locations[0])
 
     def is_own(self, key: str) -> bool:
         """Return True if a key is in the agent's own part."""
@@ -307,8 +307,8 @@ class _AgentBuilder:
             options |= guard_editable(options["path"], options.get("protect", PROTECTED))
         if "volumes" in options:
             volumes = {  # a plain name is a volume of the container engine
-                self._resolve_path(place) if place.startswith((".", "~")) or "/" in place else place: target
-                for place, target in options["volumes"].items()
+                self._resolve_path(source) if source.startswith((".", "~")) or "/" in source else source: target
+                for source, target in options["volumes"].items()
             }
             with self._locate_errors("backend"):
                 options["volumes"] = pin_volumes(volumes, self._pin_workspace)
@@ -321,8 +321,8 @@ class _AgentBuilder:
         """Return the files to pin in a workspace; raise a ConfigError if it contains code of the process."""
         self._workspaces.append(os.path.realpath(workspace))
         private = self.config.private
-        for one in self.config.siblings:
-            private |= find_named_files(one.options, self.folder, None, workspace)
+        for sibling in self.config.siblings:
+            private |= find_named_files(sibling.options, self.folder, None, workspace)
         return pin_config(workspace, self.options, self.folder, self.config.file.path, private, protects=protects)
 
     def _build_tools(self) -> list[Tool | Callable[..., object]]:

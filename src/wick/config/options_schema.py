@@ -101,7 +101,7 @@ def build_object_schema(properties: Mapping[str, Schema], **more: Any) -> Schema
 
 def any_of(*schemas: Schema, **more: Any) -> Schema:
     """Return a schema that accepts any of these."""
-    flat = [one for schema in schemas for one in schema.get("anyOf", [schema])]
+    flat = [alternative for schema in schemas for alternative in schema.get("anyOf", [schema])]
     different = [schema for number, schema in enumerate(flat) if schema not in flat[:number]]
     return {**different[0], **more} if len(different) == 1 else {"anyOf": different, **more}
 
@@ -224,14 +224,16 @@ def _raise_mismatch(value: Mapping[str, Any], objects: Sequence[Schema], locatio
 
 def _find_discriminators(schema: Schema) -> dict[str, Any]:
     """Return the keys with a `const`, which distinguish one kind of map from another."""
-    return {key: one["const"] for key, one in schema.get("properties", {}).items() if "const" in one}
+    return {key: value["const"] for key, value in schema.get("properties", {}).items() if "const" in value}
 
 
 def _is_form_of(schema: Schema, value: Any) -> bool:
     """Return True if a value has this form, without checking nested values."""
     if "enum" in schema or "const" in schema:
         known = schema.get("enum", [schema.get("const")])
-        return any(type(value) is type(one) or isinstance(value, ExpandedText) for one in known if one == value)
+        return any(
+            type(value) is type(choice) or isinstance(value, ExpandedText) for choice in known if choice == value
+        )
     kind = schema.get("type")
     if kind is None:
         return True
@@ -264,7 +266,7 @@ def suggest_key(word: str, known: Iterable[str], what: str = "the keys are") -> 
     """Return a hint for an unknown word: the closest known word, or all of them."""
     known = [*known]
     close = get_close_matches(word, known)
-    best = next((one for one in close if one.startswith(word)), close[0] if close else "")
+    best = next((name for name in close if name.startswith(word)), close[0] if close else "")
     return f"did you mean {best!r}?" if best else f"{what} {', '.join(known)}"
 
 
@@ -277,7 +279,7 @@ def _describe_forms(forms: Iterable[Schema]) -> str:
             const = form["const"]
             words.append(repr(const) if isinstance(const, str) else str(const).lower())
         elif "enum" in form:
-            choices = (str(one).lower() if isinstance(one, bool) else str(one) for one in form["enum"])
+            choices = (str(choice).lower() if isinstance(choice, bool) else str(choice) for choice in form["enum"])
             words.append(f"one of {', '.join(choices)}")
         else:
             words.append(_TYPE_WORDS[form["type"]])
@@ -293,15 +295,15 @@ def build_editor_schema(schema: Schema) -> Schema:
     """Return the schema of the file for editors: a variable is allowed for every value that is not a text."""
     if schema.get("type") in ("boolean", "integer", "number") or schema.keys() & {"enum", "const", "pattern"}:
         return any_of(schema, VARIABLE, **{key: schema[key] for key in ("description", "default") if key in schema})
-    found = dict(schema)
+    result = dict(schema)
     if "anyOf" in schema:
         return any_of(
             *map(build_editor_schema, schema["anyOf"]), **{key: schema[key] for key in schema if key != "anyOf"}
         )
     if "properties" in schema:
-        found["properties"] = {key: build_editor_schema(one) for key, one in schema["properties"].items()}
+        result["properties"] = {key: build_editor_schema(value) for key, value in schema["properties"].items()}
     if isinstance(schema.get("additionalProperties"), dict):
-        found["additionalProperties"] = build_editor_schema(schema["additionalProperties"])
+        result["additionalProperties"] = build_editor_schema(schema["additionalProperties"])
     if "items" in schema:
-        found["items"] = build_editor_schema(schema["items"])
-    return found
+        result["items"] = build_editor_schema(schema["items"])
+    return result

@@ -105,12 +105,14 @@ def _add_environment(files: ProcessFiles, home: Identity) -> ProcessFiles:
     pinned: dict[str, str] = {}
     for path, what in folders.items():
         if _find_relative_names(path, home) and all(
-            _find_relative_names(path, _read_identity(one)) is None for one in pinned
+            _find_relative_names(path, _read_identity(folder)) is None for folder in pinned
         ):
             pinned[path] = what
     around = [_read_identity(path) for path in pinned]
     others = {
-        path: what for path, what in running.items() if all(_find_relative_names(path, one) is None for one in around)
+        path: what
+        for path, what in running.items()
+        if all(_find_relative_names(path, folder) is None for folder in around)
     }
     return ProcessFiles(others, pinned) | files
 
@@ -126,7 +128,7 @@ def _leave_editable(root: str, home: Identity, protects: bool) -> None:
             continue
         if not protects or HEAVY.intersection(names):  # the sandbox does not protect names in these folders
             raise _build_refusal(root, entry, IMPORTED)
-        sys.path[:] = [one for one in sys.path if one != entry]
+        sys.path[:] = [name for name in sys.path if name != entry]
         if (root, entry) not in _reported:
             _reported.add((root, entry))
             logger.info("%s is in the workspace: no module is imported from there", entry)
@@ -155,8 +157,8 @@ def guard_editable(workspace: str | os.PathLike[str], protect: Iterable[str]) ->
         if existing < len(names):  # prevent its creation, also as a link
             patterns.append("".join(f"/{name}" for name in names[: existing + 1]))
         else:
-            place = "".join(f"/{name}" for name in names)
-            patterns += [f"{place}/{name}{end}" for name in startup_names() for end in ("", ".*")]
+            folder = "".join(f"/{name}" for name in names)
+            patterns += [f"{folder}/{name}{end}" for name in startup_names() for end in ("", ".*")]
     return {"protect": [*protect, *patterns], "fixed": fixed} if patterns else {}
 
 
@@ -196,7 +198,7 @@ def find_packages(name: str, folder: str | os.PathLike[str]) -> list[str]:
         if spec is None:
             break
         path = list(spec.submodule_search_locations or ())
-        paths += [place for place in (spec.origin, *path) if place and os.path.isabs(place)]
+        paths += [location for location in (spec.origin, *path) if location and os.path.isabs(location)]
     return paths
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn
+from collections.abc import Mapping
+from typing import Any
 
 from wick._internal.frozen import freeze, thaw
+from wick._internal.strict_json import decode_strict
 from wick.hook_programs.failure_policy import one_line
 from wick.hook_programs.runner import ProgramResult
 
@@ -41,7 +42,7 @@ def parse_answer(printed: bytes) -> dict[str, Any]:
     if not printed.strip():
         return {}
     try:
-        answer = json.loads(printed.decode(), parse_constant=_reject_constant, object_pairs_hook=_reject_duplicates)
+        answer = decode_strict(printed.decode())
         if isinstance(answer, dict):
             return thaw(freeze(answer))  # type: ignore[no-any-return]
     except json.JSONDecodeError as error:
@@ -82,16 +83,3 @@ _KINDS = {
     float: "number",
     type(None): "null",
 }
-
-
-def _reject_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON number")
-
-
-def _reject_duplicates(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in fields:
-            raise ValueError(f"{name!r} is there twice")
-        fields[name] = value
-    return fields

@@ -125,7 +125,12 @@ def list_programs(directory: HookDirectory) -> list[Path]:
 
 def list_trustable(directories: Sequence[HookDirectory]) -> list[Path]:
     """Return the programs that need trust, with all code files of their folders."""
-    return [path for one in directories if not one.own and list_programs(one) for path in list_code_files(one.path)]
+    return [
+        path
+        for directory in directories
+        if not directory.own and list_programs(directory)
+        for path in list_code_files(directory.path)
+    ]
 
 
 def discover(

@@ -11,11 +11,11 @@ from wick.hook_programs.runner import Runner
 from wick.hooks import Hook
 
 
-def build_hooks(found: HookProgram, runner: Runner) -> list[Hook]:
+def build_hooks(program: HookProgram, runner: Runner) -> list[Hook]:
     """Return the hooks of a program, for kodelet's events and for wick's own points."""
 
     async def ask(payload: Json) -> Json:
-        ran = await runner.run([str(found.path), "run"], stdin=encode_payload(payload))
+        ran = await runner.run([str(program.path), "run"], stdin=encode_payload(payload))
         answer = read_answer(ran)
         refuses = answer.get("blocked") is True or answer.get("decision") in ("block", "stop")
         if ran.unread and decides(payload["event"]) and not refuses:
@@ -24,8 +24,8 @@ def build_hooks(found: HookProgram, runner: Runner) -> list[Hook]:
 
     return [
         hook
-        for event in found.points
-        for hook in long_running.build_hooks(found, language_for(event), ask, cwd=runner.cwd, timeout=runner.timeout)
+        for event in program.points
+        for hook in long_running.build_hooks(program, language_for(event), ask, cwd=runner.cwd, timeout=runner.timeout)
     ]
 
 

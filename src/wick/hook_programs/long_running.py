@@ -72,22 +72,22 @@ class WickLanguage:
         return wick_protocol.apply_answer(answer, self.point, op)
 
 
-def build_hooks(found: HookProgram, language: Language, ask: Ask, *, cwd: str, timeout: float) -> list[Hook]:
+def build_hooks(program: HookProgram, language: Language, ask: Ask, *, cwd: str, timeout: float) -> list[Hook]:
     """Return the hooks of a program at one event."""
-    return HookedProgram(found, language, ask, cwd=cwd, timeout=timeout).hooks()
+    return HookedProgram(program, language, ask, cwd=cwd, timeout=timeout).hooks()
 
 
 class HookedProgram:
     """A program at one event."""
 
-    def __init__(self, found: HookProgram, language: Language, ask: Ask, *, cwd: str, timeout: float) -> None:
-        self.found, self.language, self._ask, self.cwd = found, language, ask, cwd
+    def __init__(self, program: HookProgram, language: Language, ask: Ask, *, cwd: str, timeout: float) -> None:
+        self.program, self.language, self._ask, self.cwd = program, language, ask, cwd
         self.timeout = timeout + SPARE_SECONDS
-        self.key = f"{found.name}@{language.event}"  # agreements are per event
+        self.key = f"{program.name}@{language.event}"  # agreements are per event
         self.position, _, name = language.point.partition("_")
         self.operation = BY_NAME[name]
         # A predicate, since a program of the user runs also in agents without the tool that it matches.
-        self.match = compile_match(found.match) if found.match is not None else None
+        self.match = compile_match(program.match) if program.match is not None else None
         self.deciding = decides(language.event) or decides(language.point)
 
     def hooks(self) -> list[Hook]:
@@ -116,20 +116,20 @@ class HookedProgram:
             match=self.match,
             timeout=self.timeout * 2 if position == "guard" else None,
             inherit=inherit,
-            hold=streams and self.found.fail == "closed",  # the result must pass the program before it is streamed
+            hold=streams and self.program.fail == "closed",  # the result must pass the program before it is streamed
         )
 
     def _hook_name(self, position: str) -> str:
         """Return a name such as `check@before_tool_use`, with the event if a program has several."""
         point, event = f"{position}_{self.operation.name}", self.language.event
-        several = len(self.found.points) > 1 and event != point
-        return f"{self.found.name}@{point}{f'({event})' if several else ''}"
+        several = len(self.program.points) > 1 and event != point
+        return f"{self.program.name}@{point}{f'({event})' if several else ''}"
 
     # -- asking -----------------------------------------------------------------------------------------------------
 
     async def ask(self, payload: Json) -> Json:
         """Return the program's answer; raise `InvalidAnswer` for a problem of the answer or the file."""
-        if problem := self.found.problem or self.found.check():
+        if problem := self.program.problem or self.program.check():
             raise InvalidAnswer(problem)
         answer = await self._ask(payload)
         for name in ("event", "run", "conv_id", "call_id", "tool_user_id"):
@@ -141,7 +141,7 @@ class HookedProgram:
         return self.language.apply_answer(await self.ask(self.language.build_payload(op, self.cwd, phase)), op)
 
     def _handle_failure(self, op: Operation[Any], problem: InvalidAnswer) -> Block | None:
-        return handle_failure(op.run, self.found.name, str(problem), self.found.fail, self.deciding)
+        return handle_failure(op.run, self.program.name, str(problem), self.program.fail, self.deciding)
 
     # -- the hooks --------------------------------------------------------------------------------------------------
 
@@ -173,7 +173,7 @@ class HookedProgram:
         if isinstance(decision, Block | Stop) or fingerprint(copy) == fingerprint(sealed):
             return decision
         return Block(
-            f"the hook program {self.found.name} wants to change what was changed after it had looked, "
+            f"the hook program {self.program.name} wants to change what was changed after it had looked, "
             "so it has not agreed; let it stand further in"
         )
 

@@ -125,16 +125,16 @@ class Runner:
         if self.sandbox is None:
             env = {**clean_environment(), **env}
             return await daemon.run(argv=argv, workdir=cwd, env=env, whole=True, **more)
-        place = SandboxedWorkspace(
+        workspace = SandboxedWorkspace(
             cwd, self.sandbox, limits=DEFAULT_LIMITS, env=env, readable=readable_paths(argv[0], cwd), protect=PROTECTED
         )
-        launch = Launch(place, [*_TO_ITS_END, *argv], daemon)
+        launch = Launch(workspace, [*_TO_ITS_END, *argv], daemon)
         try:
             await launch.begin()
             return launch.complete_result(await daemon.run(**launch.options, **more))
         finally:
             await launch.end()
-            place.close()
+            workspace.close()
 
     def run_blocking(self, argv: Sequence[str] = (), **options: Any) -> ProgramResult:
         """Run a program from synchronous code, such as the construction of an agent."""

@@ -327,7 +327,9 @@ def make_folder_check(folder: Path_, known: Mapping[Path, str]) -> Callable[[], 
             if watched.setdefault(path, watch_hash(path, hash))():
                 continue
             if path not in apart:
-                apart[path] = is_independent(path, folder, [one for one in there if Path(_file_key(one)) in known])
+                apart[path] = is_independent(
+                    path, folder, [other for other in there if Path(_file_key(other)) in known]
+                )
             if not apart[path] or not os.access(path, os.X_OK):
                 return f"stands beside {os.path.relpath(path, folder)}, which {CHANGED if hash else NOT_TRUSTED}"
         return ""

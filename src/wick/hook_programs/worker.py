@@ -185,8 +185,8 @@ class _Process:
             self._fail_calls("was stopped")
             if self._here.get(self._loop) is self:
                 del self._here[self._loop]  # the value refers to its key, the loop, which would never be freed
-            for one in {*self._retired, *filter(None, [pipe])}:
-                await one.close()
+            for leftover in {*self._retired, *filter(None, [pipe])}:
+                await leftover.close()
 
     def _abort(self, problem: str) -> None:
         """Record a failure and retire the process."""
@@ -278,14 +278,14 @@ async def _launch_options(
         env = {**clean_environment(), **runner.env}
         return {"argv": [*argv], "workdir": runner.cwd, "env": env}, None
     folders = readable_paths(argv[0], runner.cwd)
-    place = SandboxedWorkspace(
+    workspace = SandboxedWorkspace(
         runner.cwd, runner.sandbox, limits=DEFAULT_LIMITS, env=runner.env, readable=folders, protect=PROTECTED
     )
-    launch = Launch(place, argv, await get_host_daemon())
+    launch = Launch(workspace, argv, await get_host_daemon())
 
     async def end() -> None:
         await launch.end()
-        place.close()
+        workspace.close()
 
     try:
         await launch.begin()

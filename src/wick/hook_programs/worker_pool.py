@@ -34,26 +34,26 @@ _NO_PARAMETERS = {"type": "object", "properties": {}}
 class WarmProgram:
     """A program that stays running, with its hooks and tools. It is stopped after `idle` seconds without requests."""
 
-    def __init__(self, found: HookProgram, runner: Runner, *, idle: float = constants.WARM_IDLE_SECONDS) -> None:
-        self.found, self._runner = found, runner
-        self._serving = ProgramWorker([str(found.path), "serve"], runner, idle=idle)
+    def __init__(self, program: HookProgram, runner: Runner, *, idle: float = constants.WARM_IDLE_SECONDS) -> None:
+        self.program, self._runner = program, runner
+        self._serving = ProgramWorker([str(program.path), "serve"], runner, idle=idle)
 
     def hooks(self) -> list[Hook]:
         """Return the hooks of the program at all its points."""
         cwd, timeout = self._runner.cwd, self._runner.timeout
         hooks: dict[str, Hook] = {}
-        for event in self.found.points:
+        for event in self.program.points:
             language = language_for(event)
             # `match` applies to tool events only.
-            found = self.found if language.point.endswith("_tool_use") else replace(self.found, match=None)
-            for hook in long_running.build_hooks(found, language, self._send, cwd=cwd, timeout=timeout):
+            program = self.program if language.point.endswith("_tool_use") else replace(self.program, match=None)
+            for hook in long_running.build_hooks(program, language, self._send, cwd=cwd, timeout=timeout):
                 name = hook.name if hook.name not in hooks else f"{hook.name} ({event})"
                 hooks[name] = replace(hook, name=name)
         return [*hooks.values()]
 
     def tools(self) -> list[Tool]:
         """Return the tools of the program."""
-        return [self._make_tool(described) for described in self.found.tools]
+        return [self._make_tool(described) for described in self.program.tools]
 
     async def close(self) -> None:
         """Stop the program; the next request starts it again."""
@@ -71,25 +71,25 @@ class WarmProgram:
         return answer
 
     def _make_tool(self, described: Mapping[str, Any]) -> Tool:
-        program = f"the hook program {self.found.name}"
+        label = f"the hook program {self.program.name}"
         try:
             check_fields(described, {"name": str, "description": str, "parameters": dict}, "a tool")
             name, parameters = described["name"], described.get("parameters") or _NO_PARAMETERS
         except (InvalidAnswer, KeyError) as error:
-            raise ConfigError(f"{program} brings an invalid tool: {error}") from None
+            raise ConfigError(f"{label} brings an invalid tool: {error}") from None
 
         async def use(**args: Any) -> Any:
-            if problem := self.found.problem or self.found.check():
-                raise ToolError(f"{program} {problem}")
+            if problem := self.program.problem or self.program.check():
+                raise ToolError(f"{label} {problem}")
             request = {"event": "tool", "tool": name, "args": args}
             try:
                 answer = await self._serving.ask(request, timeout=self._runner.timeout)
             except ProgramFailed as failure:
-                raise (Uncertain if failure.sent else ToolError)(f"{program} {failure}") from None
+                raise (Uncertain if failure.sent else ToolError)(f"{label} {failure}") from None
             if answer.get("error") is not None:
                 raise ToolError(str(answer["error"]))
             if "output" not in answer:
-                raise Uncertain(f'{program} answered neither {{"output": …}} nor {{"error": …}}')
+                raise Uncertain(f'{label} answered neither {{"output": …}} nor {{"error": …}}')
             return answer["output"]
 
         return tools.tool(use, name=name, description=described.get("description") or name, parameters=parameters)

@@ -120,12 +120,12 @@ _contexts: dict[tuple[object, ...], ssl.SSLContext] = {}
 async def find_context(network: NetworkSettings) -> ssl.SSLContext:
     """Return the TLS context of these settings and of SSL_CERT_FILE and SSL_CERT_DIR, which OpenSSL reads."""
     key = network.verify, network.cert, network._changed, os.getenv("SSL_CERT_FILE"), os.getenv("SSL_CERT_DIR")
-    if (found := _contexts.get(key)) is None:
+    if (context := _contexts.get(key)) is None:
         built = await run_in_thread(lambda: _build_context(network), "reading certificates")
-        found = _contexts.setdefault(key, built)
+        context = _contexts.setdefault(key, built)
         while len(_contexts) > _CONTEXTS:
             del _contexts[next(iter(_contexts))]
-    return found
+    return context
 
 
 def _build_context(network: NetworkSettings) -> ssl.SSLContext:

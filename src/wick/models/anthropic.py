@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from wick._internal.fast_json import encode_json
 from wick.errors import ConfigError, ModelError
 from wick.messages import FilePart, ImagePart, Message, Part, TextPart, ToolCall
 from wick.models import _http, openai_common
@@ -103,7 +104,7 @@ class Anthropic:
             )
             pieces += b',"tools":[', b",".join(tools)[:-1], end
         if text:
-            pieces += b',"system":[', openai_common.dumps({"type": "text", "text": text})[:-1], end
+            pieces += b',"system":[', encode_json({"type": "text", "text": text})[:-1], end
         return b"".join((*pieces, b',"messages":[', *_close_turns(turns, self.cache), b"]}"))
 
     def _options(self, request: Request) -> dict[str, Any]:
@@ -235,11 +236,11 @@ def _close_turns(turns: _Turns, cache: bool) -> list[bytes]:
     pieces = turns.pieces
     if not pieces:
         return pieces
-    ends = [place for place in range(1, len(pieces)) if pieces[place].startswith(_ASSISTANT)]
+    ends = [index for index in range(1, len(pieces)) if pieces[index].startswith(_ASSISTANT)]
     ends += [len(pieces)] if turns.last is _USER else []
     pieces.append(b"}]}")
-    for place in ends[-2:] if cache else ():
-        pieces[place] = _MARK + pieces[place]
+    for index in ends[-2:] if cache else ():
+        pieces[index] = _MARK + pieces[index]
     pieces[0] = pieces[0].removeprefix(_JOINT)
     return pieces
 
@@ -256,7 +257,7 @@ def _encode_turn(message: Message) -> bytes:
     if message.role == "tool":
         result = {"type": "tool_result", "tool_use_id": _sanitize_id(message.tool_call_id)}
         blocks = [{**result, "content": blocks} if blocks else result]
-    data = message.cache["anthropic"] = _TURN[message.role] + openai_common.dumps(blocks)[1:-2] if blocks else b""
+    data = message.cache["anthropic"] = _TURN[message.role] + encode_json(blocks)[1:-2] if blocks else b""
     return data
 
 
@@ -428,7 +429,7 @@ class _Reply:
             index, args = int(event["index"]), block.get("input")
             start = CallStart(index, _string(block["id"]), _string(block["name"]))
             self._calls.add(index)
-            return (start, CallArgs(index, openai_common.dumps(args).decode())) if args else (start,)
+            return (start, CallArgs(index, encode_json(args).decode())) if args else (start,)
         if kind == "thinking":
             return self._thought("anthropic", block["thinking"], block.get("signature") or "")
         if kind == "redacted_thinking":

@@ -307,8 +307,8 @@ def _constrain_output(request: Request, tools: tuple[Tool, ...]) -> Request:
     """Return a request whose reply is one call in JSON, restricted to the schemas of the tools."""
     calls = []
     for number, tool in enumerate(tools):
-        place = f"#/anyOf/{number}/properties/arguments"  # references begin at the root of the whole schema
-        arguments = json.loads(json.dumps(tool.parameters).replace('"$ref": "#', f'"$ref": "{place}'))
+        pointer = f"#/anyOf/{number}/properties/arguments"  # references begin at the root of the whole schema
+        arguments = json.loads(json.dumps(tool.parameters).replace('"$ref": "#', f'"$ref": "{pointer}'))
         properties = {"name": {"const": tool.name}, "arguments": arguments}
         call = {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
         calls.append(call)
@@ -333,10 +333,10 @@ async def _reply_as_call(reply: AsyncGenerator[Delta, None]) -> AsyncGenerator[D
 
 def _parse_call(text: str) -> Iterator[Delta]:
     """Parse a written call. Truncated arguments stay as they are, and are refused later."""
-    if found := _CALL.search(text):
+    if match := _CALL.search(text):
         try:
-            _, end = json.JSONDecoder().raw_decode(text, found.end())
+            _, end = json.JSONDecoder().raw_decode(text, match.end())
         except ValueError:
             end = len(text)
-        yield CallStart(0, "", found[1])
-        yield CallArgs(0, text[found.end() : end])
+        yield CallStart(0, "", match[1])
+        yield CallArgs(0, text[match.end() : end])

@@ -18,10 +18,10 @@ _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "": "localhost"}  # repl
 
 def ollama_url() -> str:
     """Return the address of Ollama: OLLAMA_HOST, with or without scheme and port, or localhost."""
-    found = _HOST.fullmatch(os.environ.get("OLLAMA_HOST", "").strip())
-    if found is None:
+    match = _HOST.fullmatch(os.environ.get("OLLAMA_HOST", "").strip())
+    if match is None:
         raise ConfigError("OLLAMA_HOST must be like localhost:11434 or http://host:port")
-    scheme, host, port = found.groups()
+    scheme, host, port = match.groups()
     return f"{scheme or 'http'}://{_EVERYWHERE.get(host, host)}:{port or _PORTS[scheme]}"
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from wick._internal.fast_json import encode_json
 from wick.errors import ConfigError
 from wick.messages import FilePart, ImagePart, Message, Part, TextPart
 from wick.models import _http, openai_common
@@ -93,7 +94,7 @@ class OpenAI:
             head = openai_common.with_extra(self.server, self._head(request), request, "messages", "tools")
         else:
             head = _plain_head(self.model, self.stream_usage)
-        system = [openai_common.dumps({"role": "system", "content": request.system})] if request.system else []
+        system = [encode_json({"role": "system", "content": request.system})] if request.system else []
         prefix, rest = openai_common.cached_prefix(
             f"{self._cache_key}:begun", request.messages, lambda messages: b",".join(self._encode_messages(messages))
         )
@@ -125,7 +126,7 @@ class OpenAI:
         """Encode and cache a message; return no bytes for tool parts, whose place depends on later messages."""
         if message.role == "tool" and type(message.content) is tuple:
             return b""
-        encoded = message.cache[self._cache_key] = openai_common.dumps(self._message_data(message))
+        encoded = message.cache[self._cache_key] = encode_json(self._message_data(message))
         return encoded
 
     def _message_data(self, message: Message) -> dict[str, Any]:
@@ -161,8 +162,8 @@ class OpenAI:
                 if key not in message.cache:
                     media = [part for part in message.content if not isinstance(part, str | TextPart)]
                     line = {"type": "text", "text": f"What {message.name} returned for {message.tool_call_id}:"}
-                    parts = [openai_common.dumps(part) for part in (line, *map(_encode_media, media))] if media else []
-                    message.cache[key] = openai_common.dumps(self._message_data(message)), parts
+                    parts = [encode_json(part) for part in (line, *map(_encode_media, media))] if media else []
+                    message.cache[key] = encode_json(self._message_data(message)), parts
                 encoded, parts = message.cache[key]
                 shown += parts
             yield encoded
@@ -178,7 +179,7 @@ def _request_options(model: str, usage: bool) -> dict[str, Any]:
 @lru_cache(256)
 def _plain_head(model: str, usage: bool) -> bytes:
     """Return the head of a request without settings, without its closing brace."""
-    return openai_common.dumps(_request_options(model, usage))[:-1]
+    return encode_json(_request_options(model, usage))[:-1]
 
 
 def _is_picture(part: ImagePart | FilePart) -> bool:

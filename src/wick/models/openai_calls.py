@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from wick.models.openai_common import dumps
+from wick._internal.fast_json import encode_json
 from wick.protocols import CallArgs, CallStart, Delta
 
 
@@ -39,7 +39,7 @@ class ToolCallAssembler:
         if number != self.last[0]:
             self.last = (number, [])
         if args:
-            text = args if isinstance(args, str) else dumps(args).decode()
+            text = args if isinstance(args, str) else encode_json(args).decode()
             self.last[1].append(text)
             deltas.append(CallArgs(number, text))
         return deltas

@@ -13,8 +13,7 @@ from operator import is_
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-import orjson
-
+from wick._internal.fast_json import encode_json
 from wick.errors import ConfigError, ModelError
 from wick.messages import FilePart, ImagePart, Message, Part, ToolCall
 from wick.models._http import RETRYABLE, ModelServer, TimeLimits
@@ -74,13 +73,6 @@ _STEP = 16  # number of messages by which the cached prefix grows
 _LOOSE = frozenset("allOf oneOf not if then else default patternProperties dependentRequired dependentSchemas".split())
 
 
-def dumps(value: Any) -> bytes:
-    try:
-        return orjson.dumps(value)
-    except TypeError:  # an integer beyond 64 bits or a lone surrogate; other types fail here, too
-        return json.dumps(value).encode()
-
-
 def build_settings(server: ModelServer, request: Request) -> dict[str, Any]:
     """Return the settings without `extra`. Refuse unknown ones, and drop those of tools if there are none."""
     if not request.settings:
@@ -113,7 +105,7 @@ def with_extra(server: ModelServer, body: dict[str, Any], request: Request, *our
             raise ModelError(f"extra cannot set {name!r}: it is made of the conversation; {server.name} was not asked")
         both = isinstance(value, dict) and isinstance(body.get(name), dict)
         body[name] = {**body[name], **value} if both else value
-    return dumps(body)[:-1]
+    return encode_json(body)[:-1]
 
 
 def cached_prefix(
@@ -149,7 +141,7 @@ def join_items(head: bytes, items: list[bytes], tail: bytes) -> bytes:
 
 def encode_tools(key: str, tools: tuple[Tool, ...], convert: Callable[[Tool], Any]) -> list[bytes]:
     """Return the encoded tools. Each is encoded once and cached in the tool."""
-    return [vars(tool).get(key) or vars(tool).setdefault(key, dumps(convert(tool))) for tool in tools]
+    return [vars(tool).get(key) or vars(tool).setdefault(key, encode_json(convert(tool))) for tool in tools]
 
 
 def build_json_format(form: Mapping[str, Any]) -> dict[str, Any]:
@@ -212,9 +204,9 @@ _ADDRESS = re.compile(r"https?://[^/]", re.IGNORECASE)
 
 def inline_media(part: ImagePart | FilePart) -> ImagePart | FilePart:
     """Return a part with a data URL as a part with bytes."""
-    if (found := _DATA.match(part.url)) is None:
+    if (match := _DATA.match(part.url)) is None:
         return part
-    return replace(part, url="", data=part.url[found.end() :], media_type=part.media_type or found[1])
+    return replace(part, url="", data=part.url[match.end() :], media_type=part.media_type or match[1])
 
 
 def find_media_flaw(part: ImagePart | FilePart) -> str:

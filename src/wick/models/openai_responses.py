@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from wick._internal.fast_json import encode_json
 from wick.errors import ConfigError, ModelError
 from wick.messages import ImagePart, Message, Part, TextPart
 from wick.models import _http, openai_common
@@ -129,7 +130,7 @@ class OpenAIResponses:
                 items = [{"type": "function_call_output", "call_id": message.tool_call_id, "output": content}]
             else:
                 items = [{"role": message.role, "content": content}]
-        encoded = message.cache[_WIRE] = b",".join(map(openai_common.dumps, items))
+        encoded = message.cache[_WIRE] = b",".join(map(encode_json, items))
         return encoded
 
 
@@ -199,26 +200,26 @@ class _Response:
         self.has_text = True
         return TextDelta(_str(text))
 
-    def _add_item(self, place: int, item: dict[str, Any]) -> Iterator[Delta]:
+    def _add_item(self, index: int, item: dict[str, Any]) -> Iterator[Delta]:
         if item["type"] == "message" and self.has_text:
             yield TextDelta("\n\n")
-        elif item["type"] == "function_call" and place not in self.calls:
-            self.calls.add(place)
-            yield CallStart(place, _str(item["call_id"]), _str(item["name"]))
+        elif item["type"] == "function_call" and index not in self.calls:
+            self.calls.add(index)
+            yield CallStart(index, _str(item["call_id"]), _str(item["name"]))
 
-    def _add_arguments(self, place: int, text: str) -> Iterator[Delta]:
+    def _add_arguments(self, index: int, text: str) -> Iterator[Delta]:
         """Yield complete arguments, unless they were streamed."""
-        if place not in self.with_arguments:
-            self.with_arguments.add(place)
-            yield CallArgs(place, _str(text))
+        if index not in self.with_arguments:
+            self.with_arguments.add(index)
+            yield CallArgs(index, _str(text))
 
-    def _finish_item(self, place: int, item: dict[str, Any]) -> Iterator[Delta]:
+    def _finish_item(self, index: int, item: dict[str, Any]) -> Iterator[Delta]:
         """Yield the parts of an item that were not streamed."""
         if item["type"] == "function_call":
-            yield from self._add_item(place, item)
-            yield from self._add_arguments(place, item.get("arguments") or "")
+            yield from self._add_item(index, item)
+            yield from self._add_arguments(index, item.get("arguments") or "")
         elif item["type"] == "reasoning" and (encrypted := item.get("encrypted_content")):
-            yield ReasoningDelta("", f"{place} {item.get('id') or ''} {encrypted}", _WIRE)
+            yield ReasoningDelta("", f"{index} {item.get('id') or ''} {encrypted}", _WIRE)
 
     def _finish(self, response: dict[str, Any]) -> Iterator[Delta]:
         if usage := response.get("usage"):
@@ -247,14 +248,14 @@ class _Response:
         return Finish(self.finish)
 
     def _read_whole(self, response: dict[str, Any]) -> Iterator[Delta]:
-        for place, item in enumerate(response.get("output") or ()):
-            yield from self._add_item(place, item)
+        for index, item in enumerate(response.get("output") or ()):
+            yield from self._add_item(index, item)
             for part in item.get("summary") or ():
                 yield ReasoningDelta(_str(part["text"]), provider=_WIRE)
             if item["type"] == "message":
                 self.refused = self.refused or any(part.get("refusal") for part in item["content"])
                 yield self._add_text("".join(part.get("text") or part.get("refusal") or "" for part in item["content"]))
-            yield from self._finish_item(place, item)
+            yield from self._finish_item(index, item)
         yield from self._finish(response)
 
 
@@ -265,6 +266,6 @@ def _str(value: Any) -> str:
 
 
 def _event_index(event: dict[str, Any]) -> int:
-    if type(place := event["output_index"]) is int:
-        return place
-    raise TypeError(f"{place!r} is not a place")
+    if type(index := event["output_index"]) is int:
+        return index
+    raise TypeError(f"{index!r} is not a place")

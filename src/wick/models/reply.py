@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any, NoReturn
+from typing import Any
 from uuid import uuid4
 
 from wick._internal.frozen import freeze
+from wick._internal.strict_json import decode_strict
 from wick.constants import ARGS_BYTES, REPLY_CALLS, REPLY_CHARS
 from wick.errors import ModelError
 from wick.messages import Message, Reasoning, ToolCall
@@ -70,7 +70,8 @@ class Reply:
         if not self.finish:
             raise ModelError("the model's stream broke off before it had finished", retryable=True)
         calls = () if self.withheld else tuple(self._build_call(index) for index in sorted(self._starts))
-        _check_distinct_ids(calls)
+        if len({call.id for call in calls}) < len(calls):
+            raise ModelError("the model gave two tool calls the same id")
         return Message("assistant", "".join(self._text), calls, reasoning=self._join_reasoning())
 
     def _count_chars(self, text: str) -> None:
@@ -120,29 +121,9 @@ def parse_args(raw: str) -> tuple[dict[str, Any], str]:
     if len(raw) > ARGS_BYTES:
         return {}, f"the arguments are longer than {ARGS_BYTES:,} characters"
     try:
-        args = freeze(_decode(raw))
+        args = freeze(decode_strict(raw))
     except RecursionError:
         return {}, "the arguments are nested too deep"
     except (TypeError, ValueError) as error:
         return {}, f"the arguments are not valid JSON: {error}"
     return (args, "") if isinstance(args, dict) else ({}, f"the arguments must be a JSON object, not {raw[:50]}")
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse objects with a repeated key: the guard and the tool could read different values."""
-    data = dict(pairs)
-    if len(data) < len(pairs):
-        raise ValueError("a key occurs twice in the same object")
-    return data
-
-
-_decode = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_refuse_repeated_keys).decode
-
-
-def _check_distinct_ids(calls: tuple[ToolCall, ...]) -> None:
-    if len({call.id for call in calls}) < len(calls):
-        raise ModelError("the model gave two tool calls the same id")

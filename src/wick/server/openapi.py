@@ -32,23 +32,19 @@ def build_document(api: FastAPI) -> dict[str, Any]:
     roles = {(method, path): access for method, path, access in ACCESS}
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
-            _complete_operation(operation, roles.get((method.upper(), path), "user"))
+            responses, access = operation["responses"], roles.get((method.upper(), path), "user")
+            responses.pop("422", None)
+            for response in responses.values():
+                stream = response.get("content", {}).get("text/event-stream", {})
+                if "$ref" in stream.get("schema", {}):
+                    text, frame = {"type": "string"}, {"$ref": stream["schema"]["$ref"]}
+                    data = {"type": "string", "contentMediaType": "application/json", "contentSchema": frame}
+                    fields = {"id": text, "event": text, "data": data}
+                    item = {"type": "object", "required": ["data"], "properties": fields}
+                    stream |= {"itemSchema": item, "schema": text}
+            for status, description in REFUSALS.items():
+                content = {"application/json": {"schema": {"$ref": f"{REF}ErrorBody"}}}
+                responses.setdefault(status, {"description": description, "content": content})
+            operation["security"] = [] if access == "public" else [{"bearer": []}]
+            operation["x-role"] = access
     return document
-
-
-def _complete_operation(operation: dict[str, Any], access: str) -> None:
-    """Add the error responses and the required role to an operation."""
-    operation["responses"].pop("422", None)
-    for answer in operation["responses"].values():
-        stream = answer.get("content", {}).get("text/event-stream", {})
-        if "$ref" in stream.get("schema", {}):
-            text, frame = {"type": "string"}, {"$ref": stream["schema"]["$ref"]}
-            data = {"type": "string", "contentMediaType": "application/json", "contentSchema": frame}
-            fields = {"id": text, "event": text, "data": data}
-            item = {"type": "object", "required": ["data"], "properties": fields}
-            stream |= {"itemSchema": item, "schema": text}
-    for status, description in REFUSALS.items():
-        content = {"application/json": {"schema": {"$ref": f"{REF}ErrorBody"}}}
-        operation["responses"].setdefault(status, {"description": description, "content": content})
-    operation["security"] = [] if access == "public" else [{"bearer": []}]
-    operation["x-role"] = access

@@ -106,20 +106,17 @@ def _thread_values(thread: Thread, history: ThreadHistory) -> dict[str, Any]:
 
 async def thread_response(kind: type[ThreadContent], about: Mapping[str, Any], thread: Thread) -> Response:
     """Return a thread as a JSON response, serialized in a worker thread since it may be long."""
-    return Response(
-        await run_in_thread(lambda: _dump_thread(kind, about, thread), "a thread"), media_type="application/json"
-    )
 
+    def encode() -> bytes:
+        history = ThreadHistory.from_thread(thread)
+        rest = kind.model_validate({**about, **_thread_values(thread, history), "messages": []})
+        pieces = []
+        for at in range(0, len(thread.messages), MESSAGES_PER_BATCH):  # validating a whole list would hold the GIL
+            rows = [history.to_json(message) for message in thread.messages[at : at + MESSAGES_PER_BATCH]]
+            pieces.append(_MESSAGES.dump_json(_MESSAGES.validate_python(rows))[1:-1])
+        return b'{"messages":[%s],%s' % (b",".join(pieces), rest.model_dump_json(exclude={"messages"})[1:].encode())
 
-def _dump_thread(kind: type[ThreadContent], about: Mapping[str, Any], thread: Thread) -> bytes:
-    """Return the JSON of a thread. Serialize messages in batches: validating a list holds the GIL."""
-    history = ThreadHistory.from_thread(thread)
-    rest = kind.model_validate({**about, **_thread_values(thread, history), "messages": []})
-    pieces = []
-    for at in range(0, len(thread.messages), MESSAGES_PER_BATCH):
-        rows = [history.to_json(message) for message in thread.messages[at : at + MESSAGES_PER_BATCH]]
-        pieces.append(_MESSAGES.dump_json(_MESSAGES.validate_python(rows))[1:-1])
-    return b'{"messages":[%s],%s' % (b",".join(pieces), rest.model_dump_json(exclude={"messages"})[1:].encode())
+    return Response(await run_in_thread(encode, "a thread"), media_type="application/json")
 
 
 # -- runs and threads -------------------------------------------------------------------------------------------------

@@ -114,8 +114,13 @@ class Server:
         """Serve until a signal or `shutdown`. Call `tell` with each line of the startup message."""
         _configure_malloc()
         self.app()
+        factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+        with suppress(ImportError):  # uvloop is not on Windows
+            import uvloop
+
+            factory = uvloop.new_event_loop
         with (
-            asyncio.Runner(loop_factory=_loop_factory()) as runner,
+            asyncio.Runner(loop_factory=factory) as runner,
             _rare_garbage_collection(),
             _short_switch_interval(),
         ):
@@ -249,12 +254,3 @@ def _configure_malloc() -> None:
         library = ctypes.CDLL(None)
         library.mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
         library.mallopt(M_ARENA_MAX, ARENAS)
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop
-    except ImportError:  # not on Windows
-        return None
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory

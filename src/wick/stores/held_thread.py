@@ -63,17 +63,7 @@ async def hold(
     `patience` is how long a question of a run waits for its answer before the run pauses.
     """
     async with _wait_in_queue(store, owner, thread.id, wait):
-        try:
-            lease = await _acquire_lease(store, owner, thread.id, seconds, wait)
-        except StoreError as error:
-            if error.code != "not_found":
-                raise
-            try:
-                await store.create(owner, thread.id)
-            except StoreError as refusal:
-                if refusal.code != "conflict":  # else it was created concurrently
-                    raise
-            lease = await _acquire_lease(store, owner, thread.id, seconds, wait)
+        lease = await _acquire_lease(store, owner, thread.id, seconds, wait)
         held = HeldThread(store, owner, thread, lease, seconds, patience)
         try:
             await held.catch_up()
@@ -85,21 +75,15 @@ async def hold(
 
 
 async def _acquire_lease(store: Store, owner: str, id: str, seconds: float, wait: bool) -> Lease:
-    """Create the thread unless it exists, and acquire its lease."""
-    try:
-        await store.create(owner, id)
-    except StoreError as error:
-        if error.code == "invalid":  # one that exists may have a name that new threads cannot have
-            try:
-                await store.head(owner, id)
-            except StoreError:
-                raise error from None
-        elif error.code != "conflict":
-            raise
+    """Acquire the lease of a thread; create the thread if it does not exist."""
     holder, pause = holder_name(), SHORTEST_WAIT
     unreleased = _unreleased.get(store, {})
     if (owner, id) in unreleased:  # this process failed to release it earlier; it would block until it expires
-        await store.release(owner, id, unreleased[owner, id])
+        try:
+            await store.release(owner, id, unreleased[owner, id])
+        except StoreError as error:
+            if error.code != "not_found":  # else it was deleted since
+                raise
         unreleased.pop((owner, id), None)
 
     async def release_unwanted(taking: asyncio.Task[Lease]) -> None:
@@ -115,6 +99,13 @@ async def _acquire_lease(store: Store, owner: str, id: str, seconds: float, wait
             await asyncio.shield(release_unwanted(taking))
             raise
         except StoreError as error:
+            if error.code == "not_found":
+                try:
+                    await store.create(owner, id)
+                except StoreError as refusal:
+                    if refusal.code != "conflict":  # else it was created concurrently
+                        raise
+                continue
             if error.code != "conflict" or not wait:
                 raise
         await asyncio.sleep(pause)
@@ -223,7 +214,7 @@ class HeldThread:
             await load(self.store, self.owner, thread.id, thread)
         self._last = max(self._last, head.last)
         if head.queued:
-            await self._fetch_inbox()
+            await self.fetch_inbox()
         self._unwritten.extend(thread.entries[self._last :])
         await self.saved()
         self._check_not_held()
@@ -267,15 +258,9 @@ class HeldThread:
 
     async def fetch_messages(self) -> Sequence[Message]:
         """Fetch new inbox messages, each once; appending one consumes it."""
-        fresh = [
-            row for row in await self._fetch_inbox() if row.kind == "message" and row.position not in self._fetched
-        ]
+        fresh = [row for row in await self.fetch_inbox() if row.kind == "message" and row.position not in self._fetched]
         self._fetched |= {row.position: Message.from_json(row.data) for row in fresh}
         return [self._fetched[row.position] for row in fresh]
-
-    async def has_messages(self) -> bool:
-        """Return True if there are messages in the inbox."""
-        return any(row.kind == "message" for row in await self._fetch_inbox())
 
     def discard_message(self, message: Message) -> None:
         """Discard an inbox message; the next write consumes it."""
@@ -297,13 +282,14 @@ class HeldThread:
 
     async def _find_answer(self, question: str) -> FrozenDict | None:
         self._inbox.is_stale = True  # the first answer counts, also one that the watch has not reported yet
-        answers = (row.data for row in await self._fetch_inbox() if row.kind == "answer" and row.data["id"] == question)
+        answers = (row.data for row in await self.fetch_inbox() if row.kind == "answer" and row.data["id"] == question)
         if (first := next(answers, None)) is None:
             return None
         self._answered_questions.add(question)
         return FrozenDict(freeze(first))
 
-    async def _fetch_inbox(self) -> Sequence[Queued]:
+    async def fetch_inbox(self) -> Sequence[Queued]:
+        """Return the inbox items that are not in the log."""
         on_own_loop = self._on_own_loop()
         rows = await (self._inbox.fetch() if on_own_loop else self.store.inbox(self.owner, self.thread.id))
         queued = [row for row in rows if row.position not in self._consumed]  # read while they were being consumed

@@ -444,13 +444,3 @@ class InMemory:
 
 def _decode_inbox(queue: Iterable[Queued]) -> list[Queued]:
     return [Queued(item.position, item.kind, rows.decode_json(item.data), item.at) for item in queue]
-
-
-def _sweep_by_timer(store: ref[InMemory]) -> None:
-    """Sweep a store from its timer, which holds only a weak reference."""
-    stored = store()
-    if stored is not None:
-        stored._timer = None
-        stored.sweep()
-        if stored._threads:
-            stored._schedule_sweep()

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from traceback import clear_frames
@@ -75,6 +76,8 @@ class SqliteSchema:
     table: str
 
 
+FileIdentity = tuple[int, int]  # device and inode
+
 _open_lock = Lock()  # serializes the migrations of one file
 
 
@@ -108,13 +111,14 @@ class SqliteConnection:
 
     db: sqlite3.Connection
     path: str
-    files: tuple[tuple[int, int] | None, tuple[int, int] | None]
+    files: tuple[FileIdentity | None, FileIdentity | None]
     generation: int  # of the file when this was opened
 
     def check(self) -> None:
         """Raise if the file or its log was replaced at its path: writes to it would be lost."""
         file, log = self.files
-        if _file_identity(self.path) != file or (log is not None and _file_identity(self.path + "-wal") != log):
+        found = _file_identities(self.path)
+        if found[0] != file or (log is not None and found[1] != log):
             raise StoreError(
                 f"the database {self.path} was removed or replaced while it was open; what was being written may be "
                 f"lost: put the file back, or start anew with another",
@@ -181,7 +185,7 @@ class SqliteFile:
             raise
         self.is_created = True
         name = str(self.path)
-        return SqliteConnection(db, name, (_file_identity(name), _file_identity(name + "-wal")), self.generation)
+        return SqliteConnection(db, name, _file_identities(name), self.generation)
 
 
 def _create_file(path: Path) -> None:
@@ -211,7 +215,7 @@ def _connect(path: Path, busy_seconds: float) -> sqlite3.Connection:
         cached_statements=256,
     )
     try:
-        db.text_factory = lambda raw: raw.decode("utf-8", "replace")  # the checksum detects damage
+        db.text_factory = partial(str, encoding="utf-8", errors="replace")  # the checksum detects damage
         db.execute("PRAGMA foreign_keys = ON")
         db.execute("PRAGMA trusted_schema = OFF")
         if db.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
@@ -267,12 +271,16 @@ def _sibling_path(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
 
 
-def _file_identity(path: str) -> tuple[int, int] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
+def _file_identities(path: str) -> tuple[FileIdentity | None, FileIdentity | None]:
+    """Return the device and inode of a database and of its log."""
+    identities: list[FileIdentity | None] = []
+    for name in (path, f"{path}-wal"):
+        try:
+            found = os.stat(name)
+            identities.append((found.st_dev, found.st_ino))
+        except OSError:
+            identities.append(None)
+    return identities[0], identities[1]
 
 
 INCOMPATIBLE = "the server's database cannot be used by this version; its operator must update wick or restore it"

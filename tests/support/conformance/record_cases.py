@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from wick.server.records import Records
+from wick.server.records import Records, RecordSum
 
 
 async def test_a_row_is_stored_replaced_and_deleted(records: Records) -> None:
@@ -75,3 +75,33 @@ async def test_a_closed_store_can_be_reopened(records: Records) -> None:
     await records.put("k", "ada", "1", {"a": 1})
     await records.close()
     assert await records.get("k", "ada", "1") == {"a": 1}
+
+
+async def test_the_version_changes_with_the_records_that_agents_are_built_from(records: Records) -> None:
+    seen = [await records.version()]
+    await records.put("agent", "ada", "1", {})
+    seen.append(await records.version())
+    await records.put("agent", "ada", "1", {}, new=True)
+    seen.append(await records.version())
+    await records.add("tool", "ada", "1", {"n": 1})
+    seen.append(await records.version())
+    await records.delete("override", "ada", "1")
+    seen.append(await records.version())
+    await records.take("grant", "1")
+    seen.append(await records.version())
+    assert len({*seen}) >= 5 and len({*seen[:2], *seen[3:]}) == 5, "every write changes it; one that did nothing may"
+    for change in (records.put("run", "ada", "1", {}), records.add("usage", "ada", "1", {}), records.take("k", "1")):
+        await change
+        assert await records.version() == seen[-1], "others do not"
+    assert await records.list("agent", "") == [] and await records.find("version", "1") is None
+
+
+async def test_sums_are_added_with_a_record_once(records: Records) -> None:
+    sums = [RecordSum("usage", "ada", "day", {"n": 2}, {"model": "m"})]
+    await records.put("run", "ada", "1", {"begin": 0})
+    for _ in range(2):  # a write whose reply was lost is repeated
+        assert await records.put("run", "ada", "1", {"ended": 5.5}, sums=sums)
+    assert await records.get("run", "ada", "1") == {"ended": 5.5}
+    assert await records.get("usage", "ada", "day") == {"n": 2, "model": "m"}
+    await records.put("run", "ada", "2", {"ended": 6.5}, sums=sums)
+    assert await records.get("usage", "ada", "day") == {"n": 4, "model": "m"}

@@ -44,6 +44,32 @@ async def test_a_new_thread_is_empty(store: Store) -> None:
     assert await read_entries(store) == []
 
 
+async def test_a_thread_begins_with_messages_in_its_inbox(store: Store) -> None:
+    made = await store.create("ada", "t", messages=[{"n": 1}, {"n": 2}])
+    assert made == await store.head("ada", "t") and made.queued == 2
+    assert [(item.position, item.kind, item.data) for item in await store.inbox("ada", "t")] == [
+        (1, "message", {"n": 1}),
+        (2, "message", {"n": 2}),
+    ]
+    with assert_refused("conflict"):
+        await store.create("ada", "t", messages=[{"n": 3}])
+    with assert_refused("invalid"):
+        await store.create("ada", "new", messages=[{"n": object()}])
+    with assert_refused("not_found"):
+        await store.head("ada", "new")
+    assert await store.enqueue("ada", "t", {"n": 3}) == 3
+
+
+async def test_a_lease_comes_with_the_thread_and_its_inbox(store: Store) -> None:
+    await store.create("ada", "t", meta={"agent": "a"}, messages=[{"n": 1}])
+    lease = await store.lease("ada", "t", "me", 60)
+    assert lease.head is None or lease.head == await store.head("ada", "t")
+    assert lease.inbox is None or [*lease.inbox] == [*await store.inbox("ada", "t")]
+    await store.enqueue("ada", "t", {"n": 2})
+    released = await store.release("ada", "t", lease.fence)
+    assert released == await store.head("ada", "t") and (released.queued, released.leased) == (2, False)
+
+
 async def test_a_thread_is_made_once(store: Store) -> None:
     await store.create("ada", "t")
     with assert_refused("conflict", "there is a thread 't' already"):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import weakref
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from contextvars import ContextVar
 
 import pytest
@@ -173,6 +175,36 @@ async def test_an_error_within_its_time_is_raised() -> None:
 
     with pytest.raises(ValueError, match="no"):
         await run_with_timeout(5, fail(), "it")
+
+
+@pytest.mark.parametrize("iterations", [0, 1])
+async def test_an_error_is_freed_without_the_garbage_collector(iterations: int) -> None:
+    """A cycle of the error and its task would hold the run until the next collection."""
+
+    class Wrong(Exception):
+        """An error that can be referred to weakly."""
+
+    raised: list[weakref.ref[Wrong]] = []
+
+    async def fail() -> None:
+        for _ in range(iterations):
+            await asyncio.sleep(0)
+        error = Wrong()
+        raised.append(weakref.ref(error))
+        try:
+            raise error
+        finally:
+            del error
+
+    gc.collect()
+    gc.disable()
+    try:
+        with suppress(Wrong):
+            await run_with_timeout(5, fail(), "it")
+        assert len(await run_all([fail(), fail()], ["a", "b"])) == 2
+        assert [error() for error in raised] == [None, None, None]
+    finally:
+        gc.enable()
 
 
 async def test_work_beyond_its_time_is_cancelled() -> None:

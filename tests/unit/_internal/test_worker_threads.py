@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from wick._internal import worker_threads
-from wick._internal.worker_threads import list_abandoned, run_in_thread
+from wick._internal.worker_threads import call_function, list_abandoned, run_in_thread
 from wick.errors import Paused
 
 SOURCE = str(Path(__file__).parents[3] / "src")
@@ -177,7 +177,7 @@ async def test_an_idle_thread_holds_no_references() -> None:
 def test_the_process_exits_although_a_thread_hangs() -> None:
     program = """
 import asyncio, threading
-from wick._internal.worker_threads import list_abandoned, run_in_thread
+from wick._internal.worker_threads import call_function, list_abandoned, run_in_thread
 
 async def main():
     begun = threading.Event()
@@ -238,3 +238,20 @@ async def test_a_handled_error_is_released_at_once() -> None:
         assert known() is None
     finally:
         gc.enable()
+
+
+class Doubling:
+    async def __call__(self, number: int) -> int:
+        return 2 * number
+
+
+async def test_functions_of_users_are_called_on_the_loop_or_in_a_thread() -> None:
+    here = threading.current_thread()
+
+    async def is_here(number: int) -> bool:
+        return number == 1 and threading.current_thread() is here
+
+    assert await call_function(is_here, 1, name="async") is True
+    assert await call_function(Doubling(), 2, name="object") == 4
+    assert await call_function(lambda: threading.current_thread() is here, name="sync") is False
+    assert await call_function(lambda number: is_here(number), 1, name="returns an awaitable") is True

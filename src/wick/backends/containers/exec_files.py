@@ -20,7 +20,7 @@ from itertools import islice
 
 from wick import constants
 from wick._internal.worker_threads import run_in_thread
-from wick.backends.containers.exec_commands import DECODE, ExecRunner, escape_argument
+from wick.backends.containers.exec_commands import DECODE, ExecRunner
 from wick.errors import BackendError
 from wick.workspace import results
 from wick.workspace.globs import HEAVY, Glob
@@ -34,7 +34,7 @@ from wick.workspace.walk import LINK, FileWalk, WalkBudget
 Names = tuple[str, ...]
 TREE_BYTES = 12_000_000  # largest listing of a tree
 FETCH_BYTES = 64_000_000  # of a file: up to here lines are counted, and one file is searched
-TEXTS_AT_ONCE = 500  # files read by one command of a search
+TEXTS_AT_ONCE = 2_000  # files read by one command of a search
 
 FAIL = (
     DECODE
@@ -158,34 +158,26 @@ mv "$name" "$new"
 )
 DELETE = ENTER + 'enter "$folder"; $3 "$name"'
 
-# For each path of stdin, up to an empty line: its size and its first $3 bytes; nothing of what is not a readable file.
-TEXTS = (
+# Run a line for each path of stdin, which has $3 bytes and no end. $4 and $5 are for the line.
+EACH = (
     ENTER
     + """
 enter "$folder"
-while IFS= read -r line; do
-    [ "$line" ] || exit 0
-    text "$line"
-    file=./$decoded size=0
-    [ -f "$file" ] && [ ! -L "$file" ] && [ -r "$file" ] && size=$(wc -c <"$file")
-    [ "$size" -le "$3" ] || size=$3
-    printf '%d\\0' "$size"
-    [ "$size" -eq 0 ] || head -c "$size" "$file"
-done
+most=$4 mark=$5
+export folder most mark
+head -c "$3" | xargs -0 sh -c 'for file; do
+    LINE
+done; :' sh
 """
 )
-# For each path of stdin: 1 if it leads to a file in the folder, else 0.
-LINKS = (
-    ENTER
-    + """
-enter "$folder"
-while IFS= read -r line; do
-    [ "$line" ] || exit 0
-    text "$line"
-    target=$(readlink -f "./$decoded")
-    case $target in "$folder"/*) [ -f "$target" ] && printf 1 || printf 0 ;; *) printf 0 ;; esac
-done
-"""
+# A mark, and the first bytes of a readable file.
+TEXTS = EACH.replace(
+    "LINE", 'printf %s "$mark"; [ -f "$file" ] && [ ! -L "$file" ] && [ -r "$file" ] && head -c "$most" "$file"'
+)
+# 1 if a link leads to a file in the folder, else 0.
+LINKS = EACH.replace(
+    "LINE",
+    'to=$(readlink -f "$file"); case $to in "$folder"/*) [ -f "$to" ] ;; *) false ;; esac && printf 1 || printf 0',
 )
 ERRNO = {os.strerror(code): code for code in errno.errorcode}
 
@@ -328,7 +320,7 @@ class ExecFiles:
             walk = await self._walk(place, everything)
             found = list(islice(walk.files("/".join(place.names), wanted), most + 1))
             linked = [name for name, is_link in found if is_link]
-            answers = await self._run(LINKS, place.root, ".", stdin=_encode_lines(linked)) if linked else b""
+            answers = await self._run_each(LINKS, place.root, linked) if linked else b""
         elsewhere = {name for name, answer in zip(linked, answers.decode(), strict=True) if answer == "0"}
         files = [name for name, _ in found[:most] if name not in elsewhere]
         return {"files": files, "truncated": len(found) > most or walk.budget.spent or place.is_cut}
@@ -464,6 +456,11 @@ class ExecFiles:
             raise_os_error(number)
         raise BackendError(f"the container could not do it: {message[-300:] or f'exit code {code}'}", "failed")
 
+    async def _run_each(self, script: str, root: str, paths: Sequence[str], *args: str) -> bytes:
+        """Run a script for each path in the workspace."""
+        stdin = b"".join(os.fsencode(f"./{path}\0") for path in paths)
+        return await self._run(script, root, ".", str(len(stdin)), *args, stdin=stdin)
+
     def _check_read(self, place: Place, path: str) -> None:
         place.check_exists()
         if place.type == "dir":
@@ -512,16 +509,10 @@ class ExecFiles:
             total += min((sizes or {}).get(file, 0), most)
             if number < len(files) and len(batch) < TEXTS_AT_ONCE and total < FETCH_BYTES:
                 continue
-            output, end = await self._run(TEXTS, root, ".", str(most), stdin=_encode_lines(batch)), 0
-            for name in batch:
-                start = output.find(b"\0", end) + 1
-                size = output[end : max(start - 1, end)]
-                if not size.isdigit() or (end := start + int(size)) > len(output):
-                    raise BackendError(f"{name} changed while it was read; try again", "failed")
-                yield name, output[start:end]
+            mark = secrets.token_hex(16)
+            texts = (await self._run_each(TEXTS, root, batch, str(most), mark)).split(mark.encode())[1:]
+            if len(texts) != len(batch):
+                raise BackendError("the container gave an invalid answer; try again", "failed")
+            for pair in zip(batch, texts, strict=True):
+                yield pair
             batch, total = [], 0
-
-
-def _encode_lines(paths: Sequence[str]) -> bytes:
-    """Return paths as the scripts read them from stdin, which has no end: an empty line ends them."""
-    return "".join(f"{escape_argument(path)}\n" for path in [*paths, ""]).encode()

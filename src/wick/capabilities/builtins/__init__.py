@@ -9,7 +9,6 @@ Agent(model, tools=[calculate, HttpRequest(methods=["GET"])])   a tool without t
 from __future__ import annotations
 
 import datetime as dt
-import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from zoneinfo import ZoneInfo
 from wick import constants
 from wick._internal.http_requests import SAFE, HttpResponse, fetch
 from wick._internal.import_path import load_module
-from wick._internal.worker_threads import run_in_thread
+from wick._internal.worker_threads import call_function
 from wick.capabilities.builtins.calculator import calculate_text
 from wick.capability import Capability
 from wick.errors import ConfigError, ToolError
@@ -296,7 +295,12 @@ def WebSearch(search: Search | str | None = None, *, timeout: float = constants.
             raise ToolError(f"a query is a text of at most {constants.SEARCH_CHARS:,} characters that is not empty")
         if not 1 <= limit <= constants.SEARCH_RESULTS:
             raise ToolError(f"limit is a number from 1 to {constants.SEARCH_RESULTS}, not {limit}")
-        answer = await _run_search(find, query)
+        try:
+            answer = await call_function(find, query, name="web_search")
+        except ToolError:
+            raise
+        except Exception as error:
+            raise ToolError(f"the search failed: {type(error).__name__}: {error}") from error
         if isinstance(answer, str):
             return answer
         if not isinstance(answer, list | tuple) or not all(isinstance(row, str | Mapping) for row in answer):
@@ -335,15 +339,3 @@ def _load_search(load: Callable[[], Any], name: str) -> Search:
     except Exception as error:  # importing a module may raise anything
         raise ConfigError(f"the search {name} cannot be loaded: {type(error).__name__}: {error}") from error
     return search
-
-
-async def _run_search(find: Search, query: str) -> Any:
-    try:
-        if inspect.iscoroutinefunction(find) or inspect.iscoroutinefunction(type(find).__call__):
-            return await find(query)
-        answer = await run_in_thread(lambda: find(query), "web_search")
-        return await answer if inspect.isawaitable(answer) else answer
-    except ToolError:
-        raise
-    except Exception as error:
-        raise ToolError(f"the search failed: {type(error).__name__}: {error}") from error

@@ -194,8 +194,8 @@ def _periodic(function: Callable[[float], float]) -> Callable[[Number], Number]:
     return evaluate_angle
 
 
-def _divide(one: Number, other: Number) -> Number:
-    return one / other
+def _divide(left: Number, right: Number) -> Number:
+    return left / right
 
 
 CONSTANTS: Mapping[str, Number] = {"pi": math.pi, "tau": math.tau, "e": math.e}
@@ -204,7 +204,7 @@ OPERATORS: Mapping[type[ast.operator], Callable[[Number, Number], Number]] = {
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: _divide,
-    ast.FloorDiv: lambda one, other: Fraction(math.floor(_divide(one, other))),
+    ast.FloorDiv: lambda left, right: Fraction(math.floor(_divide(left, right))),
     ast.Mod: operator.mod,
     ast.Pow: _power,
 }

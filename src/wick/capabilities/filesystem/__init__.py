@@ -94,7 +94,9 @@ class Filesystem(Capability):
         """List a folder: the name, type and size of each entry."""
         with _as_tool_errors():
             listing = await self._get_workspace(run).backend.ls(path, **_build_link_options(use, path))
-        entries = [{"name": one["name"], "type": one["type"], "size": one["size"]} for one in listing["entries"]]
+        entries = [
+            {"name": entry["name"], "type": entry["type"], "size": entry["size"]} for entry in listing["entries"]
+        ]
         more = {"name": "... (there are more entries) ...", "type": "other", "size": 0}
         return _build_json_result([*entries, more] if listing["truncated"] else entries)
 
@@ -124,11 +126,11 @@ class Filesystem(Capability):
     @tool(kind="write", idempotent=True)
     async def write_file(self, run: Run, use: ToolUse, path: Path, content: str) -> ToolResult:
         """Write a text file: make it, with the folders it needs, or replace what is there."""
-        place = self._get_workspace(run)
-        async with place.lock(path):
+        workspace = self._get_workspace(run)
+        async with workspace.lock(path):
             with _as_tool_errors():
-                written = await place.backend.write(path, content, **_build_link_options(use, path))
-            place.track(path, written["bytes_written"], content)
+                written = await workspace.backend.write(path, content, **_build_link_options(use, path))
+            workspace.track(path, written["bytes_written"], content)
         return _build_json_result(written)
 
     @tool(kind="write")
@@ -143,13 +145,13 @@ class Filesystem(Capability):
         occurrence: Annotated[Literal["only", "first"], "first: replace the first, whatever else there is"] = "only",
     ) -> ToolResult:
         """Replace a text in a file by another."""
-        place, strict = self._get_workspace(run), _build_link_options(use, path)
-        async with place.lock(path):
+        workspace, strict = self._get_workspace(run), _build_link_options(use, path)
+        async with workspace.lock(path):
             with _as_tool_errors():
-                edited = await place.backend.edit(
+                edited = await workspace.backend.edit(
                     path, old_text, new_text, replace_all=replace_all, occurrence=occurrence, **strict
                 )
-            await place.track_edited(path, edited["bytes_written"], **strict)
+            await workspace.track_edited(path, edited["bytes_written"], **strict)
         return _build_json_result(edited)
 
     @tool(kind="read", read_only=True)
@@ -201,11 +203,13 @@ class Filesystem(Capability):
         return run.scratch[self]  # type: ignore[no-any-return]
 
     async def _read_lines(self, run: Run, path: str, *, offset: int, limit: int | None, **strict: bool) -> FileLines:
-        place = self._get_workspace(run)
+        workspace = self._get_workspace(run)
         try:
-            return await place.backend.lines(path, offset=offset, limit=limit, **strict)
+            return await workspace.backend.lines(path, offset=offset, limit=limit, **strict)
         except BackendError as error:
-            text = await load_large_text(run.thread, place.normalize_path(path)) if error.code == "not_found" else None
+            text = (
+                await load_large_text(run.thread, workspace.normalize_path(path)) if error.code == "not_found" else None
+            )
             if text is None:
                 raise
             data = text.encode()
@@ -269,11 +273,11 @@ class Filesystem(Capability):
 
     async def _store_result(self, use: ToolUse, text: str) -> str:
         """Store a result in the workspace, or else with the thread; return a sentence with its path."""
-        place = self._get_workspace(use.run)
-        if not self._read_only and not place.in_thread:
+        workspace = self._get_workspace(use.run)
+        if not self._read_only and not workspace.in_thread:
             try:
-                path = await _find_free_path(place.backend, use)
-                await place.backend.write(path, text, links=False)  # a command may have replaced RESULTS by a link
+                path = await _find_free_path(workspace.backend, use)
+                await workspace.backend.write(path, text, links=False)  # a command may have replaced RESULTS by a link
             except BackendError:
                 pass  # store it with the thread instead
             else:

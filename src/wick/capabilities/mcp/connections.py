@@ -97,26 +97,23 @@ class McpConnection:
             await asyncio.wait((work, self.task), return_when=asyncio.FIRST_COMPLETED)
             if work.done() and not work.cancelled() and work.exception() is None:
                 return work.result()
-            raise await self._build_error(work, changes)
+            error = work.exception() if work.done() and not work.cancelled() else None
+            name, code = self.server.name, getattr(error, "code", None)
+            if error is not None and code != CLOSED and not self.is_closed:
+                if "Session terminated" in str(error):  # the server was restarted
+                    await self.close()
+                raise ToolError(f"the MCP server {name} answered: {_format_error(error)}")
+            alone = self._pending_requests == 1
+            await self.close()  # the connection cannot be used again
+            again = "it is connected to again when it is next used"
+            reason = f"the MCP server {name} went away: {self._explain_end()}; {again}"
+            if changes and not (self._was_refused and alone):
+                raise Uncertain(f"{reason}; {UNKNOWN}")
+            raise ToolError(reason)
         finally:
             self._pending_requests -= 1
             if not work.done():
                 await cancel_and_wait((work,))
-
-    async def _build_error(self, work: asyncio.Future[Any], changes: bool) -> Exception:
-        """Return the exception for a request without an answer."""
-        error = work.exception() if work.done() and not work.cancelled() else None
-        name, code = self.server.name, getattr(error, "code", None)
-        if error is not None and code != CLOSED and not self.is_closed:
-            if "Session terminated" in str(error):  # the server was restarted
-                await self.close()
-            return ToolError(f"the MCP server {name} answered: {_format_error(error)}")
-        alone = self._pending_requests == 1
-        await self.close()  # the connection cannot be used again
-        reason = (
-            f"the MCP server {name} went away: {self._explain_end()}; it is connected to again when it is next used"
-        )
-        return Uncertain(f"{reason}; {UNKNOWN}") if changes and not (self._was_refused and alone) else ToolError(reason)
 
     async def close(self) -> None:
         """Close the connection, and stop its program."""

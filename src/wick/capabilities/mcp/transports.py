@@ -116,8 +116,13 @@ def _format_too_long() -> str:
 async def _run_program(server: McpServer, life: McpServerStatus) -> AsyncIterator[Any]:
     """Run a server program and yield its message streams: one JSON message per line."""
     import anyio
+    from mcp.client.stdio import get_default_environment
 
-    process = await _start_process(server)
+    env, pipe = get_default_environment() | dict(server.env), asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        *_build_command(server, env.get("PATH")), stdin=pipe, stdout=pipe, stderr=pipe, env=env, cwd=server.cwd,
+        limit=constants.MCP_MESSAGE_BYTES, start_new_session=True,
+    )  # fmt: skip
     inward, read = anyio.create_memory_object_stream[Any](0)
     write, outward = anyio.create_memory_object_stream[Any](0)
     assert process.stdin and process.stdout and process.stderr
@@ -137,23 +142,13 @@ async def _run_program(server: McpServer, life: McpServerStatus) -> AsyncIterato
             stream.close()
 
 
-async def _start_process(server: McpServer) -> asyncio.subprocess.Process:
-    from mcp.client.stdio import get_default_environment
-
-    env, pipe = get_default_environment() | dict(server.env), asyncio.subprocess.PIPE
-    return await asyncio.create_subprocess_exec(
-        *_build_command(server, env.get("PATH")), stdin=pipe, stdout=pipe, stderr=pipe, env=env, cwd=server.cwd,
-        limit=constants.MCP_MESSAGE_BYTES, start_new_session=True,
-    )  # fmt: skip
-
-
 def _build_command(server: McpServer, path: str | None) -> list[str]:
     """Return the command line of a server; a relative path is resolved in its `cwd`."""
     named = os.path.join(server.cwd or "", server.command) if os.sep in server.command else server.command
-    found = shutil.which(named, path=path)
-    if found is None:
+    executable = shutil.which(named, path=path)
+    if executable is None:
         raise FileNotFoundError(f"there is no program {server.command!r} on its PATH")
-    program = os.path.abspath(found)
+    program = os.path.abspath(executable)
     if sys.platform != "linux":
         return [program, *server.args]
     return [sys.executable, "-I", "-S", "-c", _SHIM, str(os.getpid()), program, server.command, *server.args]

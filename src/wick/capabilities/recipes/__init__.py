@@ -64,7 +64,12 @@ class Recipes(Capability):
                 self._check_handler(recipe, event, watcher)
             run.scratch[self], run.scratch[kodelet.RECIPE] = recipe, name
             if run.input or not run.resumed:  # a resumed run has the text already, unless it never started
-                run.input = _fill_input(recipe, run.input)
+                earlier, last = [*run.input], user("")
+                if run.input and run.input[-1].role == "user":
+                    last = earlier.pop()
+                text, content = recipe.render(last.text), last.content
+                media = () if isinstance(content, str) else tuple(p for p in content if not isinstance(p, TextPart))
+                run.input = [*earlier, replace(last, content=(TextPart(text), *media) if media else text)]
         if name != stored and not run.thread.busy:
             run.thread.values[KEY] = name
 
@@ -239,13 +244,3 @@ class _TurnCounter:
         self.answers += sum(m.role == "assistant" and bool(m.text) and not m.tool_calls for m in new)
         self.read = max(self.read, len(messages))
         return self.answers
-
-
-def _fill_input(recipe: Recipe, input: Sequence[Message]) -> list[Message]:
-    """Return the input with its last user message rendered into the recipe; images and files are kept."""
-    if not input or input[-1].role != "user":
-        return [*input, user(recipe.render(""))]
-    last = input[-1]
-    text = recipe.render(last.text)
-    media = () if isinstance(last.content, str) else tuple(p for p in last.content if not isinstance(p, TextPart))
-    return [*input[:-1], replace(last, content=(TextPart(text), *media) if media else text)]

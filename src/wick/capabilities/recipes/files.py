@@ -66,8 +66,8 @@ class Recipe:
             values[argument[1]] = argument[2][1:-1] if quoted else argument[2]
             at = argument.end()
         rest = values[INPUT] = input[at:].strip()
-        filled = _PLACEHOLDER.sub(lambda place: values.get(place[1], place[0]), self.body)
-        has_place = any(place[1] == INPUT for place in _PLACEHOLDER.finditer(self.body))
+        filled = _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), self.body)
+        has_place = any(match[1] == INPUT for match in _PLACEHOLDER.finditer(self.body))
         return filled if has_place or not rest else f"{filled}\n\n{rest}"
 
 

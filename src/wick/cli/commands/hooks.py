@@ -56,9 +56,9 @@ def list_hooks(options: HostOptions, as_json: bool) -> None:
     """List every hook with its point, ring, source, trust and failure policy."""
     if options.server:  # a server's agent has only trusted hooks
         rows = [
-            HookLine(ring.hook, f"{ring.position}_{one.operation}", depth, 0.0, ring.source, "", ring.fail, "")
-            for one in _fetch_rings(options)
-            for depth, ring in enumerate((*one.rings, *one.guards))
+            HookLine(ring.hook, f"{ring.position}_{operation.operation}", depth, 0.0, ring.source, "", ring.fail, "")
+            for operation in _fetch_rings(options)
+            for depth, ring in enumerate((*operation.rings, *operation.guards))
         ]
     else:
         selected = SelectedAgent(options.agent or None, options.folder)
@@ -79,7 +79,9 @@ def _fetch_rings(options: HostOptions) -> list[OperationRings]:
 
 def list_hook_rows(agent: Agent, programs: Sequence[Executables]) -> list[HookLine]:
     """Return the hooks of an agent, and the programs that are not trusted."""
-    depths = {id(hook): depth for one in OPERATIONS for depth, hook in enumerate(order_rings(agent.hooks, one))}
+    depths = {
+        id(hook): depth for operation in OPERATIONS for depth, hook in enumerate(order_rings(agent.hooks, operation))
+    }
     of_programs = {id(hook): hook for part in programs for hook in part.hooks()}
     rows = list[HookLine]()
     for hook in agent.hooks:
@@ -106,12 +108,12 @@ def onion(options: HostOptions, as_json: bool) -> None:
     if as_json:
         return print_json(
             {
-                one.operation: [
+                operation.operation: [
                     {"position": ring.position, "name": ring.hook, "source": ring.source}
                     | ({"fail": "open"} if ring.fail == "open" else {})
-                    for ring in (*one.rings, *one.guards)
+                    for ring in (*operation.rings, *operation.guards)
                 ]
-                for one in operations
+                for operation in operations
             }
         )
     for line in draw_rings(operations):

@@ -57,7 +57,7 @@ async def _ask_agent(host: AgentHost, prompt: str, thread: str, ctx: Context) ->
         raise ToolError(outcome.error or outcome.reason)
     more = "" if outcome.outcome == "completed" else f"{outcome.outcome}: {outcome.reason}"
     if outcome.outcome == "interrupted" and (pending := await host.list_approvals(outcome.thread)):
-        questions = "; ".join(f"{one.question} ({one.id})" for one in pending)
+        questions = "; ".join(f"{approval.question} ({approval.id})" for approval in pending)
         more = f"The agent is waiting for its user's answer (see `wick approvals`): {questions}"
     text = "\n\n".join(filter(None, (outcome.text, more)))
     return AskResult(text=text, thread=outcome.thread, outcome=outcome.outcome)

@@ -14,12 +14,12 @@ MAX_DEPTH = 20  # levels of indentation
 
 def draw_rings(operations: Iterable[OperationRings]) -> Iterator[str]:
     """Yield the lines of a drawing: each ring one level deeper, all guards on the last level."""
-    for one in operations:
-        if not one.rings and not one.guards:
+    for operation in operations:
+        if not operation.rings and not operation.guards:
             continue
-        yield click.style(one.operation, bold=True)
+        yield click.style(operation.operation, bold=True)
         depth = 1
-        for ring in (*one.rings, *one.guards):
+        for ring in (*operation.rings, *operation.guards):
             remark = "  (fail: open)" if ring.fail == "open" else ""
             yield f"{'  ' * min(depth, MAX_DEPTH)}{ring.position:<7}{strip_controls(ring.hook)}{remark}"
             depth += ring.position != "guard"

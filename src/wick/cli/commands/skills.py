@@ -53,15 +53,18 @@ def list_skills(options: HostOptions, shipped: bool, as_json: bool) -> None:
     else:
         with show_status("loading skills"):
             listed = call_host(options, lambda host: host.list_skills())
-    broken = [one for one in listed.problems if one.path.endswith(FILE)]
+    broken = [problem for problem in listed.problems if problem.path.endswith(FILE)]
     if as_json:
         invalid = {"description": "", "enabled": False}
         return print_json(
             [skill.model_dump() | {"problem": ""} for skill in listed.skills]
-            + [{"name": _folder_name(one), "path": one.path, "problem": one.reason, **invalid} for one in broken]
+            + [
+                {"name": _folder_name(problem), "path": problem.path, "problem": problem.reason, **invalid}
+                for problem in broken
+            ]
         )
-    rows = [(one.name, "on" if one.enabled else "off", one.description, one.path) for one in listed.skills]
-    rows += [(_folder_name(one), "broken", one.reason, one.path) for one in broken]
+    rows = [(skill.name, "on" if skill.enabled else "off", skill.description, skill.path) for skill in listed.skills]
+    rows += [(_folder_name(problem), "broken", problem.reason, problem.path) for problem in broken]
     print_table(("skill", "", "description", "path"), rows, nothing="no skills; create one with: wick skills new NAME")
 
 

@@ -98,8 +98,8 @@ class LocalHost(LocalThreads):
             part = self._selected.part
             key = str(self.folder), self._agent_key(part)
             part.options = {**part.options, "sessions": False}
-            for one in self._selected.config.agents.values():
-                one.private = ProcessFiles({str(self._data): "the data folder of wick"})
+            for agent in self._selected.config.agents.values():
+                agent.private = ProcessFiles({str(self._data): "the data folder of wick"})
             if part.options.get("permissions"):
                 granted: dict[str, Sequence[Any]] = {
                     "grants": self._grants.list_tool_uses(*key),

@@ -65,7 +65,7 @@ class RemoteHost:
     async def resolve_agent_id(self) -> str:
         """Return the id of --agent; else `default`, or the only agent."""
         if not self._named and not self._default:
-            ids = [one.agent_id for one in await self.client.agents()]
+            ids = [agent.agent_id for agent in await self.client.agents()]
             if DEFAULT not in ids and len(ids) != 1:
                 raise ConfigError(f"{self.name} has the agents {', '.join(ids) or '(none)'}; choose one with --agent")
             self._default = DEFAULT if DEFAULT in ids else ids[0]
@@ -127,7 +127,7 @@ class RemoteHost:
         threads, cursor = list[ThreadInfo](), ""
         while len(threads) < limit:
             page = await self.client.threads(cursor=cursor, limit=PAGE if folder else min(limit, PAGE), asking=asking)
-            threads += [one for one in page.threads if folder in ("", one.folder)]
+            threads += [info for info in page.threads if folder in ("", info.folder)]
             cursor = page.next
             if not cursor:
                 break
@@ -156,7 +156,9 @@ class RemoteHost:
     async def answer_approval(
         self, id: str, choice: Choice, *, words: str = "", args: Mapping[str, Any] | None = None, thread: str = ""
     ) -> str:
-        thread = thread or next((one.thread_id for one in await self.client.approvals() if one.id == id), "")
+        thread = thread or next(
+            (approval.thread_id for approval in await self.client.approvals() if approval.id == id), ""
+        )
         await self.client.answer(id, choice, words=words, args=args, thread_id=thread)
         return thread
 

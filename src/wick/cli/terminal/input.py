@@ -68,7 +68,7 @@ def _build_key_bindings() -> KeyBindings:
     keys = KeyBindings()
 
     @keys.add("enter")
-    def _(event: KeyPressEvent) -> None:
+    def submit(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         if buffer.document.text_before_cursor.endswith("\\"):
             buffer.delete_before_cursor()
@@ -77,7 +77,7 @@ def _build_key_bindings() -> KeyBindings:
             buffer.validate_and_handle()
 
     @keys.add("escape", "enter")
-    def _(event: KeyPressEvent) -> None:
+    def insert_newline(event: KeyPressEvent) -> None:
         event.current_buffer.newline(copy_margin=False)
 
     return keys

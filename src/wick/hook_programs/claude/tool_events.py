@@ -40,9 +40,9 @@ class ToolEvents:
 
     async def before_use(self, use: ToolUse) -> Block | Ask | Stop | None:
         """Fire PreToolUse before the gate: a program may change the input, allow, ask or deny."""
-        place = ToolView.from_use(use, self.cwd)
-        entries = self.session.find_handlers("PreToolUse", place.names, use)
-        results, verdict = await self._fire_pre_tool_use(use, place, entries)
+        view = ToolView.from_use(use, self.cwd)
+        entries = self.session.find_handlers("PreToolUse", view.names, use)
+        results, verdict = await self._fire_pre_tool_use(use, view, entries)
         if isinstance(verdict.decision, Block | Stop):
             return verdict.decision
         for result in results:
@@ -50,7 +50,7 @@ class ToolEvents:
                 record_agreement(use, (self, result.entry.key))
         if verdict.rewrite is not None:
             original = use.args
-            use.args = place.from_claude_args(verdict.rewrite.specific.updatedInput or {}, original)
+            use.args = view.from_claude_args(verdict.rewrite.specific.updatedInput or {}, original)
             try:
                 use.validate()
             except InvalidArgs as error:
@@ -64,17 +64,17 @@ class ToolEvents:
 
     async def check_sealed(self, use: ToolUse) -> Block | Ask | Stop | None:
         """Fire PreToolUse at the gate for handlers that have not agreed to exactly this call."""
-        place = ToolView.from_use(use, self.cwd)
+        view = ToolView.from_use(use, self.cwd)
         entries = [
             entry
-            for entry in self.session.find_handlers("PreToolUse", place.names, use)
+            for entry in self.session.find_handlers("PreToolUse", view.names, use)
             if not has_agreed(use, (self, entry.key))
         ]  # fmt: skip
         if not entries:
             return None
-        _, verdict = await self._fire_pre_tool_use(use, place, entries)
+        _, verdict = await self._fire_pre_tool_use(use, view, entries)
         if verdict.rewrite is not None and not isinstance(verdict.decision, Block | Stop):
-            wanted = place.from_claude_args(verdict.rewrite.specific.updatedInput or {}, use.args)
+            wanted = view.from_claude_args(verdict.rewrite.specific.updatedInput or {}, use.args)
             with suppress(InvalidArgs):
                 if canonical_json(use.bound.validate(wanted)) == canonical_json(use.args):
                     return verdict.decision
@@ -87,10 +87,10 @@ class ToolEvents:
         return verdict.decision
 
     async def _fire_pre_tool_use(
-        self, use: ToolUse, place: ToolView, entries: Sequence[HookHandler]
+        self, use: ToolUse, view: ToolView, entries: Sequence[HookHandler]
     ) -> tuple[list[HandlerResult], ToolVerdict]:
-        more = {"tool_name": place.name, "tool_input": place.to_claude_args(use.args), "tool_use_id": use.call.id}
-        results = await self.session.fire("PreToolUse", use, place.names, more, entries=entries)
+        more = {"tool_name": view.name, "tool_input": view.to_claude_args(use.args), "tool_use_id": use.call.id}
+        results = await self.session.fire("PreToolUse", use, view.names, more, entries=entries)
         question = f"A hook wants your agreement. May {use.bound.name} be used?"
         verdict = combine_answers(use.run, results, question)
         if isinstance(verdict.decision, Block):
@@ -103,9 +103,9 @@ class ToolEvents:
         """Fire PostToolUse after a successful tool use."""
         if not _was_run(use) or use.error is not None or use.result.error:
             return None
-        place, args = ToolView.from_use(use, self.cwd), _final_args(use)
-        response = place.to_claude_response(args, use.result)
-        results = await self._fire_post_tool_use("PostToolUse", use, place, args, {"tool_response": response})
+        view, args = ToolView.from_use(use, self.cwd), _final_args(use)
+        response = view.to_claude_response(args, use.result)
+        results = await self._fire_post_tool_use("PostToolUse", use, view, args, {"tool_response": response})
         for result in results:
             specific = result.answer.hookSpecificOutput
             if specific is not None and "updatedToolOutput" in specific.model_fields_set:
@@ -126,12 +126,12 @@ class ToolEvents:
         return find_stop(results)
 
     async def _fire_post_tool_use(
-        self, event: str, use: ToolUse, place: ToolView, args: Any, more: dict[str, Any]
+        self, event: str, use: ToolUse, view: ToolView, args: Any, more: dict[str, Any]
     ) -> list[HandlerResult]:
-        fields = {"tool_name": place.name, "tool_input": place.to_claude_args(args), "tool_use_id": use.call.id}
+        fields = {"tool_name": view.name, "tool_input": view.to_claude_args(args), "tool_use_id": use.call.id}
         fields |= more | {"duration_ms": _duration_ms(use)}
-        entries = self.session.find_handlers(event, place.names, use)
-        results = await self.session.fire(event, use, place.names, fields, entries=entries)
+        entries = self.session.find_handlers(event, view.names, use)
+        results = await self.session.fire(event, use, view.names, fields, entries=entries)
         resolve_failures(use.run, results)
         context = [text for result in results for text in result.context]
         feedback = [join_refusals(results)] if join_refusals(results) else []
@@ -158,14 +158,14 @@ class ToolEvents:
 
         Rules and hooks that ask want an answer of the user.
         """
-        place = ToolView.from_use(use, self.cwd)
+        view = ToolView.from_use(use, self.cwd)
         more = {
-            "tool_name": place.name,
-            "tool_input": place.to_claude_args(use.args),
-            "permission_suggestions": place.suggest_rules(use.args),
+            "tool_name": view.name,
+            "tool_input": view.to_claude_args(use.args),
+            "permission_suggestions": view.suggest_rules(use.args),
         }
-        entries = self.session.find_handlers("PermissionRequest", place.names, use)
-        results = await self.session.fire("PermissionRequest", use, place.names, more, entries=entries)
+        entries = self.session.find_handlers("PermissionRequest", view.names, use)
+        results = await self.session.fire("PermissionRequest", use, view.names, more, entries=entries)
         resolve_failures(use.run, results)
         if (ended := find_stop(results)) is not None:
             use.run.halt(ended)
@@ -183,7 +183,7 @@ class ToolEvents:
             return None, ""
         answer, name = answers[0]
         given = answer.updatedInput
-        return Allow(None if given is None else place.from_claude_args(given, use.args)), name
+        return Allow(None if given is None else view.from_claude_args(given, use.args)), name
 
 
 def _was_run(use: ToolUse) -> bool:

@@ -37,10 +37,10 @@ class Turn:
         since: list[Message] = []
         for message in reversed(messages):
             if message.role == "user" and not message.name:  # a message with a name was added by a hook
-                results = {one.tool_call_id: one for one in since if one.role == "tool"}
-                calls = [call for one in reversed(since) for call in one.tool_calls]
+                results = {later.tool_call_id: later for later in since if later.role == "tool"}
+                calls = [call for later in reversed(since) for call in later.tool_calls]
                 pairs = tuple((call, results.get(call.id, _NO_RESULT)) for call in calls)
-                return cls(message.text, pairs, sum(bool(one.tool_calls) for one in since))
+                return cls(message.text, pairs, sum(bool(later.tool_calls) for later in since))
             since.append(message)
         return cls()
 

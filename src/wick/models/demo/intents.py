@@ -275,7 +275,7 @@ def _match(text: str, last_path: str = "it", tables: int = 3) -> Job | None:
     sentence = _trim_end(text)
     for table, subject in ((_VERBATIM, text), (_UNSPLIT, sentence), (_CLAUSES, sentence))[:tables]:
         for build, pattern in table:
-            if (found := pattern.match(subject)) and (job := build(Clause(found.groupdict(), last_path))):
+            if (match := pattern.match(subject)) and (job := build(Clause(match.groupdict(), last_path))):
                 return job
     return None
 

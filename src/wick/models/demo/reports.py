@@ -45,7 +45,7 @@ def report(tool: str, args: Mapping[str, Any], text: str, *, failed: bool) -> st
 # -- the tools ------------------------------------------------------------------------------------------------------
 
 
-def _list_items(found: str, nothing: str) -> Callable[[Mapping[str, Any], str, Any], str]:
+def _list_items(heading: str, nothing: str) -> Callable[[Mapping[str, Any], str, Any], str]:
     """Return a report of a list: the items of a JSON list, or the lines of a text."""
 
     def report(args: Mapping[str, Any], text: str, data: Any) -> str:
@@ -58,7 +58,7 @@ def _list_items(found: str, nothing: str) -> Callable[[Mapping[str, Any], str, A
         more = [f"- … and {len(items) - _ENTRIES:,} more"] if len(items) > _ENTRIES else []
         count = "is 1 entry" if len(items) == 1 else f"are {len(items):,} entries"
         shown = [f"- {_format_item(item)}" for item in items[:_ENTRIES]]
-        return "\n".join([found.format_map({**names, "count": count}), "", *shown, *more])
+        return "\n".join([heading.format_map({**names, "count": count}), "", *shown, *more])
 
     return report
 

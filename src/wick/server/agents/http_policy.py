@@ -96,9 +96,16 @@ def check_agent(options: Mapping[str, Any], user: User, tools: Collection[str]) 
         if key == "model":
             _check_model(value, user)
         elif key == "settings":
-            _check_settings(value, user)
+            allowed = (*SETTINGS, "extra") if user.has_role("admin") else SETTINGS
+            for name in value if isinstance(value, Mapping) else ():
+                if name not in allowed:
+                    raise _not_allowed(f"settings.{name} cannot be set over HTTP by {_with_article(user.role)}")
         elif key == "tools":
-            _check_tools(value, tools)
+            known = {*BUILTIN, *tools}
+            for name in value if isinstance(value, list) else [value]:
+                if not isinstance(name, str) or name not in known:
+                    there = ", ".join(sorted(known))
+                    raise _not_allowed(f"there is no tool {str(name)[:100]!r} to be named here; there are {there}")
         elif key == "backend":
             _check_backend(value, user)
         else:
@@ -173,22 +180,6 @@ def _check_model(value: Any, user: User) -> None:
 def _check_models(value: Any, user: User) -> None:
     for one in value if isinstance(value, list) else [value]:
         _check_model(one, user)
-
-
-def _check_settings(value: Any, user: User) -> None:
-    allowed = (*SETTINGS, "extra") if user.has_role("admin") else SETTINGS
-    for name in value if isinstance(value, Mapping) else ():
-        if name not in allowed:
-            raise _not_allowed(f"settings.{name} cannot be set over HTTP by {_with_article(user.role)}")
-
-
-def _check_tools(value: Any, tools: Collection[str]) -> None:
-    known = {*BUILTIN, *tools}
-    for name in value if isinstance(value, list) else [value]:
-        if not isinstance(name, str) or name not in known:
-            raise _not_allowed(
-                f"there is no tool {str(name)[:100]!r} to be named here; there are {', '.join(sorted(known))}"
-            )
 
 
 def _check_backend(value: Any, user: User) -> None:

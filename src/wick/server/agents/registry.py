@@ -25,7 +25,6 @@ from wick._internal.frozen import canonical_json, digest
 from wick._internal.worker_threads import run_in_thread
 from wick.agent import Agent
 from wick.config import Config
-from wick.config.process_files import ProcessFiles
 from wick.config.secrets import find_secrets
 from wick.errors import ConfigError
 from wick.protocols import Store
@@ -75,7 +74,14 @@ class AgentRegistry:
         secrets = Secrets() if secrets is NO_SECRETS else secrets
         self.settings, self.records, self.bus, self.secrets = settings, records, bus, secrets
         self.sessions = RunSessions(store, patience=QUESTION_SECONDS, busy="wait")
-        self.workspaces = Workspaces(settings.data, records, _private_files(settings), settings.config, settings.quotas)
+        jwks = settings.jwt.jwks if settings.jwt is not None else ""
+        named_files = private_files(
+            settings.data.absolute(),
+            (settings.file, "the server's settings"),
+            (None if not jwks or jwks.startswith("https://") else Path(jwks), "the keys of sign-ins"),
+            (page_folder(settings.static), "the page of the server"),
+        )
+        self.workspaces = Workspaces(settings.data, records, named_files, settings.config, settings.quotas)
         self.toolbox = ToolRegistry(records)
         self._builder = AgentBuilder(self.workspaces, self.toolbox, self.sessions, Redaction(secrets))
         self._code_templates: dict[str, AgentTemplate] = {}
@@ -123,7 +129,10 @@ class AgentRegistry:
             "reap": self.workspaces.reap(),
         }
         if self._watcher is not None:
-            background["reload"] = self._watcher.watch(self._on_reload, self._on_reload_error)
+            # For operators only: the message may name host folders.
+            background["reload"] = self._watcher.watch(
+                self._on_reload, lambda message: self.bus.publish("config_error", {"message": message}, operators=True)
+            )
         self._tasks = [asyncio.create_task(work, name=name) for name, work in background.items()]
 
     async def find_problems(self, user: User) -> dict[str, str]:
@@ -181,9 +190,6 @@ class AgentRegistry:
         added, removed = sorted(after.keys() - before.keys()), sorted(before.keys() - after.keys())
         if added or removed or changed:
             self.bus.publish("config_reloaded", {"added": added, "removed": removed, "changed": changed})
-
-    def _on_reload_error(self, message: str) -> None:
-        self.bus.publish("config_error", {"message": message}, operators=True)  # the message may name host folders
 
     # -- agents -------------------------------------------------------------------------------------------------------
 
@@ -361,7 +367,14 @@ class AgentRegistry:
                 place.reported = place.backend.status
                 change = {"agent_id": instance.id, "status": place.reported.state, "reason": place.reported.reason}
                 self.bus.publish("container_status", change, instance.user_id)
-        for key in await self._find_idle():
+        now, over, idle = time.monotonic(), len(self._instances) - MAX_INSTANCES, list[tuple[str, str]]()
+        for number, (key, instance) in enumerate(self._instances.items()):
+            old = now - instance.used_at > IDLE_SECONDS
+            if (old or number < over) and not instance.uses:
+                backend = instance.backend
+                if backend is None or not any(job["running"] for job in await backend.jobs()):
+                    idle.append(key)
+        for key in idle:
             self._retire(key)
         since = time.monotonic() - RETIRED_SECONDS
         for instance in [one for one in self._retired if not one.uses and one.used_at <= since]:
@@ -371,18 +384,6 @@ class AgentRegistry:
         self._retired.discard(instance)
         await self._close(instance)
 
-    async def _find_idle(self) -> list[tuple[str, str]]:
-        """Return the keys of instances that are idle or too many, and have no run and no background job."""
-        now, over = time.monotonic(), len(self._instances) - MAX_INSTANCES
-        idle = []
-        for number, (key, instance) in enumerate(self._instances.items()):
-            old = now - instance.used_at > IDLE_SECONDS
-            if (old or number < over) and not instance.uses:
-                backend = instance.backend
-                if backend is None or not any(job["running"] for job in await backend.jobs()):
-                    idle.append(key)
-        return idle
-
     async def _close(self, instance: AgentInstance) -> None:
         async with AsyncExitStack() as ending:  # closes all parts even if one fails
             if instance.workspace is not None:
@@ -390,15 +391,6 @@ class AgentRegistry:
             for part in instance.config.resources if instance.config is not None else ():
                 if end := getattr(part, "close", None) or getattr(part, "stop", None):
                     ending.push_async_callback(end)
-
-
-def _private_files(settings: Settings) -> ProcessFiles:
-    """Return the host files that the server's settings name."""
-    jwks = settings.jwt.jwks if settings.jwt is not None else ""
-    keys = None if not jwks or jwks.startswith("https://") else Path(jwks)
-    page = page_folder(settings.static)
-    named = [(settings.file, "the server's settings"), (keys, "the keys of sign-ins"), (page, "the page of the server")]
-    return private_files(settings.data.absolute(), *named)
 
 
 def check_json(data: Mapping[str, Any]) -> None:

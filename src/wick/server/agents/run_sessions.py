@@ -25,7 +25,8 @@ class RunSessions(Sessions):
         async with super().session(run):
             held = run.scratch[self] = run.thread.writer  # it knows which entries are saved, also after the run
             is_new = run.parent is None and not run.input and run.thread.open_run is None
-            if is_new and isinstance(held, HeldThread) and not await held.has_messages():
+            inbox = await held.fetch_inbox() if is_new and isinstance(held, HeldThread) else None
+            if inbox is not None and not any(item.kind == "message" for item in inbox):
                 raise StoreError(f"what was said to thread {run.thread.id} has been answered elsewhere", "conflict")
             if run.parent is None and self.on_held is not None:
                 self.on_held(run)

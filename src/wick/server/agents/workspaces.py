@@ -127,7 +127,14 @@ class Workspaces:
                 engine = wanted.get("engine", "")
                 async with self._reaping:  # a reap in progress may remove the wanted container
                     await self.records.put(KIND, self.server, digest(engine.encode())[:32], {"engine": engine})
-            backend = await run_in_thread(lambda: _create_backend(wanted), "workspace")
+
+            def create_backend() -> Backend:
+                kind, options = wanted["type"], {name: wanted[name] for name in wanted if name != "type"}
+                if kind == "local":
+                    return Local(options.pop("path"), **options)
+                return _import_docker().Docker(**options) if kind == "docker" else State(**options)
+
+            backend = await run_in_thread(create_backend, "workspace")
             self._open.setdefault(key, WorkspaceMount(key, backend))
         self._open[key].uses += 1
         return self._open[key]
@@ -232,14 +239,6 @@ def private_files(data: Path, *others: tuple[Path | None, str]) -> ProcessFiles:
     """Return the server's private host files: its data folder, and files that its settings name."""
     found = {str(data): "the data folder of the server", str(data / "workspaces"): "the workspaces of all users"}
     return ProcessFiles({**found, **{str(path): what for path, what in others if path is not None}})
-
-
-def _create_backend(wanted: Mapping[str, Any]) -> Backend:
-    options = dict(wanted)
-    kind = options.pop("type")
-    if kind == "local":
-        return Local(options.pop("path"), **options)
-    return _import_docker().Docker(**options) if kind == "docker" else State(**options)
 
 
 def _import_docker() -> ModuleType:

@@ -65,20 +65,15 @@ class GatewayVerifier:
                     return None
                 if answer.status != 200:
                     raise _gateway_unavailable(f"it answered {answer.status}")
-                data: Any = orjson.loads(await _read_body(answer))
+                body = bytearray()
+                async for piece in answer.content.iter_any():
+                    body += piece
+                    if len(body) > MAX_RESPONSE_BYTES:
+                        raise _gateway_unavailable(f"it sent more than {MAX_RESPONSE_BYTES:,} bytes")
+                data: Any = orjson.loads(bytes(body))
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise _gateway_unavailable(type(error).__name__) from error
         return parse_claim(data.get("username"), data.get("role")) if isinstance(data, dict) else None
-
-
-async def _read_body(answer: aiohttp.ClientResponse) -> bytes:
-    """Return the body of a response, up to its maximum size."""
-    body = bytearray()
-    async for piece in answer.content.iter_any():
-        body += piece
-        if len(body) > MAX_RESPONSE_BYTES:
-            raise _gateway_unavailable(f"it sent more than {MAX_RESPONSE_BYTES:,} bytes")
-    return bytes(body)
 
 
 def _gateway_unavailable(why: str) -> ApiError:

@@ -58,7 +58,17 @@ class JwtVerifier:
     async def _find_key(self, id: Any) -> jwt.PyJWK | None:
         age = self._clock() - self._read
         if age >= FRESH_SECONDS or (id not in self._keys and age >= AGAIN_SECONDS):
-            data = await self._fetch_keys()
+            where = self._settings.jwks
+            try:
+                if where.startswith("https://"):
+                    answer = await fetch(where, private=True, seconds=ASK_SECONDS, most_bytes=KEYS_BYTES)
+                    if answer.status != 200 or answer.truncated:
+                        raise _keys_unavailable(f"status {answer.status}")
+                    data = answer.body
+                else:
+                    data = await run_in_thread(lambda: Path(where).expanduser().read_bytes(), "reading keys")
+            except (OSError, ToolError) as error:
+                raise _keys_unavailable(type(error).__name__) from error
             try:
                 self._keys = {key.key_id or "": key for key in jwt.PyJWKSet.from_dict(orjson.loads(data)).keys}
             except (jwt.PyJWTError, ValueError, AttributeError) as error:
@@ -69,18 +79,6 @@ class JwtVerifier:
         if not id and len(self._keys) == 1:
             return next(iter(self._keys.values()))
         return self._keys.get(id) if isinstance(id, str) else None
-
-    async def _fetch_keys(self) -> bytes:
-        where = self._settings.jwks
-        try:
-            if not where.startswith("https://"):
-                return await run_in_thread(lambda: Path(where).expanduser().read_bytes(), "reading keys")
-            answer = await fetch(where, private=True, seconds=ASK_SECONDS, most_bytes=KEYS_BYTES)
-        except (OSError, ToolError) as error:
-            raise _keys_unavailable(type(error).__name__) from error
-        if answer.status != 200 or answer.truncated:
-            raise _keys_unavailable(f"status {answer.status}")
-        return answer.body
 
 
 def _keys_unavailable(why: str) -> ApiError:

@@ -62,23 +62,23 @@ class _SpooledResponse(Response):
 
 async def _spool(body: bytes) -> IO[bytes] | None:
     """Write a body to a temporary file and return it, or None if that fails, as on a full disk."""
+
+    def write_file() -> IO[bytes]:
+        file = TemporaryFile(buffering=0)  # noqa: SIM115 - closed after it was sent
+        try:
+            left = memoryview(body)
+            while left:
+                left = left[file.write(left) :]
+            file.seek(0)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
     try:
-        return await run_in_thread(lambda: _write_spool_file(body), "spooling a response")
+        return await run_in_thread(write_file, "spooling a response")
     except OSError:
         return None
-
-
-def _write_spool_file(body: bytes) -> IO[bytes]:
-    file = TemporaryFile(buffering=0)  # noqa: SIM115 - closed after it was sent
-    try:
-        left = memoryview(body)
-        while left:
-            left = left[file.write(left) :]
-        file.seek(0)
-    except BaseException:
-        file.close()
-        raise
-    return file
 
 
 async def _send_file(file: IO[bytes], send: Send) -> None:

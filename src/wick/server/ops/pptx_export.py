@@ -25,7 +25,16 @@ async def export(text: str, backend: Backend | None = None, folder: str = "") ->
     """Return the bytes of a .pptx file. Pictures are read only from this folder of the workspace."""
     theme, slides = await run_in_thread(lambda: _parse_slides(text), "reading slides")
     pictures = await _load_pictures(slides, backend, folder) if backend is not None else {}
-    return await run_in_thread(lambda: _build_pptx(slides, pictures, theme), "making a PowerPoint file")
+
+    def build() -> bytes:
+        target = BytesIO()
+        try:
+            powerpoint(slides, pictures.get, target, theme)
+        except ImportError:
+            raise MissingExtra("slides", "python-pptx", "PowerPoint") from None
+        return target.getvalue()
+
+    return await run_in_thread(build, "making a PowerPoint file")
 
 
 def _parse_slides(text: str) -> tuple[str, list[Slide]]:
@@ -39,15 +48,6 @@ def _parse_slides(text: str) -> tuple[str, list[Slide]]:
         most = f"{DECK_SLIDES} slides and {DECK_CELLS:,} cells of tables"
         raise ApiError(413, "too_large", f"a deck has at most {most}; split it into two")
     return meta.get("theme", "").lower(), slides
-
-
-def _build_pptx(slides: Sequence[Slide], pictures: Pictures, theme: str) -> bytes:
-    target = BytesIO()
-    try:
-        powerpoint(slides, pictures.get, target, theme)
-    except ImportError:
-        raise MissingExtra("slides", "python-pptx", "PowerPoint") from None
-    return target.getvalue()
 
 
 async def _load_pictures(slides: Sequence[Slide], backend: Backend, folder: str) -> Pictures:

@@ -102,16 +102,14 @@ class Secrets:
 
     def redact_json(self, data: Any) -> Any:
         """Return JSON data with every strong secret in its texts replaced; data without one is not copied."""
-        return self._redact_parts(data) if self._may_be_in(data) else data
-
-    def _may_be_in(self, data: Any) -> bool:
-        """Return False if JSON data has no strong secret in its texts. One search replaces a walk through the data."""
-        if self._in_json is None or data is None:
-            return False
-        try:
-            return self._in_json.search(orjson.dumps(data, default=dict, option=orjson.OPT_NON_STR_KEYS)) is not None
+        if self._in_json is None:
+            return data
+        try:  # one search instead of a walk through the data
+            if self._in_json.search(orjson.dumps(data, default=dict, option=orjson.OPT_NON_STR_KEYS)) is None:
+                return data
         except TypeError:  # an integer over 64 bits, a lone surrogate, or an object that is not JSON
-            return True
+            pass
+        return self._redact_parts(data)
 
     def _redact_parts(self, data: Any) -> Any:
         if isinstance(data, str):

@@ -31,13 +31,35 @@ class Record:
         return f"{self.owner}/{self.id}"
 
 
+@dataclass(frozen=True, slots=True)
+class RecordSum:
+    """Numbers that are added to a record, and its other facts; see `Records.add`."""
+
+    kind: str
+    owner: str
+    id: str
+    numbers: Mapping[str, float]
+    facts: Mapping[str, Any]
+
+
 class Records(Protocol):
     """A store of JSON records. Reads see only the records of the given owner."""
 
     async def put(
-        self, kind: str, owner: str, id: str, data: Mapping[str, Any], *, new: bool = False, until: float = 0.0
+        self,
+        kind: str,
+        owner: str,
+        id: str,
+        data: Mapping[str, Any],
+        *,
+        new: bool = False,
+        until: float = 0.0,
+        sums: Sequence[RecordSum] = (),
     ) -> bool:
-        """Write a record, replacing the previous one. With `new`, return False if there is one already."""
+        """Write a record, replacing the previous one. With `new`, return False if there is one already.
+
+        `sums` are added in the same transaction, unless the record already has this data: a repeated call adds nothing.
+        """
 
     async def get(self, kind: str, owner: str, id: str) -> dict[str, Any] | None: ...
 

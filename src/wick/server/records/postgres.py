@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 from uuid import uuid4
 
 import orjson
 
-from wick.server.records import VERSION, VERSIONED_KINDS, Record, add_numbers
+from wick.server.records import VERSION, VERSIONED_KINDS, Record, RecordSum, add_numbers
 from wick.stores.postgres_pool import Connection, LoopPools
 
 CONNECTIONS = 5
@@ -39,8 +39,25 @@ class PostgresRecords:
         self._schema_ready = False
 
     async def put(
-        self, kind: str, owner: str, id: str, data: Mapping[str, Any], *, new: bool = False, until: float = 0.0
+        self,
+        kind: str,
+        owner: str,
+        id: str,
+        data: Mapping[str, Any],
+        *,
+        new: bool = False,
+        until: float = 0.0,
+        sums: Sequence[RecordSum] = (),
     ) -> bool:
+        if sums:
+            async with self._homes.connection(writes=True) as connection:
+                await self._ensure_schema(connection)
+                async with connection.transaction():
+                    if await self._lock_record(connection, kind, owner, id) != orjson.loads(_encode(data)):
+                        for one in sums:
+                            await self._add(connection, one)
+                    await connection.execute(PUT, (kind, owner, id, _encode(data), until))
+            return True
         query = f"{PUT} WHERE NOT (records.until = 0 OR records.until > {NOW})" if new else PUT
         return await self._write(query, (kind, owner, id, _encode(data), until), kind) > 0
 
@@ -76,13 +93,22 @@ class PostgresRecords:
         async with self._homes.connection(writes=True) as connection:
             await self._ensure_schema(connection)
             async with connection.transaction():
-                make = "INSERT INTO records VALUES (%s, %s, %s, '{}', 0) ON CONFLICT DO NOTHING"
-                await connection.execute(make, (kind, owner, id))
-                query = "SELECT data FROM records WHERE kind = %s AND owner = %s AND id = %s FOR UPDATE"
-                row = await (await connection.execute(query, (kind, owner, id))).fetchone()
-                known = orjson.loads(row[0]) if row else {}
-                await connection.execute(PUT, (kind, owner, id, _encode(add_numbers(known, numbers, facts)), 0.0))
+                await self._add(connection, RecordSum(kind, owner, id, numbers, facts or {}))
                 await _change_version(connection, kind)
+
+    async def _lock_record(self, connection: Connection, *place: str) -> dict[str, Any]:
+        """Return the data of a record, locked until the end of the transaction; create it if it does not exist."""
+        make = "INSERT INTO records VALUES (%s, %s, %s, '{}', 0) ON CONFLICT DO NOTHING"
+        await connection.execute(make, place)
+        query = "SELECT data FROM records WHERE kind = %s AND owner = %s AND id = %s FOR UPDATE"
+        row = await (await connection.execute(query, place)).fetchone()
+        known: dict[str, Any] = orjson.loads(row[0]) if row else {}
+        return known
+
+    async def _add(self, connection: Connection, given: RecordSum) -> None:
+        place = given.kind, given.owner, given.id
+        known = await self._lock_record(connection, *place)
+        await connection.execute(PUT, (*place, _encode(add_numbers(known, given.numbers, given.facts)), 0.0))
 
     async def take(self, kind: str, id: str) -> tuple[str, dict[str, Any]] | None:
         query = f"DELETE FROM records WHERE kind = %s AND id = %s AND {ALIVE} RETURNING owner, data"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import orjson
 
 from wick._internal.worker_threads import run_in_thread
-from wick.server.records import VERSION, VERSIONED_KINDS, Record, add_numbers
+from wick.server.records import VERSION, VERSIONED_KINDS, Record, RecordSum, add_numbers
 from wick.stores.sqlite_file import SqliteFile, SqliteReaders, SqliteSchema
 from wick.stores.sqlite_writer import SqliteWriter, Transaction
 from wick.stores.watchers import ThreadWatchers
@@ -35,6 +35,7 @@ SCHEMA = SqliteSchema(
         ),
     ),
 )
+NEW_VERSION = "INSERT OR REPLACE INTO records VALUES (?, ?, ?, json_quote(hex(randomblob(16))), 0)"
 ALIVE = "(until = 0 OR until > ?)"
 
 
@@ -49,11 +50,22 @@ class SqliteRecords:
         self._starting = Lock()
 
     async def put(
-        self, kind: str, owner: str, id: str, data: Mapping[str, Any], *, new: bool = False, until: float = 0.0
+        self,
+        kind: str,
+        owner: str,
+        id: str,
+        data: Mapping[str, Any],
+        *,
+        new: bool = False,
+        until: float = 0.0,
+        sums: Sequence[RecordSum] = (),
     ) -> bool:
         text = _encode(data)
 
         def work(do: Transaction) -> bool:
+            if sums and _get(do.db, kind, owner, id, self._clock()) != orjson.loads(text):
+                for one in sums:
+                    self._add(do, one)
             if new and _get(do.db, kind, owner, id, self._clock()) is not None:
                 return False
             do.db.execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, ?)", (kind, owner, id, text, until))
@@ -87,12 +99,13 @@ class SqliteRecords:
     async def add(
         self, kind: str, owner: str, id: str, numbers: Mapping[str, float], facts: Mapping[str, Any] | None = None
     ) -> None:
-        def work(do: Transaction) -> None:
-            row = _get(do.db, kind, owner, id, self._clock()) or {}
-            text = _encode(add_numbers(row, numbers, facts))
-            do.db.execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, 0)", (kind, owner, id, text))
+        await self._write(lambda do: self._add(do, RecordSum(kind, owner, id, numbers, facts or {})), kind)
 
-        await self._write(work, kind)
+    def _add(self, do: Transaction, given: RecordSum) -> None:
+        row = _get(do.db, given.kind, given.owner, given.id, self._clock()) or {}
+        text = _encode(add_numbers(row, given.numbers, given.facts))
+        place = given.kind, given.owner, given.id
+        do.db.execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, 0)", (*place, text))
 
     async def take(self, kind: str, id: str) -> tuple[str, dict[str, Any]] | None:
         def work(do: Transaction) -> tuple[str, dict[str, Any]] | None:
@@ -127,19 +140,16 @@ class SqliteRecords:
                     self._file, ThreadWatchers(), self._readers.idle, self._sweep, SWEEP_SECONDS
                 )
             writer = self._writer
-        return await writer.run(_with_new_version(work) if kind in VERSIONED_KINDS else work)
+
+        def work_with_version(do: Transaction) -> T:
+            result = work(do)
+            do.db.execute(NEW_VERSION, VERSION)
+            return result
+
+        return await writer.run(work_with_version if kind in VERSIONED_KINDS else work)
 
     def _sweep(self, do: Transaction) -> None:
         do.db.execute("DELETE FROM records WHERE until > 0 AND until <= ?", (self._clock(),))
-
-
-def _with_new_version(work: Callable[[Transaction], T]) -> Callable[[Transaction], T]:
-    def change(do: Transaction) -> T:
-        result = work(do)
-        do.db.execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?, json_quote(hex(randomblob(16))), 0)", VERSION)
-        return result
-
-    return change
 
 
 def _get(db: sqlite3.Connection, kind: str, owner: str, id: str, now: float) -> dict[str, Any] | None:

@@ -14,7 +14,6 @@ from wick.api.types import BackendInfo
 from wick.server.agents.builder import AgentInstance
 from wick.server.agents.overrides import Overrides
 from wick.server.agents.redacted_options import redact_options
-from wick.server.auth.identity import User
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError
 from wick.server.http.json_body import JsonRoute
@@ -48,31 +47,25 @@ async def switch_backend(id: str, change: BackendChange, caller: Caller, wick: W
     instance = await wick.registry.get_agent(caller, id)
     if not caller.has_role("operator") and (instance.backend is None or instance.backend.name == "state"):
         raise ApiError(403, "not_allowed", f"the agent {id!r} has no commands; ask an operator to enable them")
-    await _check_confined(wick, instance, caller, change)
+    # Try the new workspace before it is stored: commands must not be less protected there.
+    places, overrides = wick.registry.workspaces, _apply_change(instance.overrides, change)
+    place = await places.open(
+        await run_in_thread(lambda: places.backend_options(instance.template, overrides, caller.id), "workspace")
+    )
+    if place is not None:
+        try:
+            level = place.backend.protection.level
+        finally:
+            await places.close(place)
+        now = instance.backend.protection.level if instance.backend is not None else "strong"
+        if LEVELS.index(level) < LEVELS.index(now) and not caller.has_role("operator"):
+            raise ApiError(
+                403, "not_allowed", f"commands would be less protected there ({level}); ask an operator to switch"
+            )
     await wick.registry.change_overrides(caller, id, lambda own: _apply_change(own, change))
     info = describe_backend(await wick.registry.get_agent(caller, id))
     wick.bus.publish("backend_changed", {"agent_id": id, "mode": change.mode}, caller.id)
     return info
-
-
-async def _check_confined(wick: Wick, instance: AgentInstance, user: User, change: BackendChange) -> None:
-    """Try the new workspace before it is stored; raise a 403 if commands would be less protected."""
-    places = wick.registry.workspaces
-    overrides = _apply_change(instance.overrides, change)
-    place = await places.open(
-        await run_in_thread(lambda: places.backend_options(instance.template, overrides, user.id), "workspace")
-    )
-    if place is None:
-        return
-    try:
-        level = place.backend.protection.level
-    finally:
-        await places.close(place)
-    now = instance.backend.protection.level if instance.backend is not None else "strong"
-    if LEVELS.index(level) < LEVELS.index(now) and not user.has_role("operator"):
-        raise ApiError(
-            403, "not_allowed", f"commands would be less protected there ({level}); ask an operator to switch"
-        )
 
 
 def _apply_change(overrides: Overrides, change: BackendChange) -> Overrides:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
 from base64 import b64decode
 from binascii import Error as NotBase64
@@ -11,12 +10,12 @@ from contextlib import asynccontextmanager, nullcontext
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
-import orjson
 from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from wick._internal.fast_json import encode_json
 from wick.api.types import FileContent, FileListing, FileMoved, FileWritten
 from wick.backends.state import State
 from wick.constants import FILE_READ_BYTES, FILE_WRITE_BYTES
@@ -61,10 +60,7 @@ class FileJSONResponse(JSONResponse):
     """JSON that may contain file names which are not valid UTF-8."""
 
     def render(self, content: Any) -> bytes:
-        try:
-            return orjson.dumps(content)  # faster, since a file may be large
-        except TypeError:
-            return json.dumps(content, separators=(",", ":")).encode("ascii")
+        return encode_json(content)
 
 
 @router.get("/agents/{id}/files/list", response_model=FileListing)

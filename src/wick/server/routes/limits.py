@@ -17,7 +17,19 @@ async def get_limits(id: str, caller: Caller, wick: Wick) -> LimitsInfo:
     """Return the limits of your agent's runs, and the state of its budgets."""
     hooks = (await wick.registry.get_agent(caller, id)).agent.hooks
     owners = [*dict.fromkeys(hook.owner for hook in hooks if isinstance(hook.owner, Budget | Limits))]
-    budgets = [_budget_info(one) for one in owners if isinstance(one, Budget)]
+    budgets = [
+        BudgetInfo(
+            name=budget.name,
+            tokens=budget.tokens,
+            dollars=None if budget.dollars is None else float(budget.dollars),
+            spent_tokens=budget.spent.tokens,
+            spent_dollars=float(budget.spent.dollars),
+            reserved_tokens=budget.reserved.tokens,
+            reserved_dollars=float(budget.reserved.dollars),
+        )
+        for budget in owners
+        if isinstance(budget, Budget)
+    ]
     limits = next((one for one in owners if isinstance(one, Limits)), None)
     run_limits = None
     if limits is not None:
@@ -29,16 +41,3 @@ async def get_limits(id: str, caller: Caller, wick: Wick) -> LimitsInfo:
             tool_calls=limits.tool_calls,
         )
     return LimitsInfo(agent_id=id, limits=run_limits, budgets=budgets)
-
-
-def _budget_info(budget: Budget) -> BudgetInfo:
-    spent, reserved = budget.spent, budget.reserved
-    return BudgetInfo(
-        name=budget.name,
-        tokens=budget.tokens,
-        dollars=None if budget.dollars is None else float(budget.dollars),
-        spent_tokens=spent.tokens,
-        spent_dollars=float(spent.dollars),
-        reserved_tokens=reserved.tokens,
-        reserved_dollars=float(reserved.dollars),
-    )

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import ExitStack
 from time import time
 from typing import Annotated, Any
 
-import orjson
 from fastapi import APIRouter, Header, Request, Response
 from fastapi.exceptions import RequestValidationError
 
+from wick._internal.fast_json import encode_json
 from wick.errors import WickError
 from wick.events import Done, Event, Failed
 from wick.server.dependencies import Caller, Wick
@@ -92,29 +91,26 @@ async def complete(
     """Run an agent in a new thread. Assistant messages of the request are taken from the client without a check."""
     messages = parse_conversation(asked, systems=wick.settings.allow_system_messages)
     if not asked.stream:
-        return await _build_completion(asked, await wick.runs.start(caller, asked.model, [*messages], key=key))
+        turn = await wick.runs.start(caller, asked.model, [*messages], key=key)
+        spoken = CompletionText(turn.run_id)
+        text = "".join([
+            spoken.add_event(frame.event)
+            async for batch in turn.frames()
+            for frame in batch
+            if frame.position is not None or frame.terminal  # deltas are repeated in the complete message
+        ])  # fmt: skip
+        end = _require_end(spoken, turn)
+        return ChatCompletion(
+            id=_completion_id(turn),
+            created=int(time()),
+            model=asked.model,
+            choices=[ChatChoice(message=ChatReply(content=text), finish_reason=finish_reason(end.reason))],
+            usage=chat_usage(end.usage),
+        )
     with ExitStack() as holding:
         holding.enter_context(wick.limits.hold("streams", caller.id))  # before the run starts: it could not be streamed
         turn = await wick.runs.start(caller, asked.model, [*messages], key=key)
         return EventStream(lambda: _stream_chunks(asked, turn), holding=holding.pop_all())
-
-
-async def _build_completion(asked: ChatRequest, turn: QueuedRun) -> ChatCompletion:
-    spoken = CompletionText(turn.run_id)
-    text = "".join([
-        spoken.add_event(frame.event)
-        async for batch in turn.frames()
-        for frame in batch
-        if frame.position is not None or frame.terminal  # deltas are repeated in the complete message
-    ])  # fmt: skip
-    end = _require_end(spoken, turn)
-    return ChatCompletion(
-        id=_completion_id(turn),
-        created=int(time()),
-        model=asked.model,
-        choices=[ChatChoice(message=ChatReply(content=text), finish_reason=finish_reason(end.reason))],
-        usage=chat_usage(end.usage),
-    )
 
 
 async def _stream_chunks(asked: ChatRequest, turn: QueuedRun) -> AsyncIterator[list[Frame]]:
@@ -152,8 +148,5 @@ def _completion_id(turn: QueuedRun) -> str:
 
 def _data_frame(data: dict[str, Any]) -> Frame:
     """Return a frame without an event of wick."""
-    try:
-        text = orjson.dumps(data)
-    except TypeError:  # an unpaired surrogate; the other half follows in the next chunk
-        text = json.dumps(data).encode()
-    return Frame(Event(), b"data: %s\n\n" % text)
+    # An unpaired surrogate is possible; the other half follows in the next chunk.
+    return Frame(Event(), b"data: %s\n\n" % encode_json(data))

@@ -7,7 +7,6 @@ from fastapi import APIRouter
 from wick.api.types import Grant, PermissionsInfo, RuleInfo
 from wick.capabilities.permissions import Permissions
 from wick.permissions.rules import POLICIES
-from wick.server.agents.builder import AgentInstance
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import not_found
 
@@ -21,7 +20,9 @@ _POLICY_OF_RULE = {
 @router.get("/agents/{id}/permissions")
 async def get_permissions(id: str, caller: Caller, wick: Wick) -> PermissionsInfo:
     """Return the permission mode and rules of your agent, and your permanent grants."""
-    found = _find_permissions(await wick.registry.get_agent(caller, id))
+    instance = await wick.registry.get_agent(caller, id)
+    hooks = instance.agent.hooks
+    found = [*dict.fromkeys(hook.owner for hook in hooks if isinstance(hook.owner, Permissions))]
     grants = await wick.registry.list_grants(caller, id)
     return PermissionsInfo(
         agent_id=id,
@@ -41,8 +42,3 @@ async def revoke_grant(id: str, grant: str, caller: Caller, wick: Wick) -> None:
     await wick.registry.get_template(caller, id)
     if not await wick.registry.revoke(caller, id, grant):
         raise not_found(f"grant {grant[:100]!r}")
-
-
-def _find_permissions(instance: AgentInstance) -> list[Permissions]:
-    owners = {id(hook.owner): hook.owner for hook in instance.agent.hooks}
-    return [owner for owner in owners.values() if isinstance(owner, Permissions)]

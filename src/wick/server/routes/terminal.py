@@ -15,10 +15,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from wick.errors import BackendError, WickError
 from wick.protocols import Terminal
-from wick.server.auth.identity import User
 from wick.server.dependencies import Caller, Wick
 from wick.server.errors import ApiError, as_api_error
-from wick.server.service import Service
 
 router = APIRouter(tags=["terminal"])
 
@@ -43,38 +41,30 @@ async def open_terminal(
 ) -> None:
     """Open a shell in the workspace of your agent."""
     try:
-        await _serve_terminal(socket, id, caller, wick, rows, columns)
+        instance = await wick.registry.get_agent(caller, id)
+        backend = instance.backend
+        if backend is None or backend.name == "state":
+            raise ApiError(409, "conflict", f"the agent {id!r} has no workspace with commands")
+        protection = backend.protection
+        if (protection.level == "none" or protection.asks) and not caller.has_role("operator"):  # a shell on the host
+            raise ApiError(403, "not_allowed", f"a terminal requires an operator here: {protection.says}")
+        size = {"rows": min(max(rows, 1), 1_000), "columns": min(max(columns, 1), 1_000)}
+        with wick.limits.hold("terminals", caller.id), instance.hold():
+            terminal = await backend.terminal(**size, approved=caller.has_role("operator"))
+            try:
+                try:
+                    await socket.accept()
+                except OSError:  # the client has disconnected
+                    return
+                await _relay(socket, terminal)
+            finally:
+                with suppress(BackendError, TimeoutError):
+                    async with asyncio.timeout(CLOSE_SECONDS):
+                        await terminal.close()
     except (ApiError, WickError) as error:
         refusal = as_api_error(error) or ApiError(500, "internal", "the terminal could not be opened")
         with suppress(RuntimeError, WebSocketDisconnect):  # the client may have disconnected
             await socket.send_denial_response(refusal.response())
-
-
-async def _serve_terminal(socket: WebSocket, id: str, user: User, wick: Service, rows: int, columns: int) -> None:
-    instance = await wick.registry.get_agent(user, id)
-    backend = instance.backend
-    if backend is None or backend.name == "state":
-        raise ApiError(409, "conflict", f"the agent {id!r} has no workspace with commands")
-    protection = backend.protection
-    if (protection.level == "none" or protection.asks) and not user.has_role("operator"):  # a shell on the host
-        raise ApiError(403, "not_allowed", f"a terminal requires an operator here: {protection.says}")
-    size = {"rows": min(max(rows, 1), 1_000), "columns": min(max(columns, 1), 1_000)}
-    with wick.limits.hold("terminals", user.id), instance.hold():
-        terminal = await backend.terminal(**size, approved=user.has_role("operator"))
-        try:
-            if await _accept(socket):
-                await _relay(socket, terminal)
-        finally:
-            await _close_terminal(terminal)
-
-
-async def _accept(socket: WebSocket) -> bool:
-    """Accept the connection; return False if the client has disconnected."""
-    try:
-        await socket.accept()
-    except OSError:
-        return False
-    return True
 
 
 async def _relay(socket: WebSocket, terminal: Terminal) -> None:
@@ -111,12 +101,6 @@ async def _relay_input(socket: WebSocket, terminal: Terminal) -> None:
 async def _relay_output(socket: WebSocket, terminal: Terminal) -> None:
     while data := await terminal.read():
         await socket.send_bytes(data)
-
-
-async def _close_terminal(terminal: Terminal) -> None:
-    with suppress(BackendError, TimeoutError):
-        async with asyncio.timeout(CLOSE_SECONDS):
-            await terminal.close()
 
 
 async def _close_socket(socket: WebSocket, code: int, reason: str) -> None:

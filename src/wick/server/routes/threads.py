@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any, Literal
 
 import orjson
@@ -11,6 +10,7 @@ from pydantic import Field, JsonValue
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from wick._internal.fast_json import encode_json
 from wick._internal.frozen import canonical_json, thaw
 from wick._internal.worker_threads import run_in_thread
 from wick.api.conversions import make_thread_info
@@ -29,7 +29,7 @@ from wick.server.schemas import (
 )
 from wick.server.strict_models import StrictModel
 from wick.stores.markdown_export import export_markdown
-from wick.threads import SCHEMA, Thread
+from wick.threads import SCHEMA
 
 router = APIRouter(prefix="/threads", tags=["threads"], route_class=JsonRoute)
 
@@ -158,20 +158,13 @@ async def export(
         suffix = "json" if format == "json" else "md"
         headers = {"Content-Disposition": f'attachment; filename="{name}.{suffix}"'}
         if format == "json":
-            log = await run_in_thread(lambda: _export_json(thread), "export")
+
+            def encode_log() -> bytes:  # entry by entry: one large call would hold the GIL and block the event loop
+                head = orjson.dumps({"schema": SCHEMA, "id": thread.id})[:-1]
+                entries = b",".join([encode_json(entry.to_json()) for entry in thread.entries])
+                return b'%s,"entries":[%s]}' % (head, entries)
+
+            log = await run_in_thread(encode_log, "export")
             return await spool_response(Response(log, media_type="application/json", headers=headers))
         text = await run_in_thread(lambda: export_markdown(head.title or id, thread), "export")
         return await spool_response(Response(text, media_type="text/markdown; charset=utf-8", headers=headers))
-
-
-def _export_json(thread: Thread) -> bytes:
-    """Return the log as JSON, encoded entry by entry: one large call would hold the GIL and block the event loop."""
-    head = orjson.dumps({"schema": SCHEMA, "id": thread.id})[:-1]
-    return b'%s,"entries":[%s]}' % (head, b",".join([_dump_json(entry.to_json()) for entry in thread.entries]))
-
-
-def _dump_json(data: object) -> bytes:
-    try:
-        return orjson.dumps(data)
-    except TypeError:  # a number beyond 64 bits, or an unpaired surrogate
-        return json.dumps(data, separators=(",", ":")).encode("ascii")

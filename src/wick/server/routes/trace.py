@@ -61,19 +61,18 @@ async def trace(id: str, caller: Caller, wick: Wick, request: Request) -> RunTra
     if recorded is None:
         raise not_found(f"trace of run {id!r}: the run is in progress, has no recorder, or its trace has expired")
     found = RunTrace.model_validate({**thaw(recorded), "thread_id": row["thread"]})
-    await run_in_thread(lambda: _add_costs(found.spans), "looking up prices")
+
+    def add_costs() -> None:  # of each model call; the price list is read on first use, which takes a moment
+        for span in _walk_spans(found.spans):
+            asked, model = span.attributes, span.attributes.get("gen_ai.request.model")
+            counts = [asked.get(f"gen_ai.usage.{name}") for name in COUNTED]
+            tokens = Usage(*(count if isinstance(count, int) else 0 for count in counts))
+            if isinstance(model, str) and tokens.total_tokens:
+                cost = price(model, tokens)
+                span.cost = None if cost is None else float(cost)
+
+    await run_in_thread(add_costs, "looking up prices")
     return found
-
-
-def _add_costs(spans: Iterable[TraceSpan]) -> None:
-    """Add the cost of each model call. The price list is read on first use, which takes a moment."""
-    for span in _walk_spans(spans):
-        asked, model = span.attributes, span.attributes.get("gen_ai.request.model")
-        counts = [asked.get(f"gen_ai.usage.{name}") for name in COUNTED]
-        tokens = Usage(*(count if isinstance(count, int) else 0 for count in counts))
-        if isinstance(model, str) and tokens.total_tokens:
-            cost = price(model, tokens)
-            span.cost = None if cost is None else float(cost)
 
 
 def _walk_spans(spans: Iterable[TraceSpan]) -> Iterator[TraceSpan]:

@@ -110,14 +110,11 @@ class QueuedRun:
                 if frames and frames[-1].terminal:
                     mine = hub is not None and hub.run == self.run_id and hub.end == "told"
                     self.thread = hub.thread if mine and hub is not None else None
-                    return await self._load_outcome()
+                    info = await retry_store(lambda: self.runs.load_outcome(self.info))
+                    if not info.outcome:
+                        raise still_open_error(info, info.reason)
+                    return info
         raise self.unfinished_error()
-
-    async def _load_outcome(self) -> RunInfo:
-        info = await retry_store(lambda: self.runs.load_outcome(self.info))
-        if not info.outcome:
-            raise still_open_error(info, info.reason)
-        return info
 
     def unfinished_error(self) -> ApiError:
         """Return the error for a client that waited for a run that has not ended."""
@@ -187,7 +184,11 @@ class Runs:
         if recipe and head.run and after is None:
             raise ApiError(409, "conflict", "a run is in progress, and a recipe can only start one; wait for its end")
         if head.asking and after in (None, head.last):  # a repeated request does not deny questions of its own run
-            await self._deny_questions(user, thread)
+            for question in await self.sessions.questions(thread, owner=user.id):
+                with suppress(StoreError):  # answered concurrently, or lapsed
+                    await self.sessions.answer(
+                        thread, question["id"], "deny", owner=user.id, words=DENIED_BY_MESSAGE, by=user.name
+                    )
         return await self._enqueue(user, head, rows, key, recipe, after, instance)
 
     async def send(self, user: User, thread: str, messages: Sequence[Message], *, key: str = "") -> QueuedRun:
@@ -221,14 +222,6 @@ class Runs:
                 raise ApiError(409, "conflict", "this Idempotency-Key was used for another request; take a new one")
             asked = before
         return str(asked["thread"]), int(asked["after"])
-
-    async def _deny_questions(self, user: User, thread: str) -> None:
-        """Deny all pending questions of a thread: the user sent a message instead of an answer."""
-        for question in await self.sessions.questions(thread, owner=user.id):
-            with suppress(StoreError):  # answered concurrently, or lapsed
-                await self.sessions.answer(
-                    thread, question["id"], "deny", owner=user.id, words=DENIED_BY_MESSAGE, by=user.name
-                )
 
     async def _enqueue(
         self,
@@ -282,8 +275,12 @@ class Runs:
         """
         head = created or await self.store.head(user.id, wanted.thread)
         waiting = [*range(1, position + 1)] if created is not None else await self._pending_positions(head)
-        if not head.run and position not in waiting:
-            return await self._find_answering_run(user, head, wanted.begin)
+        if not head.run and position not in waiting:  # a run has taken the message since it was queued
+            async for batch in self.store.read(user.id, head.id, after=wanted.begin):
+                for row in batch:
+                    if row["kind"] in ("run_start", "run_end"):
+                        return await self.load_info(user, row["data"]["run"])
+            raise ApiError(409, "conflict", "the message was answered, but the log no longer has its run")
         return await self._start_pending(user, head, _pending_run(user, head, waiting, wanted.recipe), instance)
 
     async def resume_thread(self, user: User, head: Summary, *, lapsed: bool = False) -> None:
@@ -318,14 +315,6 @@ class Runs:
     async def _load_record(self, info: RunInfo) -> RunInfo:
         row = await self.records.get(KIND, info.owner, info.id)
         return info if row is None else RunInfo.from_json(info.owner, info.id, row)
-
-    async def _find_answering_run(self, user: User, head: Summary, after: int) -> RunInfo:
-        """Return the run that took a message, which was queued when the thread had `after` entries."""
-        async for batch in self.store.read(user.id, head.id, after=after):
-            for row in batch:
-                if row["kind"] in ("run_start", "run_end"):
-                    return await self.load_info(user, row["data"]["run"])
-        raise ApiError(409, "conflict", "the message was answered, but the log no longer has its run")
 
     async def _start_next_run(self, running: ActiveRun) -> None:
         """Start the next run of a thread if messages arrived too late for the last one."""
@@ -374,7 +363,12 @@ class Runs:
         last: Mapping[str, Any] | None = None
         async for batch in self.store.read(info.owner, info.thread, after=noted.begin):
             for row in batch:
-                last = _last_end(row, info.id, last)
+                if row["kind"] == "run_start" and row["data"]["run"] == info.id:
+                    last = STARTED
+                elif row["kind"] == "run_end" and row["data"]["run"] == info.id:
+                    last = {**row["data"], "at": row["at"]}
+                elif row["kind"] == "rewind" and last is not None and last["outcome"] in ("", "interrupted"):
+                    last = {**REWOUND, "at": row["at"]}  # a rewind ends an open run
         if last is None or last is STARTED:
             return replace(noted, outcome="", reason=noted.reason or OPEN)
         ended = float(last.get("at", time())) if last["outcome"] != "interrupted" else 0.0
@@ -427,16 +421,12 @@ class Runs:
         if not await self._cancel_pending(info):
             self.executor.cancelling.discard((user.id, id))
             await self.records.put(CANCEL, user.id, id, {}, until=time() + CANCEL_SECONDS)
-            await self._wait_cancelled(info)
-
-    async def _wait_cancelled(self, info: RunInfo) -> None:
-        """Wait briefly until another server has cancelled the run."""
-        watching = self.store.watch(info.owner, info.thread)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(NOTICE_SECONDS), closing_stream(watching) as news:
-                async for _ in news:
-                    if (await self.store.head(info.owner, info.thread)).run != info.id:
-                        return
+            watching = self.store.watch(info.owner, info.thread)
+            with suppress(TimeoutError):  # wait briefly until another server has cancelled it
+                async with asyncio.timeout(NOTICE_SECONDS), closing_stream(watching) as news:
+                    async for _ in news:
+                        if (await self.store.head(info.owner, info.thread)).run != info.id:
+                            return
 
     async def _cancel_pending(self, info: RunInfo) -> bool:
         """Cancel a run that no server performs; return False if one does."""
@@ -513,17 +503,6 @@ def _pending_run(user: User, head: Summary, waiting: Sequence[int], recipe: str 
 OPEN = "the run has not ended"
 STARTED: Mapping[str, Any] = {"outcome": "", "reason": ""}
 REWOUND = {"outcome": "cancelled", "reason": "the thread was rewound"}
-
-
-def _last_end(row: Mapping[str, Any], run: str, last: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return the last known end of a run after one more log entry. A rewind ends an open run."""
-    if row["kind"] == "run_start" and row["data"]["run"] == run:
-        return STARTED
-    if row["kind"] == "run_end" and row["data"]["run"] == run:
-        return {**row["data"], "at": row["at"]}
-    if row["kind"] == "rewind" and last is not None and last["outcome"] in ("", "interrupted"):
-        return {**REWOUND, "at": row["at"]}
-    return last
 
 
 def still_open_error(info: RunInfo, reason: str) -> ApiError:

@@ -20,7 +20,9 @@ def explain_call(thread: Thread, call_id: str, seq: int | None = None) -> CallRe
     for entry in thread.entries:
         if entry.kind == "run_start":
             run = entry.data["run"]
-        elif (call := _find_call(entry, call_id)) is not None:
+            continue
+        calls = entry.data.tool_calls if isinstance(entry.data, Message) else ()
+        if (call := next((call for call in calls if call.id == call_id), None)) is not None:
             if found is not None and found.seq == seq:
                 break
             about: dict[str, Any] = {"thread_id": thread.id, "run_id": run, "call_id": call.id, "seq": entry.seq}
@@ -37,16 +39,6 @@ def explain_call(thread: Thread, call_id: str, seq: int | None = None) -> CallRe
     if len(uses) == 1:  # ambiguous if two calls have this id
         found.verdicts = [HookVerdict(**row) for row in thaw(uses[0].get("why", []))] or found.verdicts
     return found
-
-
-def _find_call(entry: Entry, call_id: str) -> ToolCall | None:
-    calls = entry.data.tool_calls if isinstance(entry.data, Message) else ()
-    return next((call for call in calls if call.id == call_id), None)
-
-
-def _start_reasons(thread: str, run: str, seq: int, call: ToolCall) -> CallReasons:
-    about: dict[str, Any] = {"thread_id": thread, "run_id": run, "call_id": call.id, "seq": seq}
-    return CallReasons(**about, tool=call.name, args=thaw(call.args), invalid=call.invalid)
 
 
 def _apply_entry(found: CallReasons, call: ToolCall, entry: Entry) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic, time
 from typing import Any, TypeGuard, TypeVar
@@ -13,6 +13,7 @@ from wick._internal.worker_threads import run_in_thread
 from wick.constants import MODEL_CRASHES, RUN_CRASHES
 from wick.errors import TEMPORARY, RunCrashed, StoreError, clear_tracebacks, public_text
 from wick.events import Done, Failed
+from wick.messages import Message
 from wick.operations import Result, Run
 from wick.protocols import Store
 from wick.resume import end_abandoned_run
@@ -148,7 +149,11 @@ class RunExecutor:
             await self._record_outcome(running, problem)
         else:
             await self._clear_start(running)
-        self._update_stall(running, problem)
+        key = running.info.owner, running.info.thread
+        before = self.stalls.pop(key, None)
+        if running.stalled:
+            since = before.since if before is not None and before.run == running.info.id else monotonic()
+            self.stalls[key] = Stall(running.info.id, since, str(problem or running.info.reason))
         del self.running[running.info.owner, running.info.thread]
         running.hub.finish("elsewhere" if running.ended_in_log or running.stalled else end)
         self.board.remove(running.info.owner, running.hub)
@@ -164,14 +169,6 @@ class RunExecutor:
             return False
         held = running.run.scratch.get(self.registry.sessions) if running.run is not None else None
         return not running.lease_held or error.code == "over" or (held is not None and held.failure is error)
-
-    def _update_stall(self, running: ActiveRun, problem: Exception | None) -> None:
-        """Record since when a run is stalled, or that it no longer is."""
-        key = running.info.owner, running.info.thread
-        before = self.stalls.pop(key, None)
-        if running.stalled:
-            since = before.since if before is not None and before.run == running.info.id else monotonic()
-            self.stalls[key] = Stall(running.info.id, since, str(problem or running.info.reason))
 
     async def _run(self, running: ActiveRun) -> None:
         info, hub = running.info, running.hub
@@ -194,7 +191,14 @@ class RunExecutor:
         info, key = running.info, start_key()
         row = await self.records.get(KIND, info.owner, info.id)
         crashed = [at[1] for name, at in (row or {}).items() if _is_crash(name, at)]
-        reached, in_tool = await self._read_progress(info) if crashed else (0, False)
+        reached, in_tool = 0, False  # the last message or finished tool; whether a tool was started since
+        if crashed:
+            async for batch in self.store.read(info.owner, info.thread, after=info.begin):
+                for entry in batch:
+                    if entry["kind"] in ("message", "done"):
+                        reached, in_tool = entry["seq"], False
+                    elif entry["kind"] == "intent":
+                        in_tool = True
         deaths = crashed.count(reached) + any(place < reached for place in crashed)  # those before count as one
         if deaths >= (RUN_CRASHES if in_tool else MODEL_CRASHES):
             raise RunCrashed(
@@ -204,17 +208,6 @@ class RunExecutor:
         start = {key: [time(), reached]}
         await self.records.add(KIND, info.owner, info.id, {}, {**({} if row else info.to_json()), **start})
         running.start = key
-
-    async def _read_progress(self, info: RunInfo) -> tuple[int, bool]:
-        """Return the last entry of a run that is a message or a finished tool, and whether a tool was started since."""
-        reached, in_tool = 0, False
-        async for batch in self.store.read(info.owner, info.thread, after=info.begin):
-            for row in batch:
-                if row["kind"] in ("message", "done"):
-                    reached, in_tool = row["seq"], False
-                elif row["kind"] == "intent":
-                    in_tool = True
-        return reached, in_tool
 
     async def _clear_start(self, running: ActiveRun) -> None:
         """Remove the start of this process from the record: it did not crash."""
@@ -235,12 +228,14 @@ class RunExecutor:
             if result.outcome == "interrupted":  # keeps the earlier crashes for its resume
                 fields = {**noted.to_json(), **({running.start: 0} if running.start else {})}
                 await retry_store(lambda: self.records.add(KIND, noted.owner, noted.id, {}, fields))
+                spent = await self.usage.record(
+                    running.user, noted.agent, result, run=noted.id, ended=not running.stalled
+                )
             else:
-                await retry_store(lambda: self.records.put(KIND, noted.owner, noted.id, noted.to_json()))
+                spent, sums = await self.usage.prepare(running.user, noted.agent, result, run=noted.id)
+                row = noted.to_json()
+                await retry_store(lambda: self.records.put(KIND, noted.owner, noted.id, row, sums=sums))
                 running.hub.outcome = noted
-            spent = await self.usage.record(
-                running.user, running.info.agent, result, run=running.info.id, ended=not running.stalled
-            )
             for model, used in spent.items():
                 if used.questions:  # else the run has no model call
                     tokens = {"input": used.input_tokens, "output": used.output_tokens}
@@ -287,20 +282,18 @@ class RunExecutor:
         """Write the end of a run that no server performs; return False if there was nothing to end."""
         thread = Thread(info.thread)
         async with hold(self.store, info.owner, thread, wait=False) as held:
-            messages = [*await held.fetch_messages()] if thread.open_run is None and await self._is_next(info) else []
+            messages: Sequence[Message] = ()
+            if thread.open_run is None:  # if the first pending message is for this run, the run has not ended
+                head = held.lease.head or await self.store.head(info.owner, info.thread)
+                first = next((row.position for row in await held.fetch_inbox() if row.kind == "message"), None)
+                if first is not None and derive_run_id(head, first) == info.id:
+                    messages = await held.fetch_messages()
             is_open = thread.open_run is not None and thread.open_run["run"] == info.id
             if is_open or messages:
                 error = None if result.error is None else (error_code(result.error), public_text(result.error))
                 end_abandoned_run(thread, info.id, messages, result.outcome, result.reason, error)
                 await thread.saved()
             return is_open or bool(messages)
-
-    async def _is_next(self, info: RunInfo) -> bool:
-        """Return True if the first pending message is for this run, so that the run has not ended."""
-        head = await self.store.head(info.owner, info.thread)
-        rows = await self.store.inbox(info.owner, info.thread)
-        first = next((row.position for row in rows if row.kind == "message"), None)
-        return first is not None and derive_run_id(head, first) == info.id
 
     def cancel(self, running: ActiveRun) -> None:
         """Cancel a run for its user."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from math import inf
 from time import monotonic
@@ -118,7 +118,10 @@ class RunFollowers:
         try:
             async with aclosing(self._read_sources(info, reader)) as batches:
                 async for frames in batches:
-                    self._count_frames(frames)
+                    if frames:
+                        self.metrics.frames.inc(len(frames))
+                        if isinstance(frames[0].event, Resync):
+                            self.metrics.resyncs.inc()
                     yield frames
                     if frames and frames[-1].terminal:
                         return
@@ -155,20 +158,20 @@ class RunFollowers:
             ):
                 return
 
-    def _count_frames(self, frames: list[Frame]) -> None:
-        if frames:
-            self.metrics.frames.inc(len(frames))
-            if isinstance(frames[0].event, Resync):
-                self.metrics.resyncs.inc()
-
     async def _follow_log(self, info: RunInfo, reader: StreamReader) -> Batches:
         """Yield frames from the log until the run has ended or is performed here."""
         position, watching = _LogPosition(info), self.store.watch(info.owner, info.thread)
         news: asyncio.Future[News] | None = None
         try:
             while self.board.find(info) is None:
-                async for frames in self._read_new(info, position, reader):
-                    yield frames
+                async for batch in self.store.read(info.owner, info.thread, after=position.at):
+                    frames: list[Frame] = []
+                    for row in batch:
+                        frames += position.builder.build_frames(row, reader.position)
+                        position.at = row["seq"]
+                    if frames:
+                        reader.advance(frames)
+                        yield frames
                 if (last := await self._final_frames(info, position, reader)) is not None:
                     yield [*last]
                     return
@@ -192,19 +195,6 @@ class RunFollowers:
                 await cancel_and_wait((news,))
             with suppress(StoreError):
                 await watching.aclose()  # type: ignore[attr-defined]
-
-    async def _read_new(
-        self, info: RunInfo, position: _LogPosition, reader: StreamReader
-    ) -> AsyncIterator[list[Frame]]:
-        """Yield the frames of new log entries, and advance both positions."""
-        async for batch in self.store.read(info.owner, info.thread, after=position.at):
-            frames: list[Frame] = []
-            for row in batch:
-                frames += position.builder.build_frames(row, reader.position)
-                position.at = row["seq"]
-            if frames:
-                reader.advance(frames)
-                yield frames
 
     async def _final_frames(self, info: RunInfo, position: _LogPosition, reader: StreamReader) -> list[Frame] | None:
         """Return the last frames of a finished run that the reader has not seen, or None if it has not ended."""

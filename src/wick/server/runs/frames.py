@@ -10,15 +10,13 @@ and may be dropped. `FrameBuilder` turns the log into frames, entry by entry.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-import orjson
-
+from wick._internal.fast_json import encode_json
 from wick.capabilities.recorder import VALUE as TRACES
 from wick.events import (
     ApprovalRequest,
@@ -57,11 +55,7 @@ class Frame:
 
 def encode_event(event: Event, id: str = "") -> bytes:
     """Encode an event as a server-sent event."""
-    body = event.to_json()
-    try:
-        data = orjson.dumps(body)
-    except TypeError:  # an integer over 64 bits, or a lone surrogate
-        data = json.dumps(body, separators=(",", ":")).encode()
+    data = encode_json(event.to_json())
     head = f"id: {id}\n" if id else ""
     return b"%sevent: %s\ndata: %s\n\n" % (head.encode(), event.event.encode(), data)
 

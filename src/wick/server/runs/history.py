@@ -48,7 +48,16 @@ class ThreadHistory:
 
     def add_entry(self, entry: Entry) -> None:
         if isinstance(entry.data, Message):
-            self._message(entry.data, MessageFact(entry.seq, entry.at, self._run))
+            message, fact = entry.data, MessageFact(entry.seq, entry.at, self._run)
+            self.facts[id(message)] = fact
+            if message.role == "user":
+                self._unassigned.append(fact)
+            else:
+                self._unassigned.clear()
+            for call in message.tool_calls:
+                self._asked[call.id] = (fact, call.name)
+            if message.role == "tool":
+                fact.ms = self._took.pop(message.tool_call_id, None)
         elif entry.kind == "run_start":
             run = entry.data["run"]
             for fact in self._unassigned if run != self._run else ():
@@ -78,14 +87,3 @@ class ThreadHistory:
         if fact.children:
             row["tool_calls"] = [call | {"child": fact.children.get(call["id"], "")} for call in row["tool_calls"]]
         return row | {"seq": fact.seq, "at": fact.at, "run": fact.run, "ms": fact.ms}
-
-    def _message(self, message: Message, fact: MessageFact) -> None:
-        self.facts[id(message)] = fact
-        if message.role == "user":
-            self._unassigned.append(fact)
-        else:
-            self._unassigned.clear()
-        for call in message.tool_calls:
-            self._asked[call.id] = (fact, call.name)
-        if message.role == "tool":
-            fact.ms = self._took.pop(message.tool_call_id, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
 from typing import Any
 
@@ -47,29 +47,29 @@ class EventStream(Response):
     async def _write(self, send: Send) -> None:
         async with aclosing(self._frames()) as batches:
             async for batch in batches:
-                for text in _batch_frames(batch):
-                    await send({"type": "http.response.body", "body": text, "more_body": True})
+                texts, size = list[bytes](), 0
+                for frame in batch:
+                    texts.append(frame.text)
+                    size += len(frame.text)
+                    if size >= PORTION_BYTES:  # a message stays in memory until the client has read it
+                        await send({"type": "http.response.body", "body": b"".join(texts), "more_body": True})
+                        texts, size = [], 0
+                if texts or not batch:
+                    await send({"type": "http.response.body", "body": b"".join(texts) or HEARTBEAT, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-def _batch_frames(batch: Sequence[Frame]) -> Iterator[bytes]:
-    """Join frames into messages of limited size: a message stays in memory until the client has read it."""
-    texts, size = list[bytes](), 0
-    for frame in batch:
-        texts.append(frame.text)
-        size += len(frame.text)
-        if size >= PORTION_BYTES:
-            yield b"".join(texts)
-            texts, size = [], 0
-    if texts or not batch:
-        yield b"".join(texts) or HEARTBEAT
 
 
 async def _run_until_disconnect(work: Any, receive: Receive) -> None:
     """Await work in this task; cancel it when the client disconnects."""
     this = asyncio.current_task()
     assert this is not None
-    cancels, gone = this.cancelling(), asyncio.create_task(_wait_disconnect(receive), name="client disconnect")
+
+    async def wait_disconnect() -> None:
+        with suppress(HTTPException):  # the request body is too large or too slow: treat it as a disconnect
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+    cancels, gone = this.cancelling(), asyncio.create_task(wait_disconnect(), name="client disconnect")
 
     def stop(_: object) -> None:
         if not gone.cancelled():
@@ -84,9 +84,3 @@ async def _run_until_disconnect(work: Any, receive: Receive) -> None:
     finally:
         gone.remove_done_callback(stop)
         gone.cancel()
-
-
-async def _wait_disconnect(receive: Receive) -> None:
-    with suppress(HTTPException):  # the request body is too large or too slow: treat it as a disconnect
-        while (await receive())["type"] != "http.disconnect":
-            pass

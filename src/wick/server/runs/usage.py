@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -10,9 +10,8 @@ from time import time
 
 from wick._internal.worker_threads import run_in_thread
 from wick.operations import Result
-from wick.prices import Charge
 from wick.server.auth.identity import User
-from wick.server.records import Records
+from wick.server.records import Records, RecordSum
 
 KIND, COUNTED = "usage", "counted"
 COUNTED_SECONDS = 30 * 86_400.0  # how long the recorded charges of an interrupted run are remembered
@@ -38,7 +37,7 @@ class UsageAmount:
         return self.nanodollars / 1e9
 
     def __add__(self, other: UsageAmount) -> UsageAmount:
-        return UsageAmount(*(getattr(self, name) + getattr(other, name) for name in _NAMES))
+        return UsageAmount(*[getattr(self, name) + getattr(other, name) for name in _NAMES])
 
     def numbers(self) -> dict[str, float]:
         return {name: getattr(self, name) for name in _NAMES if getattr(self, name)}
@@ -72,6 +71,15 @@ class UsageLedger:
 
         With `ended=False` the log has no end of the run: its charges are recorded now, the run itself when it ends.
         """
+        spent, sums = await self.prepare(user, agent, result, run=run, ended=ended)
+        for one in sums:
+            await self.records.add(one.kind, one.owner, one.id, one.numbers, one.facts)
+        return spent
+
+    async def prepare(
+        self, user: User, agent: str, result: Result, *, run: str = "", ended: bool = True
+    ) -> tuple[dict[str, UsageAmount], list[RecordSum]]:
+        """Return the usage of a run by model, and the sums that record it."""
         entries = result.thread.entries if result.thread is not None else ()
         ends = [entry for entry in entries if entry.kind == "run_end" and entry.data["run"] == run]
         before = await self.records.get(COUNTED, user.id, run) if len(ends) > 1 else None  # it has paused before
@@ -79,15 +87,27 @@ class UsageLedger:
             counted = {"charges": len(result.charges)}
             await self.records.put(COUNTED, user.id, run, counted, until=time() + COUNTED_SECONDS)
         charges = result.charges[int(before["charges"]) if before is not None else 0 :]
-        spent = await run_in_thread(lambda: _sum_by_model(charges), "summing usage") if charges else {}
+        spent: dict[str, UsageAmount] = {}
+
+        def sum_by_model() -> None:  # the price list is read on first use, which takes a moment
+            for charge in charges:
+                if charge.usage.total_tokens:  # else the provider reported no usage
+                    price = charge.price
+                    cost = 0 if price is None else round(price * NANO)
+                    used = UsageAmount(questions=1, unpriced=price is None, nanodollars=cost, **charge.usage.to_json())
+                    spent[charge.model] = spent.get(charge.model, UsageAmount()) + used
+
+        if charges:
+            await run_in_thread(sum_by_model, "summing usage")
         if before is None and ended:  # the run counts once, for the model of its first call
             first = result.charges[0].model if result.charges else ""
             spent[first] = spent.get(first, UsageAmount()) + UsageAmount(runs=1)
         day = datetime.now(UTC).date().isoformat()
-        for model, used in spent.items():
-            facts = {"user": user.name, "day": day, "agent": agent, "model": model}
-            await self.records.add(KIND, user.id, f"{day}/{agent}/{model}", used.numbers(), facts)
-        return spent
+        about = {"user": user.name, "day": day, "agent": agent}
+        return spent, [
+            RecordSum(KIND, user.id, f"{day}/{agent}/{model}", used.numbers(), {**about, "model": model})
+            for model, used in spent.items()
+        ]
 
     async def list_lines(
         self, owner: str | None, *, since: date | None = None, until: date | None = None, agent: str = ""
@@ -108,14 +128,3 @@ class UsageLedger:
 def sum_usage(lines: Iterable[UsageLine]) -> UsageAmount:
     """Return the sum of usage lines."""
     return sum((line.used for line in lines), UsageAmount())
-
-
-def _sum_by_model(charges: Sequence[Charge]) -> dict[str, UsageAmount]:
-    spent: dict[str, UsageAmount] = {}
-    for charge in charges:
-        if charge.usage.total_tokens:  # else the provider reported no usage
-            price = charge.price
-            cost = 0 if price is None else round(price * NANO)
-            used = UsageAmount(questions=1, unpriced=price is None, nanodollars=cost, **charge.usage.to_json())
-            spent[charge.model] = spent.get(charge.model, UsageAmount()) + used
-    return spent

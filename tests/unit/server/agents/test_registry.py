@@ -71,6 +71,33 @@ async def test_every_user_has_an_own_agent_and_workspace(tmp_path: Path) -> None
         assert (await there.get_agent(ADA, "talker")).backend is None
 
 
+async def test_a_change_by_another_process_counts_from_the_next_run(tmp_path: Path) -> None:
+    """An instance is kept without reading its records, until any process has written one of them."""
+    async with registry(tmp_path, CODER) as there:
+        first = await there.get_agent(ADA, "talker")
+        lists = 0
+        read = there.records.list
+
+        async def counted(*args: Any, **options: Any) -> Any:
+            nonlocal lists
+            lists += 1
+            return await read(*args, **options)
+
+        there.records.list = counted  # type: ignore[method-assign]
+        assert await there.get_agent(ADA, "talker") is first and lists == 0
+        other = SqliteRecords(tmp_path / "data" / "server.db")
+        await other.put("override", ADA.id, "talker", Overrides(hooks={"todos": False}).to_json())
+        changed = await there.get_agent(ADA, "talker")
+        assert changed is not first and lists > 0
+        assert "todos" not in [part.name for part in changed.agent.capabilities]
+        await other.delete("override", ADA.id, "talker")
+        assert "todos" in [part.name for part in (await there.get_agent(ADA, "talker")).agent.capabilities]
+        await other.put("override", BOB.id, "talker", Overrides(hooks={"todos": False}).to_json())
+        kept = await there.get_agent(ADA, "talker")
+        assert await there.get_agent(ADA, "talker") is kept, "a change for another user builds nothing anew"
+        await other.close()
+
+
 async def test_a_configured_workdir_is_for_the_owner_of_the_server(tmp_path: Path) -> None:
     named = {"agents": {"coder": {"model": "demo", "backend": {"type": "local", "workdir": "./project"}}}}
     async with registry(tmp_path, named) as there:

@@ -17,7 +17,7 @@ from wick.capabilities.sessions import Sessions
 from wick.events import ChatModelEnd, ChatModelRestart, ChatModelStart, ChatModelStream, Done, ToolStream
 from wick.protocols import Delta, Finish, Request, TextDelta
 from wick.server.runs import hub as module
-from wick.server.runs.frames import START, Frame, StreamPosition, parse_position
+from wick.server.runs.frames import START, Frame, FrameBuilder, StreamPosition, parse_position
 from wick.server.runs.hub import RunHub, StreamReader
 from wick.stores.in_memory import InMemory
 
@@ -223,6 +223,28 @@ async def test_deltas_after_a_complete_message_are_dropped() -> None:
     assert "on_chat_model_restart" not in events(found)
     (end,) = [frame for frame in found if isinstance(frame.event, ChatModelEnd)]
     assert json.loads(end.text.decode().split("data: ")[1])["data"]["message"]["content"] == "HELLO"
+    await store.close()
+
+
+async def test_without_readers_no_frame_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[int] = []
+    real = FrameBuilder.build_frames
+
+    def build(self: FrameBuilder, row: Any, after: StreamPosition = START) -> list[Frame]:
+        built.append(row["seq"])
+        return real(self, row, after)
+
+    monkeypatch.setattr(FrameBuilder, "build_frames", build)
+    store, thread = InMemory(), Thread("th_1")
+    hub = RunHub(thread, "r", 0)
+    agent = Agent(FunctionModel(lambda request: "hello"), hooks=[Sessions(store)])
+    stream = agent.stream("Go.", thread=thread, emit=hub.emit)
+    stream.run.id = "r"
+    await stream.finish()
+    hub.finish("told")
+    assert built == [] and hub.has_started
+    assert events(await heard(hub)) == ["on_chat_model_end", "done"]
+    assert built == [entry.seq for entry in thread.entries]
     await store.close()
 
 
