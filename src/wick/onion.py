@@ -37,11 +37,12 @@ logger = logging.getLogger(__name__)
 Ring = Callable[[Next[R], Any], Awaitable[R]]
 
 
-def compose(rings: Sequence[Ring[R]], core: Next[R]) -> Next[R]:
+def compose(rings: Sequence[Ring[R]], core: Callable[[Any], Awaitable[R]]) -> Next[R]:
     """Nest rings around `core`. The first ring is the outermost."""
+    next: Next[R] = core
     for ring in reversed(rings):
-        core = partial(ring, core)
-    return core
+        next = partial(ring, next)
+    return next
 
 
 def build_rings(hooks: Iterable[Hook], operation: type[Operation[R]]) -> list[Ring[R]]:
@@ -329,13 +330,13 @@ async def _run_guard(hook: Hook, sealed: Operation[object], view: Operation[obje
     return None if hook.shadow else verdict
 
 
-async def _call_hook(hook: Hook, *args: object) -> object:
+async def _call_hook(hook: Hook, op: Operation[object], *next: object) -> object:
     """Call a hook within its time limit. Raise a cancellation again if the hook swallowed it."""
     task = asyncio.current_task()
     cancels = task.cancelling() if task else 0
     try:
         start = perf_counter()
-        answer: object = hook.fn(*args)
+        answer: object = hook.call_with_deps(op, *next) if hook.deps else hook.fn(op, *next)
         if answer is not None and isawaitable(answer):
             name = f"the hook {hook.name!r}"
             answer = await (run_with_timeout(hook.timeout, answer, name) if hook.timeout else answer)

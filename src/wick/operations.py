@@ -16,8 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 from uuid import uuid4
+
+from typing_extensions import TypeVar  # a dependency of pydantic
 
 from wick._internal.frozen import FrozenDict, canonical_json, digest, freeze, thaw
 from wick._internal.sealed_copies import copy_value, open_copy, sealed_copy
@@ -30,6 +32,7 @@ from wick.prices import Charge
 from wick.protocols import Model, Request, Usage
 from wick.results import ModelCallResults, ResultRules, RunResults, StepResults, ToolUseResults
 from wick.results import Outcome as Outcome
+from wick.results import Output as Output
 from wick.results import Result as Result
 from wick.run_state import InboxScreen, RunState
 from wick.threads import Thread
@@ -40,6 +43,8 @@ if TYPE_CHECKING:
     from wick.agent import Agent
     from wick.hooks import Hook
     from wick.loop import Loop
+
+DepsType = TypeVar("DepsType", default=Any)
 
 R = TypeVar("R", covariant=True)  # the type of an operation's result
 
@@ -163,12 +168,12 @@ class Operation(_HasRun, Generic[R]):
 
 
 @dataclass(eq=False, slots=True)
-class Run(Operation[Result], Injected):
-    """One answer to one input. It gives hooks and tools access to the agent's state."""
+class Run(Operation[Result[Any]], Injected, Generic[DepsType]):
+    """One answer to one input. It gives hooks and tools access to the agent's state. `Run[T]` has deps of type T."""
 
     name = "run"
     editable = ("input", "system", "tools", "settings", "model", "user")
-    fixed = ("state", "id", "parent", "loop", "progress", "thread", "recipe")
+    fixed = ("state", "id", "parent", "loop", "progress", "thread", "recipe", "deps")
 
     agent: str = "agent"
     input: list[Message] = field(default_factory=list)
@@ -185,6 +190,7 @@ class Run(Operation[Result], Injected):
     asker: Asker | None = field(default=None, repr=False)
     make: type[Agent] = field(default=None, repr=False)  # type: ignore[assignment]  # to create child agents
     recipe: str = ""  # name of the recipe that its input comes from
+    deps: DepsType = field(default=None, repr=False)  # type: ignore[assignment]  # as given to the run, never stored
     progress: RunState = field(default_factory=RunState, repr=False)
     opened: Run | None = field(default=None, init=False, repr=False)  # the open run of a sealed copy
 
@@ -274,7 +280,8 @@ class Run(Operation[Result], Injected):
 
     def is_intact(self, view: Self) -> bool:
         names = ("agent", *self.fixed, *self.editable, "opened")
-        return all(getattr(view, name) == getattr(self, name) for name in names)
+        pairs = ((getattr(view, name), getattr(self, name)) for name in names)
+        return all(mine is theirs or mine == theirs for mine, theirs in pairs)  # deps may not support ==
 
     def apply_sealed(self) -> None:
         """Copy the sealed values to the open run, which guards can reach through `run.run`."""
@@ -627,7 +634,7 @@ class ToolUse(Operation[ToolResult], Injected):
 
 
 _NO_NAMES: frozenset[str] = frozenset()
-_SET_ONCE = frozenset(("parent", "loop", "progress"))
+_SET_ONCE = frozenset(("parent", "loop", "progress", "deps"))
 
 OPERATIONS: tuple[type[Operation[object]], ...] = (Run, Step, ModelCall, ToolUse)
 

@@ -313,6 +313,14 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
+class NewThread:
+    """A thread to be created: its metadata, and the messages in its inbox."""
+
+    meta: Mapping[str, Any]
+    messages: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Lease:
     """The right to write a thread until a time of the store's clock. Each new lease has a higher `fence`.
 
@@ -352,16 +360,8 @@ class Store(Protocol):
     are not found. Only the lease holder writes the log; other processes queue messages and answers in the inbox.
     """
 
-    async def create(
-        self,
-        owner: str,
-        id: str,
-        *,
-        title: str = "",
-        meta: Mapping[str, Any] | None = None,
-        messages: Sequence[Mapping[str, Any]] = (),
-    ) -> Summary:
-        """Create a thread with an empty log and these messages in its inbox; raise a `conflict` if it exists."""
+    async def create(self, owner: str, id: str, *, title: str = "", meta: Mapping[str, Any] | None = None) -> Summary:
+        """Create an empty thread; raise a `conflict` if it exists."""
 
     async def append(
         self,
@@ -425,8 +425,11 @@ class Store(Protocol):
     ) -> Summary:
         """Create a thread with a copy of the entries up to `at`."""
 
-    async def lease(self, owner: str, id: str, holder: str, seconds: float) -> Lease:
-        """Acquire the write lease; raise a `conflict` while another process holds it."""
+    async def lease(self, owner: str, id: str, holder: str, seconds: float, *, new: NewThread | None = None) -> Lease:
+        """Acquire the write lease; raise a `conflict` while another process holds it.
+
+        With `new`, create the thread in the same transaction; raise a `conflict` if it exists.
+        """
 
     async def renew(self, owner: str, id: str, fence: int, seconds: float) -> Lease:
         """Extend the lease; raise `fenced` if another process has acquired it."""

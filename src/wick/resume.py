@@ -3,13 +3,13 @@
 A run stays open if it pauses for an answer, if its server shuts down, or if its process is killed. Any process
 that holds the thread can resume it, with the same id: `agent.run(thread=thread)` without input. First the run is
 read from the log (`restore_run`). It is refused if a guard is missing that it was started under, unless an operator
-waives that guard, and if it has ended elsewhere. Its usage, its charges, a requested Stop and an input that it never
-got to are restored. Then the loop takes the step in which the run was interrupted (`count_finished_steps`), and that
+waives that guard, and if it has ended elsewhere. Its usage, its charges, a requested Stop and a shelved input are
+restored. Then the loop takes the step in which the run was interrupted (`count_finished_steps`), and that
 step begins with the tool calls that have no result (`find_pending_calls`). Each of them passes all hooks, the seal
 and the guards once more; an answer that is in the log is not asked for again. A tool whose intent is in the log may
-have run: it runs again only if it is idempotent or read-only, or if the user agrees (`find_refusal`). Otherwise the
-model is told that the outcome is unknown. The same is said of the calls of a run that ends instead of being resumed
-(`answer_lost_calls`, `end_abandoned_run`).
+have run: it runs again only if it is idempotent or read-only, or if the user agrees (`find_refusal`). Otherwise its
+result is an error: the outcome is unknown. A run that ends instead of being resumed gives its pending calls such a
+result, too (`answer_lost_calls`, `end_abandoned_run`).
 """
 
 from __future__ import annotations

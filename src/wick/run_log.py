@@ -1,7 +1,7 @@
 """The recorder: durable entries in the thread, from which a run can be resumed and its history read.
 
-A recorder is a ring around the hooks of an operation: it saves the result that they agreed on. A tool starts
-only after its intent is saved. `wick.run_events` stands around the recorder, and emits what it has saved.
+A recorder is a ring around the hooks of an operation: it saves the result that they return. A tool starts only
+after its intent is saved. The announcer of `wick.run_events` wraps the recorder, and emits the saved result.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wick.operations import ModelCall, Outcome, Result, Run, Step, ToolUse
 from wick.protocols import Usage
 from wick.resume import answer_lost_calls, describe_end, find_refusal, guard_names, resume_data, shelve_input
 from wick.run_state import unheard_messages
-from wick.thread_state import AttemptStatus
+from wick.threads.state import AttemptStatus
 
 logger = logging.getLogger(__name__)
 

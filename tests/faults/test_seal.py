@@ -59,9 +59,7 @@ from wick import (
     assistant,
     before,
     guard,
-    onion,
     operations,
-    thread_state,
     tool,
     tools,
     wrap,
@@ -75,7 +73,8 @@ from wick.errors import Sealed
 from wick.models.scripted import FunctionModel
 from wick.operations import ModelCall
 from wick.protocols import CallArgs, CallStart, Finish, Request
-from wick.thread_state import Entry, ThreadState
+from wick.threads import state as thread_state
+from wick.threads.state import Entry, ThreadState
 
 # -- validators run once ----------------------------------------------------------------------------------------------
 
@@ -913,7 +912,7 @@ async def test_a_seal_shared_by_guards_is_detected(monkeypatch: pytest.MonkeyPat
         return self
 
     monkeypatch.setattr(operations.ToolUse, "view", shared)
-    monkeypatch.setattr(onion, "_is_intact", lambda sealed, view: True)
+    monkeypatch.setattr(operations.ToolUse, "is_intact", lambda sealed, view: True)
     with pytest.raises(Violated, match="the tool ran with"):
         await nothing_past_the_seal(planted=True, tampers=["sets values", "sets everything", "sets the tool"])
 

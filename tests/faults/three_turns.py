@@ -19,7 +19,7 @@ from wick.capabilities.sessions import Sessions
 from wick.errors import StoreError
 from wick.events import Event, Failed, ToolEnd
 from wick.protocols import Request
-from wick.thread_state import Entry
+from wick.threads.state import Entry
 
 FOLDER, UNCLOSED = Path(sys.argv[1]), sys.argv[2:] == ["unclosed"]
 TURNS = ("count", "write", "pay")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -13,6 +14,10 @@ ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "guide"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MARKDOWN = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "examples" / "README.md"]
+
+CONTINUES, SERVED, NOT_RUN = "continues", "with a server", "not run: "  # what may stand in the comment before a block
+ELSEWHERE = {ROOT / "docs" / "tour.md"}  # its blocks are run in order, in an empty folder, by tests of their own
+RUN = [page for page in MARKDOWN if page not in ELSEWHERE]
 
 NOT_VARIABLES = {"MSG_CMSG_CLOEXEC", "WICK_CALL"}  # names of the same shape; the second one is only ever set
 NOBODY = "127.0.0.1:1"  # where no server listens
@@ -28,6 +33,41 @@ def code_blocks(page: Path, *languages: str) -> list[tuple[str, int, str, str]]:
     text = page.read_text(encoding="utf-8")
     found = [(one[1] or "", text.count("\n", 0, one.start(3)) + 1, one[2], one[3]) for one in FENCE.finditer(text)]
     return [one for one in found if not languages or one[2] in languages]
+
+
+@dataclass
+class Block:
+    """A piece of Python in a page, and what it should print; None if the page does not say."""
+
+    line: int
+    code: str
+    output: str | None = None
+
+
+@dataclass
+class Story:
+    """Blocks that go on from each other: `<!-- continues -->` stands before every one but the first."""
+
+    page: Path
+    blocks: list[Block] = field(default_factory=list)
+    served: bool = False
+
+    def __str__(self) -> str:
+        return f"{page_name(self.page)}:{self.blocks[0].line}"
+
+
+def stories(page: Path) -> list[Story]:
+    found = list[Story]()
+    for about, line, language, body in code_blocks(page, "python", "text output"):
+        if about.startswith(NOT_RUN):
+            continue
+        if language == "text output":
+            found[-1].blocks[-1].output = body
+            continue
+        if about != CONTINUES:
+            found.append(Story(page, served=about == SERVED))
+        found[-1].blocks.append(Block(line, body))
+    return found
 
 
 @cache

@@ -422,9 +422,10 @@ async def test_the_three_run_methods_agree() -> None:
 
 async def test_a_stream_has_its_run_and_result() -> None:
     stream = hello_agent().stream("hi")
-    assert stream.result is None
+    with pytest.raises(ConfigError, match="no result yet; read the stream to its end .* `await stream.finish"):
+        stream.result  # noqa: B018
     seen = [event async for event in stream]
-    assert stream.result is not None and stream.result.text == "hello"
+    assert stream.result.text == "hello"
     assert {event.run_id for event in seen} == {stream.run.id}
     assert text_deltas(seen) == "hello"
 
@@ -438,7 +439,7 @@ async def test_a_stream_accepts_messages_while_running() -> None:
     async for event in stream:
         if isinstance(event, ChatModelStart) and event.step == 1:
             stream.run.send("times two?")
-    assert stream.result is not None and stream.result.text == "ten"
+    assert stream.result.text == "ten"
 
 
 async def test_a_stream_of_a_run_that_fails_ends_with_the_error_and_does_not_raise() -> None:
@@ -447,7 +448,6 @@ async def test_a_stream_of_a_run_that_fails_ends_with_the_error_and_does_not_rai
     seen = [event async for event in stream]
     assert isinstance(seen[-1], Failed)
     assert seen[-1].to_json()["data"] == {"error": {"code": "model_error", "message": "overloaded"}}
-    assert stream.result is not None
     assert (stream.result.outcome, stream.result.reason, stream.result.error) == ("failed", "error", error)
 
 
@@ -478,7 +478,7 @@ async def test_an_abandoned_stream_cancels_the_run_and_leaves_no_task() -> None:
     assert [end["outcome"] for end in thread_entries(thread, "run_end")] == ["cancelled"]
     assert not thread.busy and not thread.pending
     thread.messages.validate()
-    assert stream.result is not None and stream.result.outcome == "cancelled"
+    assert stream.result.outcome == "cancelled"
 
 
 async def test_a_cancelled_reader_cancels_the_run() -> None:
@@ -571,7 +571,6 @@ async def test_a_child_may_be_streamed_under_its_parent() -> None:
         """Let another do it."""
         stream = child.stream("do it", parent=run)
         read.extend([event async for event in stream])
-        assert stream.result is not None
         return stream.result.text
 
     seen = await collect_events(Agent(Scripted(tool_calls_reply(ToolCall("c", "delegate")), "done"), tools=[delegate]))
@@ -682,7 +681,7 @@ async def test_a_stream_ends_when_a_hook_takes_its_events_away() -> None:
     stream = hello_agent(silence).stream("hi")
     async with asyncio.timeout(5):
         assert [event async for event in stream] == []
-    assert stream.result is not None and stream.result.text == "hello"
+    assert stream.result.text == "hello"
 
 
 @pytest.mark.parametrize(

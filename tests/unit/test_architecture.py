@@ -49,7 +49,6 @@ LAYERS: list[tuple[str, ...]] = [
     ("wickd",),
     ("protocols",),
     ("threads",),
-    ("thread_state",),
     ("tools",),
     ("messages",),
     ("_internal", "workspace", "program", "skills"),  # `skills` has programs that run elsewhere

@@ -40,7 +40,7 @@ from wick.models.openai_responses import OpenAIResponses
 from wick.models.registry import ALIASES, DEFAULTS, FAMILIES, PROVIDERS
 from wick.operations import OPERATIONS, Outcome
 from wick.protocols import Delta, Request, Usage
-from wick.thread_state import EntryKind
+from wick.threads.state import EntryKind
 
 __all__ = ["remove_keys"]  # a fixture that counts for every test here
 
@@ -127,10 +127,13 @@ NAMES = {
     "what auto takes": ({*DEFAULTS, *DEFAULTS.values()}, GUIDE / "models.md"),
     "settings": (set(SETTINGS), GUIDE / "agents.md"),
     "outcomes": ({*get_args(Outcome), *STOPS}, GUIDE / "agents.md"),
-    "fields of a result": (_fields(wick.Result), GUIDE / "agents.md"),
+    "fields of a result": (_fields(wick.Result) - {"needs_output"}, GUIDE / "agents.md"),
     "fields of a message": (_fields(wick.Message) - {"cache"}, GUIDE / "messages.md"),
     "kinds of entries": (set(get_args(EntryKind)), GUIDE / "threads.md"),
-    "options of a hook": (_fields(wick.Hook) - {"fn", "operation", "position", "owner", "matches"}, GUIDE / "hooks.md"),
+    "options of a hook": (
+        _fields(wick.Hook) - {"fn", "operation", "position", "owner", "matches", "deps"},
+        GUIDE / "hooks.md",
+    ),
     "options of a tool": (_fields(wick.Tool) - {"fn", "foreign", "origin"}, GUIDE / "tools.md"),
     "make targets": (_make_targets(), None),
 }

@@ -122,7 +122,8 @@ def test_expected_and_actual_signatures_are_printed() -> None:
         async def look(use: ToolUse, extra: str) -> Block | None: ...
 
     first, expected, found = str(refused.value).splitlines()
-    assert first == "the hook 'look' takes 2 arguments, but before_tool_use gives it 1."
+    words = "to receive the deps of the run, annotate extra as Deps[…]."
+    assert first == f"the hook 'look' takes 2 arguments, but before_tool_use gives it 1; {words}"
     assert expected == "  expected: async def look(use: ToolUse) -> Block | Ask | Stop | None"
     assert found.startswith("  found:    async def look(use: 'ToolUse', extra: 'str') -> 'Block | None'  (")
     assert "test_hook_checks.py:" in found

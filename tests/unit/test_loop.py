@@ -583,8 +583,8 @@ async def test_a_broken_stream_fails_the_run_and_no_tool_runs(
     [
         ([START, CallArgs(0, '{"path": "/et'), Finish("length")], "not valid JSON"),
         ([START, Finish("length")], "cut off"),
-        ([START, CallArgs(0, '{"path": "a", "path": "b"}'), DONE], "a key occurs twice"),
-        ([START, CallArgs(0, '{"path": NaN}'), DONE], "NaN is not JSON"),
+        ([START, CallArgs(0, '{"path": "a", "path": "b"}'), DONE], "'path' is there twice"),
+        ([START, CallArgs(0, '{"path": NaN}'), DONE], "NaN is not a JSON number"),
         ([START, CallArgs(0, '["a"]'), DONE], "must be a JSON object"),
         ([CallStart(0, "c", ""), CallArgs(0, '{"path": "a"}'), DONE], "unnamed"),
         ([START, CallArgs(0, '{"path": 7, "mode": "w"}'), DONE], "write"),

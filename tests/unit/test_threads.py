@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from wick import threads
 from wick.errors import MessageError, Sealed, StoreError
 from wick.messages import Message, ToolCall, assistant, system, tool_message, user
-from wick.thread_state import ApprovalState, Entry, EntryKind, ThreadState, fold_entries
 from wick.threads import SCHEMA, Thread
+from wick.threads.state import ApprovalState, Entry, EntryKind, ThreadState, fold_entries
 
 A, B, C = ToolCall("a", "add", {"x": 1}), ToolCall("b", "add", {"x": 2}), ToolCall("c", "add", {"x": 3})
 

@@ -93,10 +93,12 @@ def freeze(value: Any, depth: int = JSON_DEPTH) -> Any:
             item if type(item) in _PLAIN or (type(item) is str and item.isascii()) else freeze(item, depth - 1)
             for key, item in dict.items(value)
         })  # fmt: skip
-    if isinstance(value, list):
-        return FrozenList([freeze(item, depth - 1) for item in list.__iter__(value)])
-    if isinstance(value, tuple):
-        return FrozenList([freeze(item, depth - 1) for item in tuple.__iter__(value)])
+    if isinstance(value, list | tuple):
+        items = list.__iter__(value) if isinstance(value, list) else tuple.__iter__(value)
+        return FrozenList([
+            item if type(item) in _PLAIN or (type(item) is str and item.isascii()) else freeze(item, depth - 1)
+            for item in items
+        ])  # fmt: skip
     _raise_not_json(value)
 
 

@@ -62,11 +62,24 @@ async def run_all(works: Sequence[Coroutine[Any, Any, None]], names: Sequence[st
     If the caller is cancelled, all tasks are cancelled. A task that ignores this is abandoned, and logged by name.
 
     A `TaskGroup` would cancel the siblings of a task that fails. It and `gather` wait for their tasks after a
-    cancellation, however long these take.
+    cancellation, however long these take. `asyncio.wait` would do. It returns one loop iteration after the end of
+    the last task, though, so that a step takes 8 µs more and background work runs ahead of the run.
     """
-    tasks = [asyncio.create_task(work, name=name) for work, name in zip(works, names, strict=True)]
+    wakeup: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    left = len(works)
+
+    async def run(work: Coroutine[Any, Any, None]) -> None:
+        nonlocal left
+        try:
+            await work
+        finally:
+            left -= 1
+            if not left and not wakeup.done():
+                wakeup.set_result(None)
+
+    tasks = [asyncio.create_task(run(work), name=name) for work, name in zip(works, names, strict=True)]
     try:
-        await asyncio.wait(tasks)
+        await wakeup
     except asyncio.CancelledError:
         await cancel_and_wait(tasks)
         raise

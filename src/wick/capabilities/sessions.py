@@ -15,7 +15,7 @@ from wick.errors import ConfigError, StoreError
 from wick.hooks import before
 from wick.messages import Message, user
 from wick.operations import Run
-from wick.protocols import Page, Store, Summary
+from wick.protocols import Lease, Page, Store, Summary
 from wick.stores.held_thread import LEASE_SECONDS, hold, load
 from wick.threads import Thread
 
@@ -63,9 +63,19 @@ class Sessions(Capability):
             above = above.parent
         wait = self.busy == "wait"
         async with hold(
-            self.store, run.user or LOCAL, run.thread, wait=wait, patience=self.patience, seconds=self.lease
+            self.store,
+            run.user or LOCAL,
+            run.thread,
+            wait=wait,
+            patience=self.patience,
+            seconds=self.lease,
+            lease=self.take_lease(run),
         ):
             yield
+
+    def take_lease(self, run: Run) -> Lease | None:
+        """Return the lease of the run's thread if it was acquired before the run."""
+        return None
 
     @before(Run)
     async def set_policy(self, run: Run) -> None:

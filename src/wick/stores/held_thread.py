@@ -26,8 +26,8 @@ from wick.errors import StoreError
 from wick.messages import Message
 from wick.protocols import Lease, Queued, Store, Summary
 from wick.stores.process_identity import holder_name
-from wick.thread_state import Entry
 from wick.threads import Thread
+from wick.threads.state import Entry
 
 logger = logging.getLogger(__name__)
 
@@ -56,14 +56,16 @@ async def hold(
     patience: float = 0.0,
     wait: bool = True,
     seconds: float = LEASE_SECONDS,
+    lease: Lease | None = None,
 ) -> AsyncIterator[HeldThread]:
     """Acquire the write lease of a thread; create or load it, and persist appended entries.
 
     If the thread is held, wait in a FIFO queue; with `wait=False`, raise a `conflict`.
-    `patience` is how long a question of a run waits for its answer before the run pauses.
+    `patience` is how long a question of a run waits for its answer before the run pauses. `lease` is one that the
+    caller has acquired.
     """
     async with _wait_in_queue(store, owner, thread.id, wait):
-        lease = await _acquire_lease(store, owner, thread.id, seconds, wait)
+        lease = lease or await _acquire_lease(store, owner, thread.id, seconds, wait)
         held = HeldThread(store, owner, thread, lease, seconds, patience)
         try:
             await held.catch_up()
@@ -113,6 +115,16 @@ async def _acquire_lease(store: Store, owner: str, id: str, seconds: float, wait
 
 
 _unreleased: WeakKeyDictionary[Store, dict[tuple[str, str], int]] = WeakKeyDictionary()  # fences, by owner and thread
+
+
+async def release_lease(store: Store, owner: str, id: str, fence: int) -> Summary | None:
+    """Release a lease, and return the thread. If that fails, `release_leases` or the next run tries again."""
+    try:
+        return await store.release(owner, id, fence)
+    except StoreError as error:  # the lease expires
+        _unreleased.setdefault(store, {})[owner, id] = fence
+        logger.warning("the lease of %s could not be released: %s", id, error)
+        return None
 
 
 async def release_leases(store: Store) -> None:
@@ -168,7 +180,7 @@ class HeldThread:
         self.patience, self.seconds = patience, seconds
         self._loop = asyncio.get_running_loop()
         self._unwritten: deque[Entry] = deque()
-        self._last = 0  # sequence number of the last persisted entry
+        self.last_written = 0  # sequence number of the last entry in the store
         self._write_task: asyncio.Task[None] | None = None
         self._fetched: dict[int, Message] = {}  # inbox messages that are not in the log yet, by position
         self._rejected: list[Message] = []  # of these, messages that will not be logged
@@ -181,11 +193,6 @@ class HeldThread:
         self._renewal_task: asyncio.Task[None] | None = self._loop.create_task(
             self._renew_lease(), name=f"lease of {thread.id}"
         )
-
-    @property
-    def last_written(self) -> int:
-        """The sequence number of the last entry in the store."""
-        return self._last
 
     def has_consumed(self, position: int) -> bool:
         """Return True if the inbox item at a position is in the log."""
@@ -209,13 +216,13 @@ class HeldThread:
                 raise StoreError(
                     f"thread {thread.id} is another one here than in the store; load it from there", "conflict"
                 )
-        self._last = min(head.last, len(thread.entries))
+        self.last_written = min(head.last, len(thread.entries))
         if head.last > len(thread.entries):
             await load(self.store, self.owner, thread.id, thread)
-        self._last = max(self._last, head.last)
+        self.last_written = max(self.last_written, head.last)
         if head.queued:
             await self.fetch_inbox()
-        self._unwritten.extend(thread.entries[self._last :])
+        self._unwritten.extend(thread.entries[self.last_written :])
         await self.saved()
         self._check_not_held()
         thread.writer = self
@@ -237,6 +244,8 @@ class HeldThread:
 
     async def saved(self) -> None:
         """Wait until all queued entries are persisted."""
+        if not self._unwritten and self._error is None:
+            return  # an entry stays in the queue until it is persisted
         if not self._on_own_loop():
             return await self._run_on_own_loop(self.saved())
         while self._unwritten and self._error is None:
@@ -311,7 +320,14 @@ class HeldThread:
                 awaited = {*self.thread.questions, *self._answered_questions} - logged
                 answers = self._queued_answers.items()
                 took += [position for position, question in answers if question not in awaited]  # obsolete answers
-                self._last = await self._append_with_retry([entry.to_json() for entry in batch], took)
+                # Frozen data is JSON data already: a store encodes it without a copy.
+                rows = [
+                    entry.to_json()
+                    if isinstance(entry.data, Message)
+                    else {"seq": entry.seq, "kind": entry.kind, "at": entry.at, "data": entry.data}
+                    for entry in batch
+                ]
+                self.last_written = await self._append_with_retry(rows, took)
             except StoreError as error:
                 self._error = error
                 return
@@ -331,7 +347,7 @@ class HeldThread:
         while True:
             try:
                 return await self.store.append(
-                    self.owner, self.thread.id, rows, expect=self._last, fence=self.lease.fence, took=took
+                    self.owner, self.thread.id, rows, expect=self.last_written, fence=self.lease.fence, took=took
                 )
             except StoreError as error:
                 pause = next(pauses, None)
@@ -358,11 +374,7 @@ class HeldThread:
         renewing, self._renewal_task = self._renewal_task, None
         await cancel_and_wait(() if renewing is None else (renewing,))
         await self._inbox.close()
-        try:
-            self.released_head = await self.store.release(self.owner, self.thread.id, self.lease.fence)
-        except StoreError as error:  # the lease expires
-            _unreleased.setdefault(self.store, {})[self.owner, self.thread.id] = self.lease.fence
-            logger.warning("the lease of %s could not be released: %s", self.thread.id, error)
+        self.released_head = await release_lease(self.store, self.owner, self.thread.id, self.lease.fence)
 
 
 # -- a FIFO queue per thread within one process -----------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from weakref import ref
 
 from wick._internal.frozen import digest
-from wick.protocols import Hit, Lease, News, Page, Queued, Summary
+from wick.protocols import Hit, Lease, News, NewThread, Page, Queued, Summary
 from wick.stores import rows
 from wick.stores.rows import Row
 from wick.stores.watchers import ThreadWatchers, follow_thread
@@ -74,22 +74,10 @@ class InMemory:
 
     # -- threads ----------------------------------------------------------------------------------------------------
 
-    async def create(
-        self,
-        owner: str,
-        id: str,
-        *,
-        title: str = "",
-        meta: Mapping[str, Any] | None = None,
-        messages: Sequence[Mapping[str, Any]] = (),
-    ) -> Summary:
+    async def create(self, owner: str, id: str, *, title: str = "", meta: Mapping[str, Any] | None = None) -> Summary:
         rows.check_name("an owner", owner)
-        bodies = rows.encode_messages(messages, "") if messages else []
         with self._lock:
-            stored = self._create_thread(owner, id, title, rows.encode_meta(meta))
-            for body in bodies:
-                self._enqueue(stored, "message", body)
-            return self._summarize(stored)
+            return self._summarize(self._create_thread(owner, id, title, rows.encode_meta(meta)))
 
     def _create_thread(self, owner: str, id: str, title: str, meta: str) -> _StoredThread:
         key = owner, rows.check_thread_id(id)
@@ -313,10 +301,15 @@ class InMemory:
 
     # -- leases -----------------------------------------------------------------------------------------------------
 
-    async def lease(self, owner: str, id: str, holder: str, seconds: float) -> Lease:
+    async def lease(self, owner: str, id: str, holder: str, seconds: float, *, new: NewThread | None = None) -> Lease:
         rows.check_name("a holder", holder)
         seconds = rows.check_lease_seconds(seconds)
+        about, bodies = rows.encode_new_thread(owner, id, new)
         with self._lock:
+            if new is not None:
+                created = self._create_thread(owner, id, "", about)
+                for body in bodies:
+                    self._enqueue(created, "message", body)
             stored, now = self._find_thread(owner, id), self._clock()
             if self._is_leased(stored):
                 raise rows.held_error(id, stored.holder, stored.until - now)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import builtins
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, Literal
 
 from wick._internal.frozen import digest
 from wick.errors import StoreError
-from wick.protocols import Hit, Lease, News, Page, Queued, Summary
+from wick.protocols import Hit, Lease, News, NewThread, Page, Queued, Summary
 from wick.stores import rows
 from wick.stores.postgres_pool import CONNECTIONS, Connection, LoopPools, channel_name, fetch_news
 from wick.stores.postgres_queries import (
@@ -64,25 +65,11 @@ class Postgres:
 
     # -- threads ----------------------------------------------------------------------------------------------------
 
-    async def create(
-        self,
-        owner: str,
-        id: str,
-        *,
-        title: str = "",
-        meta: Mapping[str, Any] | None = None,
-        messages: Sequence[Mapping[str, Any]] = (),
-    ) -> Summary:
+    async def create(self, owner: str, id: str, *, title: str = "", meta: Mapping[str, Any] | None = None) -> Summary:
         rows.check_name("an owner", owner)
-        about, bodies = rows.encode_meta(meta), rows.encode_messages(messages, "") if messages else []
+        about = rows.encode_meta(meta)
         async with self._pools.connection(writes=True) as connection:
-            if not bodies:
-                return await create_thread(connection, owner, id, rows.shorten_title(title), about)
-            async with connection.transaction():
-                await create_thread(connection, owner, id, rows.shorten_title(title), about)
-                for body in bodies:
-                    await self._enqueue_item(connection, owner, id, "message", body)
-                return summary_from_row(await find_thread(connection, owner, id, SUMMARY))
+            return await create_thread(connection, owner, id, rows.shorten_title(title), about)
 
     async def head(self, owner: str, id: str) -> Summary:
         async with self._pools.connection(writes=False) as connection:
@@ -255,14 +242,22 @@ class Postgres:
 
     # -- leases -----------------------------------------------------------------------------------------------------
 
-    async def lease(self, owner: str, id: str, holder: str, seconds: float) -> Lease:
+    async def lease(self, owner: str, id: str, holder: str, seconds: float, *, new: NewThread | None = None) -> Lease:
         rows.check_name("a holder", holder)
         seconds = rows.check_lease_seconds(seconds)
+        about, bodies = rows.encode_new_thread(owner, id, new)
         query = (
             f"UPDATE threads SET fence = nextval('fences'), holder = %s, until = {NOW} + %s "
             f"WHERE owner = %s AND id = %s AND (holder = %s OR {HOLDER} = '') RETURNING fence, until, {SUMMARY}"
         )
-        async with self._pools.connection(writes=True) as connection:
+        async with (
+            self._pools.connection(writes=True) as connection,
+            connection.transaction() if new is not None else nullcontext(),
+        ):
+            if new is not None:
+                await create_thread(connection, owner, id, "", about)
+            for body in bodies:
+                await self._enqueue_item(connection, owner, id, "message", body)
             other, left = await find_thread(connection, owner, id, f"holder, until - {NOW}")
             ended = "" if rows.is_live_holder(other) else other  # its lease can be taken over at once
             for fence, until, *row in await fetch_rows(connection, query, (holder, seconds, owner, id, ended)):

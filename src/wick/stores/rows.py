@@ -20,7 +20,7 @@ import orjson
 
 from wick._internal.frozen import FrozenDict, digest, freeze
 from wick.errors import StoreError
-from wick.protocols import Page, Queued, Summary
+from wick.protocols import NewThread, Page, Queued, Summary
 from wick.stores.process_identity import has_ended
 
 BATCH_ROWS, BATCH_BYTES = 500, 128_000  # of one read
@@ -206,6 +206,15 @@ def shorten_title(text: str) -> str:
 # -- names, pages ---------------------------------------------------------------------------------------------------
 
 
+def are_valid_names(*names: Any) -> bool:
+    """Return True if all values can be names in a store."""
+    for name in names:
+        is_plain = type(name) is str and name.isascii() and 0 < len(name) <= NAME_CHARS and "\0" not in name
+        if not is_plain and not is_valid_name(name):
+            return False
+    return True
+
+
 def is_valid_name(name: Any) -> bool:
     """Return True if a value can be a name in a store."""
     if not isinstance(name, str) or not 0 < len(name) <= NAME_CHARS or "\0" in name:
@@ -250,6 +259,15 @@ def encode_messages(messages: Sequence[Any], key: str) -> list[bytes]:
     if key:
         check_name("the key of a message", key)
     return [encode_inbox_item("a message", message) for message in messages]
+
+
+def encode_new_thread(owner: str, id: str, new: NewThread | None) -> tuple[str, list[bytes]]:
+    """Validate a thread to be created; return its encoded metadata and messages."""
+    if new is None:
+        return "", []
+    check_name("an owner", owner)
+    check_thread_id(id)
+    return encode_meta(new.meta), encode_messages(new.messages, "") if new.messages else []
 
 
 def check_lease_seconds(seconds: float) -> float:

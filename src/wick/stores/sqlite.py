@@ -10,7 +10,7 @@ import builtins
 import os
 import sqlite3
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
@@ -20,7 +20,7 @@ from weakref import WeakSet, finalize
 from wick._internal.frozen import digest
 from wick._internal.worker_threads import run_in_thread
 from wick.errors import StoreError
-from wick.protocols import Hit, Lease, News, Page, Queued, Summary
+from wick.protocols import Hit, Lease, News, NewThread, Page, Queued, Summary
 from wick.stores import rows, sqlite_file
 from wick.stores.sqlite_file import SqliteFile, SqliteReaders
 from wick.stores.sqlite_queries import (
@@ -87,8 +87,8 @@ class Sqlite:
 
     # -- reading and writing ----------------------------------------------------------------------------------------
 
-    async def _write(self, work: Callable[[Transaction], T]) -> T:
-        return await self._ensure_writer().run(work)
+    def _write(self, work: Callable[[Transaction], T]) -> Coroutine[Any, Any, T]:
+        return self._ensure_writer().run(work)
 
     def _ensure_writer(self) -> SqliteWriter:
         with self._writer_lock:
@@ -108,32 +108,18 @@ class Sqlite:
                 finalize(self, self._writer.stop)
             return self._writer
 
-    async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return await self._readers.read(work)
+    def _read(self, work: Callable[[sqlite3.Connection], T]) -> Coroutine[Any, Any, T]:
+        return self._readers.read(work)
 
     # -- threads ----------------------------------------------------------------------------------------------------
 
-    async def create(
-        self,
-        owner: str,
-        id: str,
-        *,
-        title: str = "",
-        meta: Mapping[str, Any] | None = None,
-        messages: Sequence[Mapping[str, Any]] = (),
-    ) -> Summary:
+    async def create(self, owner: str, id: str, *, title: str = "", meta: Mapping[str, Any] | None = None) -> Summary:
         rows.check_name("an owner", owner)
         rows.check_thread_id(id)
-        about, bodies = rows.encode_meta(meta), rows.encode_messages(messages, "") if messages else []
-
-        def work(do: Transaction) -> Summary:
-            head = create_thread(do, owner, id, rows.shorten_title(title), about, self._clock())
-            if not bodies:
-                return head
-            enqueue_messages(do, owner, id, bodies, "", self._clock())
-            return self._read_summary(do.db, owner, id)
-
-        return await self._write(work)
+        about = rows.encode_meta(meta)
+        return await self._write(
+            lambda do: create_thread(do, owner, id, rows.shorten_title(title), about, self._clock())
+        )
 
     async def head(self, owner: str, id: str) -> Summary:
         return await self._read(lambda db: self._read_summary(db, owner, id))
@@ -233,7 +219,7 @@ class Sqlite:
     ) -> int:
         prepared = rows.prepare_append(id, entries, rows.check_number("the expected entry", expect))
         fence, taken = rows.check_number("a fence", fence), rows.check_positions(took)
-        if not (rows.is_valid_name(owner) and rows.is_valid_name(id)):
+        if not rows.are_valid_names(owner, id):
             raise rows.not_found_error(id)
         return await self._write(
             lambda do: append_entries(
@@ -261,11 +247,16 @@ class Sqlite:
 
     # -- leases -----------------------------------------------------------------------------------------------------
 
-    async def lease(self, owner: str, id: str, holder: str, seconds: float) -> Lease:
+    async def lease(self, owner: str, id: str, holder: str, seconds: float, *, new: NewThread | None = None) -> Lease:
         rows.check_name("a holder", holder)
         seconds = rows.check_lease_seconds(seconds)
+        about, bodies = rows.encode_new_thread(owner, id, new)
 
         def work(do: Transaction) -> Lease:
+            if new is not None:
+                create_thread(do, owner, id, "", about, self._clock())
+            if bodies:
+                enqueue_messages(do, owner, id, bodies, "", self._clock())
             lease = acquire_lease(do.db, owner, id, holder, seconds, self._clock())
             head = self._read_summary(do.db, owner, id)
             return replace(lease, head=head, inbox=list_inbox(do.db, owner, id) if head.queued else ())

@@ -117,8 +117,15 @@ class SqliteConnection:
     def check(self) -> None:
         """Raise if the file or its log was replaced at its path: writes to it would be lost."""
         file, log = self.files
-        found = _file_identities(self.path)
-        if found[0] != file or (log is not None and found[1] != log):
+        try:
+            found = os.stat(self.path)
+            is_same = (found.st_dev, found.st_ino) == file
+            if is_same and log is not None:
+                found = os.stat(f"{self.path}-wal")
+                is_same = (found.st_dev, found.st_ino) == log
+        except OSError:
+            is_same = False
+        if not is_same:
             raise StoreError(
                 f"the database {self.path} was removed or replaced while it was open; what was being written may be "
                 f"lost: put the file back, or start anew with another",

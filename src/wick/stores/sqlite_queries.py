@@ -18,7 +18,7 @@ FENCED = "owner = ? AND id = ? AND fence = ? AND holder != ''"
 
 
 def find_thread(db: sqlite3.Connection, owner: str, id: str, columns: str, *before: Any) -> Any:
-    if not (rows.is_valid_name(owner) and rows.is_valid_name(id)):
+    if not rows.are_valid_names(owner, id):
         raise rows.not_found_error(str(id)[: rows.NAME_CHARS])
     found = db.execute(f"SELECT {columns} FROM threads WHERE owner = ? AND id = ?", (*before, owner, id)).fetchone()
     if found is None:

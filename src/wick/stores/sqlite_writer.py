@@ -194,7 +194,7 @@ class SqliteWriter:
     def _run_periodic_work(self) -> None:
         """Poll for writes of other processes, and run the periodic work if it is due."""
         now = time.monotonic()
-        if self._watchers and now - self._polled_at >= POLL_SECONDS:
+        if now - self._polled_at >= POLL_SECONDS and self._watchers:
             self._polled_at = now
             with suppress(StoreError, *SQLITE_ERRORS):  # the next write reports it
                 link = self._ensure_connection()

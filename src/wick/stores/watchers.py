@@ -41,8 +41,8 @@ class ThreadWatch:
                 raise self._end
             if self._end:
                 return None
-            if _merge_news(seen, self._news) != seen:
-                return _merge_news(seen, self._news)
+            if (newest := _merge_news(seen, self._news)) != seen:
+                return newest
             self._changed.clear()
             await self._changed.wait()
 

@@ -15,7 +15,6 @@ from ast import PyCF_ALLOW_TOP_LEVEL_AWAIT
 from collections.abc import Iterator
 from configparser import ConfigParser
 from contextlib import contextmanager, nullcontext, redirect_stdout
-from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
 from queue import SimpleQueue
@@ -25,7 +24,7 @@ from typing import Any
 import pytest
 import yaml
 
-from doc_pages import MARKDOWN, PAGES, ROOT, code_blocks, page_name, remove_keys
+from doc_pages import CONTINUES, NOT_RUN, PAGES, ROOT, RUN, SERVED, Story, code_blocks, page_name, remove_keys, stories
 from leak_checks import allow_leaks
 from wick.config import load
 from wick.server import Server
@@ -34,47 +33,9 @@ from wick.server.settings import load_settings
 
 __all__ = ["remove_keys"]  # a fixture that counts for every test here
 
-CONTINUES, SERVED, NOT_RUN = "continues", "with a server", "not run: "  # allowed comments before a block
-ADDRESS = "http://127.0.0.1:8000"  # documented server addresses
+ADDRESS = "http://127.0.0.1:8000"  # where pages say that a server is
 TOKEN = "a-secret-that-is-long-enough"
-ELSEWHERE = {ROOT / "docs" / "tour.md"}  # its blocks are run in order, in an empty folder, by tests of their own
-RUN = [page for page in MARKDOWN if page not in ELSEWHERE]
 EXAMPLES = sorted((ROOT / "examples").glob("[0-9]*.py"))
-
-
-@dataclass
-class Block:
-    """A Python block of a page with its expected output; None if the page has none."""
-
-    line: int
-    code: str
-    output: str | None = None
-
-
-@dataclass
-class Story:
-    """Consecutive blocks: `<!-- continues -->` precedes every one but the first."""
-
-    page: Path
-    blocks: list[Block] = field(default_factory=list)
-    server: bool = False
-
-    def __str__(self) -> str:
-        return f"{page_name(self.page)}:{self.blocks[0].line}"
-
-
-def stories(page: Path) -> list[Story]:
-    found = list[Story]()
-    for about, line, language, body in code_blocks(page, "python", "text output"):
-        if about.startswith(NOT_RUN):
-            continue
-        if language == "text output":
-            found[-1].blocks[-1].output = body
-            continue
-        if about != CONTINUES:
-            found.append(Story(page, server=about == SERVED))
-        found[-1].blocks.append(Block(line, body))
-    return found
 
 
 @pytest.mark.parametrize("story", [story for page in RUN for story in stories(page)], ids=str)

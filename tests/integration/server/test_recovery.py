@@ -385,9 +385,8 @@ async def test_to_cancel_a_run_that_is_just_over_takes_nothing_from_the_next(
     over, head, position = await one_over_one_waiting(server, client)
     assert await runs._cancel_pending(over)
     assert (await runs.store.head(over.owner, "th_1")).queued == 1
-    next_one = await runs._load_or_create_record(
-        replace(over, id=derive_run_id(head, position), begin=head.last, ended=0.0, outcome="")
-    )
+    next_one = replace(over, id=derive_run_id(head, position), begin=head.last, ended=0.0, outcome="")
+    await runs.records.put("run", over.owner, next_one.id, next_one.to_json())
     assert await runs._cancel_pending(next_one)
     assert (await runs.store.head(over.owner, "th_1")).queued == 0
     log = [row async for batch in runs.store.read(over.owner, "th_1") for row in batch]

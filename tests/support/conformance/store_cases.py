@@ -23,7 +23,7 @@ from store_fixtures import (
 )
 from wick import Agent, Scripted, Thread, ToolCall, assistant
 from wick.errors import StoreError
-from wick.protocols import News, Store
+from wick.protocols import News, NewThread, Store
 from wick.stores import rows
 
 
@@ -44,24 +44,30 @@ async def test_a_new_thread_is_empty(store: Store) -> None:
     assert await read_entries(store) == []
 
 
-async def test_a_thread_begins_with_messages_in_its_inbox(store: Store) -> None:
-    made = await store.create("ada", "t", messages=[{"n": 1}, {"n": 2}])
-    assert made == await store.head("ada", "t") and made.queued == 2
+async def test_a_lease_creates_a_thread_with_messages_in_its_inbox(store: Store) -> None:
+    new = NewThread({"agent": "a"}, [{"n": 1}, {"n": 2}])
+    lease = await store.lease("ada", "t", "me", 60, new=new)
+    head = await store.head("ada", "t")
+    assert (head.meta, head.last, head.queued, head.leased) == ({"agent": "a"}, 0, 2, True)
     assert [(item.position, item.kind, item.data) for item in await store.inbox("ada", "t")] == [
         (1, "message", {"n": 1}),
         (2, "message", {"n": 2}),
     ]
     with assert_refused("conflict"):
-        await store.create("ada", "t", messages=[{"n": 3}])
+        await store.lease("ada", "t", "other", 60, new=new)
     with assert_refused("invalid"):
-        await store.create("ada", "new", messages=[{"n": object()}])
+        await store.lease("ada", "other", "me", 60, new=NewThread({}, [{"n": object()}]))
+    with assert_refused("invalid"):
+        await store.lease("ada", "a\0b", "me", 60, new=new)
     with assert_refused("not_found"):
-        await store.head("ada", "new")
+        await store.head("ada", "other")
     assert await store.enqueue("ada", "t", {"n": 3}) == 3
+    assert await store.append("ada", "t", [make_entry(1)], expect=0, fence=lease.fence, took=[1, 2]) == 1
 
 
 async def test_a_lease_comes_with_the_thread_and_its_inbox(store: Store) -> None:
-    await store.create("ada", "t", meta={"agent": "a"}, messages=[{"n": 1}])
+    await store.create("ada", "t", meta={"agent": "a"})
+    await store.enqueue("ada", "t", {"n": 1})
     lease = await store.lease("ada", "t", "me", 60)
     assert lease.head is None or lease.head == await store.head("ada", "t")
     assert lease.inbox is None or [*lease.inbox] == [*await store.inbox("ada", "t")]

@@ -246,8 +246,8 @@ def test_invalid_tools_are_refused() -> None:
     refusals: dict[Callable[..., Any], str] = {
         many: r"takes \*paths, which the model cannot fill; take a list instead",
         bad_hint: "annotations of the tool bad_hint cannot be resolved: name 'Missing' is not defined",
-        opaque: "the arguments of the tool opaque cannot be described as JSON",
-        called: "the arguments of the tool called cannot be described as JSON",
+        opaque: r"the parameter 'x' of the tool opaque is a Thing, .* write x: Deps\[Thing\]",
+        called: "the parameter 'x' of the tool called is a .*Callable.*, which a model cannot fill in",
         wrong_default: "the default of 'x' in the tool wrong_default does not fit",
         strange_default: "the default of 'x' in the tool strange_default does not fit",
         nan_default: "the default of 'x' in the tool nan_default does not fit its type or is not JSON data",

@@ -191,7 +191,7 @@ async def test_further_user_messages_are_answered_first() -> None:
     agent = Agent(FunctionModel(reply), hooks=[Critique(critic)])
     stream = agent.stream("How high is the Eiger?")
     _ = [event async for event in stream]
-    assert stream.result is not None and stream.result.text == "13,015 ft."
+    assert stream.result.text == "13,015 ft."
     assert len(critic.requests) == 1
 
 

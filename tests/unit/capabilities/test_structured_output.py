@@ -474,7 +474,7 @@ async def test_further_user_messages_give_another_answer() -> None:
 
     stream = Agent(FunctionModel(reply), hooks=[StructuredOutput(Invoice)]).stream("go")
     _ = [event async for event in stream]
-    assert stream.result is not None and stream.result.output == Invoice(number=8)
+    assert stream.result.output == Invoice(number=8)
 
 
 async def test_the_events_end_with_the_answer() -> None:

@@ -860,7 +860,7 @@ async def test_user_messages_interrupt_a_wait() -> None:
             stream.run.send("hello?")
         if event.event == "on_chat_model_end" and len(asked(agent)) == 3:
             gate.open.set()
-    assert stream.result is not None and stream.result.text == "in the end"
+    assert stream.result.text == "in the end"
     assert [message.text for message in stream.result.messages if message.role == "user"][1] == "hello?"
 
 

@@ -48,7 +48,8 @@ async def store(tmp_path: Path) -> AsyncIterator[Counting]:
 
 async def test_a_message_of_another_process_is_seen_after_the_next_append(store: Counting, tmp_path: Path) -> None:
     other, thread = Sqlite(tmp_path / "threads.db"), Thread("t")
-    await store.create("ada", "t", messages=[user("one").to_json()])
+    await store.create("ada", "t")
+    await store.enqueue("ada", "t", user("one").to_json())
     async with hold(store, "ada", thread) as held:
         (one,) = await held.fetch_messages()
         await until(lambda: store._watchers)
@@ -69,7 +70,8 @@ async def test_a_message_of_another_process_is_seen_after_the_next_append(store:
 
 async def test_a_message_of_this_process_is_seen_at_once(store: Counting) -> None:
     thread = Thread("t")
-    await store.create("ada", "t", messages=[user("one").to_json()])
+    await store.create("ada", "t")
+    await store.enqueue("ada", "t", user("one").to_json())
     async with hold(store, "ada", thread) as held:
         await held.fetch_messages()
         await until(lambda: store._watchers)

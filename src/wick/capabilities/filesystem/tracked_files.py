@@ -21,8 +21,8 @@ from wick import constants
 from wick.backends.state_tree import InThread
 from wick.errors import BackendError
 from wick.protocols import Backend
-from wick.thread_state import Entry
 from wick.threads import Thread
+from wick.threads.state import Entry
 from wick.workspace.protected import PROTECTED, ProtectedNames
 
 _PROTECTED = ProtectedNames(PROTECTED)

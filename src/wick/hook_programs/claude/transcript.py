@@ -17,8 +17,8 @@ from weakref import finalize
 from wick._internal.worker_threads import run_in_thread
 from wick.hook_programs.claude.names import describe_call
 from wick.messages import Message
-from wick.thread_state import Entry
 from wick.threads import Thread
+from wick.threads.state import Entry
 
 VERSION = "wick"
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 from wick.capabilities.sessions import Sessions
 from wick.errors import StoreError
 from wick.operations import Run
+from wick.protocols import Lease
 from wick.stores.held_thread import HeldThread
 
 
@@ -19,6 +21,13 @@ class RunSessions(Sessions):
 
     name = "sessions"
     on_held: Callable[[Run], None] | None = None  # called when the lease of a root run's thread is acquired
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.leases: dict[tuple[str, str], Lease] = {}  # of threads that were created for a run, by owner and thread
+
+    def take_lease(self, run: Run) -> Lease | None:
+        return self.leases.pop((run.user, run.thread.id), None) if run.parent is None else None
 
     @asynccontextmanager
     async def session(self, run: Run) -> AsyncIterator[None]:

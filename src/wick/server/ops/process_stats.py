@@ -34,9 +34,11 @@ class LoopMonitor:
             self._timer = None
 
     def _measure(self, loop: asyncio.AbstractEventLoop) -> None:
-        for lag in lag_samples(loop.time() - self._due):
+        late = loop.time() - self._due
+        for lag in lag_samples(late) if late >= SAMPLE_SECONDS else (max(late, 0.0),):
             self._metrics.loop_lag.observe(lag)
-        self.start()
+        self._due = loop.time() + SAMPLE_SECONDS
+        self._timer = loop.call_at(self._due, self._measure, loop)
 
 
 def lag_samples(late: float) -> list[float]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -125,7 +125,7 @@ class Secrets:
         kind, data = row["kind"], row["data"]
         is_output = kind in _REDACTED_KINDS or (kind == "message" and data["role"] == "tool")
         is_trace = kind == "value" and data["key"] == TRACES
-        return {**row, "data": self.redact_json(data)} if self and (is_output or is_trace) else row
+        return {**row, "data": self.redact_json(data)} if is_output or is_trace else row
 
 
 def _split_secret(secret: str) -> Iterator[str]:
@@ -218,8 +218,10 @@ class RedactingStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def append(self, owner: str, id: str, entries: Sequence[Mapping[str, Any]], **options: Any) -> int:
-        return await self._store.append(owner, id, [self._secrets.redact_entry(entry) for entry in entries], **options)
+    def append(
+        self, owner: str, id: str, entries: Sequence[Mapping[str, Any]], **options: Any
+    ) -> Coroutine[Any, Any, int]:
+        return self._store.append(owner, id, [self._secrets.redact_entry(entry) for entry in entries], **options)
 
 
 class RedactingEmitter:

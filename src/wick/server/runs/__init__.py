@@ -30,7 +30,7 @@ from wick.constants import STALLED_SECONDS
 from wick.errors import TEMPORARY, StoreError
 from wick.messages import Message
 from wick.operations import Result
-from wick.protocols import Store, Summary, refused_part
+from wick.protocols import Lease, Store, Summary, refused_part
 from wick.server.agents.builder import AgentInstance
 from wick.server.agents.registry import AgentRegistry
 from wick.server.auth.identity import User
@@ -82,8 +82,7 @@ class QueuedRun:
             hub: RunHub | None = None
             async for frames in self.runs.follow(self.info, self.after):
                 hub = hub or self.runs.followers.board.find(self.info)
-                took = hub is not None and hub.keeper is not None and hub.keeper.has_consumed(self.position)
-                if frames and frames[-1].terminal and not took:
+                if frames and frames[-1].terminal and not (hub is not None and hub.has_taken(self.position)):
                     next_one = await self.runs.next_run_for(self.info, self.position)
                 sent = frames if next_one is None else frames[:-1]
                 self.after = max((frame.position for frame in sent if frame.position is not None), default=self.after)
@@ -100,21 +99,29 @@ class QueuedRun:
         Raise a 503 if the log has no end of the run.
         """
         board = self.runs.followers.board
-        hub = await board.wait_published(self.info, FOLLOW_PAUSE)
-        if hub is not None and (outcome := await hub.wait_outcome(self.position)) is not None:
-            self.thread = hub.thread
-            return outcome
+        while (hub := await board.wait_published(self.info, FOLLOW_PAUSE)) is not None:
+            if await hub.wait_end() != "told":
+                break  # it is performed elsewhere, or the server stops
+            took = hub.has_taken(self.position)
+            next_one = None if took else await self.runs.next_run_for(self.info, self.position)
+            if next_one is None:
+                self.thread = hub.thread
+                return hub.outcome if took and hub.outcome is not None else await self._load_outcome()
+            self.info = next_one
         async with aclosing(self.frames()) as batches:
             async for frames in batches:
                 hub = board.find(self.info) or hub
                 if frames and frames[-1].terminal:
                     mine = hub is not None and hub.run == self.run_id and hub.end == "told"
                     self.thread = hub.thread if mine and hub is not None else None
-                    info = await retry_store(lambda: self.runs.load_outcome(self.info))
-                    if not info.outcome:
-                        raise still_open_error(info, info.reason)
-                    return info
+                    return await self._load_outcome()
         raise self.unfinished_error()
+
+    async def _load_outcome(self) -> RunInfo:
+        info = await retry_store(lambda: self.runs.load_outcome(self.info))
+        if not info.outcome:
+            raise still_open_error(info, info.reason)
+        return info
 
     def unfinished_error(self) -> ApiError:
         """Return the error for a client that waited for a run that has not ended."""
@@ -239,16 +246,19 @@ class Runs:
             self.limits.check_room("runs", self.executor.count_runs(user.id) + self.limits.count_held("runs", user.id))
             reservation = self.limits.hold("runs", user.id)
         with reservation:
-            created: Summary | None = None
+            lease: Lease | None = None
             if head is None:
-                head = created = await self.threads.create(user, instance.id, Thread().id, rows)
-                position = created.queued
+                head, lease = await self.threads.start(user, instance.id, rows)
+                position = head.queued
             else:
                 position = await self.store.enqueue(user.id, head.id, *rows, key=key)
             last, about = head.last if after is None else after, {"name": user.name, "role": user.role}
             wanted = RunInfo("", user.id, head.id, thread_agent(head), last, recipe=recipe, **about)  # type: ignore[arg-type]
+            created = None if lease is None else replace(head, leased=False)
+            if lease is not None:
+                self.registry.sessions.leases[user.id, head.id] = lease
             try:
-                info = await retry_store(lambda: self.run_for_message(user, wanted, position, created, instance))
+                info = await retry_store(lambda: self.run_for_message(user, wanted, position, instance, created))
             except StoreError as error:
                 raise ApiError(
                     503,
@@ -257,6 +267,9 @@ class Runs:
                     "now; read the thread later, or repeat the request with the same Idempotency-Key",
                     {"X-Thread-Id": head.id, "Retry-After": "5"},
                 ) from error
+            finally:
+                if self.executor.find(user.id, head.id) is None:  # the run was not started
+                    await self.executor.release_unused_lease(user.id, head.id)
         return QueuedRun(self, info, position, START if info.begin >= last else (last, inf))
 
     # -- finding the run of a message ---------------------------------------------------------------------------------
@@ -266,8 +279,8 @@ class Runs:
         user: User,
         wanted: RunInfo,
         position: int,
-        created: Summary | None = None,
         instance: AgentInstance | None = None,
+        created: Summary | None = None,
     ) -> RunInfo:
         """Return the run that answers the message at a position; start it if needed.
 

@@ -9,8 +9,8 @@ from wick._internal.frozen import thaw
 from wick.api.types import CallAttempt, CallQuestion, CallReasons, HookVerdict
 from wick.capabilities.recorder import VALUE
 from wick.messages import Message, ToolCall
-from wick.thread_state import Entry
 from wick.threads import Thread
+from wick.threads.state import Entry
 
 
 def explain_call(thread: Thread, call_id: str, seq: int | None = None) -> CallReasons | None:

@@ -29,7 +29,7 @@ from wick.server.runs.followers import HubDirectory
 from wick.server.runs.hub import HubEnd, RunHub
 from wick.server.runs.record import KIND, RunInfo, derive_run_id, error_code
 from wick.server.runs.usage import UsageLedger
-from wick.stores.held_thread import LEASE_SECONDS, hold
+from wick.stores.held_thread import LEASE_SECONDS, hold, release_lease
 from wick.stores.process_identity import has_ended, holder_name
 from wick.threads import Thread
 
@@ -143,6 +143,7 @@ class RunExecutor:
         except Exception as error:
             problem, end = error, "elsewhere" if self._is_elsewhere(running, error) else "told"
         running.finished = True  # it can no longer be cancelled
+        await self.release_unused_lease(running.info.owner, running.info.thread)
         if running.run is not None:
             running.hub.set_keeper(running.run.scratch.get(self.registry.sessions))
         if end == "told":
@@ -294,6 +295,12 @@ class RunExecutor:
                 end_abandoned_run(thread, info.id, messages, result.outcome, result.reason, error)
                 await thread.saved()
             return is_open or bool(messages)
+
+    async def release_unused_lease(self, owner: str, thread: str) -> None:
+        """Release the lease of a new thread, if its run did not take it."""
+        lease = self.registry.sessions.leases.pop((owner, thread), None)
+        if lease is not None:
+            await release_lease(self.store, owner, thread, lease.fence)
 
     def cancel(self, running: ActiveRun) -> None:
         """Cancel a run for its user."""

@@ -32,7 +32,7 @@ from wick.events import (
 )
 from wick.server.errors import ApiError
 from wick.stores.rows import message_text
-from wick.thread_state import split_reply_row
+from wick.threads.state import split_reply_row
 
 StreamPosition = tuple[int, float]  # an entry and the number of its frame; the last frame is at infinity
 START: StreamPosition = (0, inf)

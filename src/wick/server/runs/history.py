@@ -7,8 +7,8 @@ from typing import Any
 
 from wick._internal.frozen import digest
 from wick.messages import Message
-from wick.thread_state import Entry
 from wick.threads import Thread
+from wick.threads.state import Entry
 
 DELEGATES = ("task", "start_task")  # tools that run in a child thread
 

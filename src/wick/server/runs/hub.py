@@ -32,8 +32,8 @@ from wick.events import (
 from wick.server.runs.frames import Frame, FrameBuilder, StreamPosition, transient_frame
 from wick.server.runs.record import RunInfo
 from wick.stores.held_thread import HeldThread
-from wick.thread_state import Entry
 from wick.threads import Thread
+from wick.threads.state import Entry
 
 LOGGED_EVENTS = (ChatModelEnd, ToolStart, ToolEnd, StateChange)  # events of the run itself that its log entries produce
 APPROVAL_EVENTS = (ApprovalRequest, ApprovalResponse)  # the same for events of the run and its children
@@ -139,7 +139,8 @@ class RunHub:
         if event.run_id == self.run and event.terminal:
             self._last = event  # `finish` sends it after the outcome is recorded
             return
-        self.flush()
+        if self.keeper is None or self.keeper.last_written > self._sent:
+            self.flush()
         if not self.end and self._track_event(event) and self._readers:
             self._broadcast(transient_frame(event))
 
@@ -240,11 +241,14 @@ class RunHub:
         for reader in self._readers:
             reader.wake()
 
-    async def wait_outcome(self, position: int) -> RunInfo | None:
-        """Wait until the run is over; return its recorded outcome if it took the inbox message at a position."""
+    async def wait_end(self) -> HubEnd:
+        """Wait until the run is no longer performed here."""
         await self._over.wait()
-        took = self.keeper is not None and self.keeper.has_consumed(position)
-        return self.outcome if took and self.end == "told" and self._finished else None
+        return self.end
+
+    def has_taken(self, position: int) -> bool:
+        """Return True if the run took the inbox message at a position."""
+        return self.keeper is not None and self.keeper.has_consumed(position)
 
     # -- readers ------------------------------------------------------------------------------------------------------
 

@@ -10,10 +10,12 @@ from typing import Any
 
 from wick import constants
 from wick.errors import StoreError
-from wick.protocols import Store, Summary
+from wick.protocols import Lease, NewThread, Store, Summary
 from wick.server.auth.identity import User
 from wick.server.errors import ApiError
 from wick.server.ops.quotas import QuotaLimiter
+from wick.stores.held_thread import LEASE_SECONDS
+from wick.stores.process_identity import holder_name
 from wick.threads import Thread
 
 PAGE = 500
@@ -34,22 +36,30 @@ class UserThreads:
         except StoreError as error:
             if error.code != "not_found":
                 raise
-            return await self.create(user, agent, id)
+            return await self._create(user, agent, id)
         if (its := thread_agent(head)) != agent:
             raise ApiError(409, "conflict", f"thread {id} is one of the agent {its!r}; take another thread")
         return head
 
-    async def create(self, user: User, agent: str, id: str, messages: Sequence[Mapping[str, Any]] = ()) -> Summary:
-        """Create a thread with these messages in its inbox. Without messages, return one that exists already."""
+    async def _create(self, user: User, agent: str, id: str) -> Summary:
         await self.check_room(user)
         try:
-            head = await self.store.create(user.id, id, meta={"agent": agent}, messages=messages)
+            head = await self.store.create(user.id, id, meta={"agent": agent})
         except StoreError as error:
-            if error.code != "conflict" or messages:
+            if error.code != "conflict":
                 raise
             return await self.open(user, agent, id)  # created concurrently
         self._counts[user.id] += 1
         return head
+
+    async def start(self, user: User, agent: str, messages: Sequence[Mapping[str, Any]]) -> tuple[Summary, Lease]:
+        """Create a thread with messages in its inbox, and acquire its lease for the run that answers them."""
+        await self.check_room(user)
+        new = NewThread({"agent": agent}, messages)
+        lease = await self.store.lease(user.id, Thread().id, holder_name(), LEASE_SECONDS, new=new)
+        self._counts[user.id] += 1
+        assert lease.head is not None
+        return lease.head, lease
 
     async def check_room(self, user: User) -> None:
         """Make room for one more thread by deleting the longest idle ones. Raise a 429 if all are in use."""

@@ -195,7 +195,7 @@ async def test_inbox_messages_are_screened_during_a_run(tmp_path: Path) -> None:
     stream.run.send("a secret thing")
     stream.run.send("a plain thing")
     _ = [event async for event in stream]
-    assert stream.result is not None and stream.result.outcome == "completed"
+    assert stream.result.outcome == "completed"
     said = [message.text for request in model.requests for message in request.messages]
     assert "a plain thing" in said and "a secret thing" not in said
 

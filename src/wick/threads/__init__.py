@@ -2,7 +2,7 @@
 
 Entries are never changed or removed: messages, values, tool intents and tool ends are entries with a
 sequence number. Appending takes constant time. `thread.current` is the state folded from the entries; see
-`wick.thread_state`. A rewind is an entry, too: the entries before it stay in the log.
+`wick.threads.state`. A rewind is an entry, too: the entries before it stay in the log.
 
 A stored thread has a writer, which persists appended entries in the background. `await thread.saved()`
 returns when they are durable.
@@ -20,7 +20,7 @@ from uuid import uuid4
 from wick._internal.frozen import FrozenDict, freeze, thaw
 from wick.errors import StoreError
 from wick.messages import Message, Messages, ToolCall
-from wick.thread_state import ENTRY_KINDS, AttemptStatus, Entry, EntryKind, ThreadState, fold, select_effective
+from wick.threads.state import ENTRY_KINDS, AttemptStatus, Entry, EntryKind, ThreadState, fold, select_effective
 
 SCHEMA = 1
 
