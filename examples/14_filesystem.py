@@ -29,7 +29,7 @@ with tempfile.TemporaryDirectory() as folder:
 for message in result.messages.tool_messages():
     text = message.text if len(message.text) < 200 else f"… {message.text[-60:]}"
     print(f"{message.name}: {text.strip()}")
-files = result.thread.values["files"] if result.thread else {}
+files = result.thread.values["files"]
 print(sorted(files), repr(files["add.sh"]))
 
 # prints:

@@ -28,16 +28,15 @@ model = Scripted(
     ToolCall("1", "final_answer", {"number": 17, "lines": [{"what": "pen", "euros": -2}]}),
     ToolCall("2", "final_answer", {"number": 17, "lines": [{"what": "pen", "euros": 2}]}),
 )
-result = Agent(model, hooks=[StructuredOutput(Invoice)]).run_sync("Read this invoice: …")
+result = Agent(model, output_type=Invoice).run_sync("Read this invoice: …")
 for message in result.messages:
     if message.name:
         print(message.text)
 
-invoice: Invoice = result.output
-print(repr(invoice), invoice.total)
+print(repr(result.output), result.output.total)  # type checkers know that it is an Invoice
 
 # After the last retry the run ends with a reason.
-stubborn = Agent(Scripted("No.", "No!"), hooks=[StructuredOutput(Invoice, retries=1)])
+stubborn = Agent(Scripted("No.", "No!"), output_type=StructuredOutput(Invoice, retries=1))
 print(stubborn.run_sync("Read this invoice: …").reason)
 
 # prints:

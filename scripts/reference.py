@@ -54,7 +54,7 @@ GROUPS = {
     "Operations": ["Operation", "Run", "Step", "ModelCall", "ToolUse"],
     "Positions": ["before", "wrap", "after", "guard", "Hook", "Next", "Capability"],
     "Decisions": ["Block", "Ask", "Stop", "Continue", "Question", "Allow", "Paused"],
-    "Tools": ["tool", "Tool", "HttpTool", "ToolError"],
+    "Tools": ["tool", "Tool", "Deps", "HttpTool", "ToolError"],
     "Messages": ["Message", "Messages", "ToolCall", "ToolResult", "user", "system", "assistant", "tool_message"],
     "For tests": ["Scripted", "FunctionModel"],
     "Errors": ["WickError"],

@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import re
 import textwrap
+import typing
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ def signature(name: str, value: Any) -> str:
         own = inspect.signature(value)
     except (TypeError, ValueError):
         return ""
-    if getattr(value, "_is_protocol", False):  # nobody makes one
+    if getattr(value, "_is_protocol", False) or typing.get_origin(value):  # nobody makes one, or an alias
         return ""
     empty = inspect.Parameter.empty
     taken = [

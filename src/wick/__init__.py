@@ -16,12 +16,12 @@ from wick.messages import Message, Messages, ToolCall, ToolResult, assistant, sy
 from wick.models.scripted import FunctionModel, Scripted
 from wick.operations import ModelCall, Operation, Result, Run, Step, ToolUse
 from wick.threads import Thread
-from wick.tools import HttpTool, Tool, tool
+from wick.tools import Deps, HttpTool, Tool, tool
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "Agent", "Allow", "Ask", "Block", "Capability", "Continue", "FunctionModel", "Hook", "HttpTool", "Limits",
+    "Agent", "Allow", "Ask", "Block", "Capability", "Continue", "Deps", "FunctionModel", "Hook", "HttpTool", "Limits",
     "Message", "Messages", "ModelCall", "Next", "Operation", "Paused", "Question", "Result", "Run", "Scripted",
     "Step", "Stop", "Thread", "Tool", "ToolCall", "ToolError", "ToolResult", "ToolUse", "WickError", "after",
     "assistant", "before", "guard", "system", "tool", "tool_message", "user", "wrap",

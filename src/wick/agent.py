@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import re
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from typing import Any, TypedDict, Unpack
+from typing import Any, Generic, TypedDict, Unpack
 
 from wick._internal.aliases import TOOL_KINDS, TOOL_NAMES
+from wick._internal.dependencies import DepsParameter
 from wick._internal.frozen import freeze, thaw
 from wick._internal.run_context import find_run
 from wick._internal.tasks import cancel_and_wait
 from wick._internal.worker_threads import run_in_thread
 from wick.capabilities._defaults import DEFAULTS
+from wick.capabilities.structured_output import StructuredOutput
 from wick.capability import Capability
 from wick.decisions import Asker
 from wick.errors import ConfigError, MessageError, ModelError, Paused
@@ -26,7 +30,7 @@ from wick.loop import Loop
 from wick.messages import Message, Messages, user
 from wick.models import check_model, resolve
 from wick.onion import compose
-from wick.operations import Result, Run, ToolUse
+from wick.operations import DepsType, Output, Result, Run, ToolUse
 from wick.protocols import Model, refused_part
 from wick.resume import restore_run
 from wick.run_events import announce_last_changes, announce_run
@@ -48,11 +52,13 @@ SETTINGS = (
 MAX_LOOPS = 16  # cached loops of an agent, one for each set of inherited hooks
 
 Input = str | Message | Sequence[Message] | Messages
+_INHERITED: Any = object()  # no deps were given
 
 
-class RunOptions(TypedDict, total=False):
+class RunOptions(TypedDict, Generic[DepsType], total=False):
     """Options of a run."""
 
+    deps: DepsType | None  # for parameters of type `Deps[T]` and `run.deps`; default: the deps of the parent run
     thread: Thread | str | None  # the conversation, or the id of a stored one; default: a new thread
     user: str  # the name of the user
     parent: Run | None  # the parent run: its guards apply, its user answers questions
@@ -61,8 +67,12 @@ class RunOptions(TypedDict, total=False):
     recipe: str  # name of a recipe for the instructions; the input fills it in
 
 
-class Agent:
-    """A model, tools and hooks, ready to run. It is immutable; the `with_…` methods return copies."""
+class Agent(Generic[DepsType, Output]):
+    """A model, tools and hooks, ready to run. It is immutable; the `with_…` methods return copies.
+
+    With `output_type`, `result.output` has this type. With `deps_type`, runs get `deps` of this type: from the
+    caller of `run`, or from `deps_factory`, which is called with the run.
+    """
 
     def __init__(
         self,
@@ -74,15 +84,23 @@ class Agent:
         hooks: Iterable[Hook | Capability] = (),
         ask: Asker | None = None,
         settings: Mapping[str, Any] | None = None,
+        output_type: type[Output] | StructuredOutput[Output] | None = None,
+        deps_type: type[DepsType] | None = None,
+        deps_factory: Callable[[Run[Any]], DepsType] | None = None,
     ) -> None:
         self.name, self.system, self.ask = name, system, ask
         self.settings = _check_settings(settings or {})
         self._model = model
         self._given = (_as_tuple("tools", tools), _as_tuple("hooks", hooks))
-        self._parts = _with_defaults(self._given[1])
+        self._output, self.deps_type, self.deps_factory = _as_capability(output_type), deps_type, deps_factory
+        self._parts = _with_defaults((*self._given[1], *([self._output] if self._output is not None else [])))
         self.hooks = _collect_hooks(self._parts)
         self.tools = _collect_tools(self._given[0], self._parts)
         _check_matches(self.hooks, self.tools, self._parts)
+        self._deps_parameters = _list_deps_parameters(self.tools, self.hooks)
+        self._deps_types: set[type] = set()  # types of deps that fit all of them
+        if deps_type is not None:
+            self._check_deps_type(deps_type)
         if isinstance(model, str | Mapping):
             check_model(model)
         self._session_capabilities = [
@@ -105,29 +123,29 @@ class Agent:
         """Its capabilities, including the default ones."""
         return tuple(part for part in self._parts if isinstance(part, Capability))
 
-    def with_hooks(self, *hooks: Hook | Capability) -> Agent:
+    def with_hooks(self, *hooks: Hook | Capability) -> Agent[DepsType, Output]:
         """Return a copy of this agent with more hooks, inside its own."""
         return self._copy(self._given[0], (*self._given[1], *hooks))
 
-    def with_tools(self, *tools: Tool | Callable[..., object]) -> Agent:
+    def with_tools(self, *tools: Tool | Callable[..., object]) -> Agent[DepsType, Output]:
         """Return a copy of this agent with more tools."""
         return self._copy((*self._given[0], *tools), self._given[1])
 
-    async def run(self, input: Input = "", **options: Unpack[RunOptions]) -> Result:
+    async def run(self, input: Input = "", **options: Unpack[RunOptions[DepsType]]) -> Result[Output]:
         """Answer a text or messages. Without input, resume the interrupted run of `thread`."""
-        return await self._drive(self._create_run(input, **options))
+        return self._type_result(await self._drive(self._create_run(input, **options)))
 
-    def run_sync(self, input: Input = "", **options: Unpack[RunOptions]) -> Result:
+    def run_sync(self, input: Input = "", **options: Unpack[RunOptions[DepsType]]) -> Result[Output]:
         """Run to completion from synchronous code."""
         if _in_event_loop():
             raise ConfigError("run_sync cannot be used inside an event loop; use `await agent.run(…)` there")
         return asyncio.run(self.run(input, **options))
 
-    def stream(self, input: Input = "", **options: Unpack[RunOptions]) -> Stream:
+    def stream(self, input: Input = "", **options: Unpack[RunOptions[DepsType]]) -> Stream[Output]:
         """Return a stream of the run's events."""
         return Stream(self, self._create_run(input, **options))
 
-    def _copy(self, tools: tuple[Any, ...], hooks: tuple[Any, ...]) -> Agent:
+    def _copy(self, tools: tuple[Any, ...], hooks: tuple[Any, ...]) -> Agent[DepsType, Output]:
         return Agent(
             self._model,
             name=self.name,
@@ -136,7 +154,14 @@ class Agent:
             hooks=hooks,
             ask=self.ask,
             settings=self.settings,
+            output_type=self._output,
+            deps_type=self.deps_type,
+            deps_factory=self.deps_factory,
         )
+
+    def _type_result(self, result: Result[Any]) -> Result[Output]:
+        """Return a result whose `output` is of the agent's type, or raises an error where there is none."""
+        return result if self._output is None or result.value is not None else replace(result, needs_output=True)
 
     def _create_run(
         self,
@@ -148,7 +173,8 @@ class Agent:
         emit: Emit | None = None,
         without: Iterable[str] = (),
         recipe: str = "",
-    ) -> Run:
+        deps: Any = _INHERITED,
+    ) -> Run[DepsType]:
         """Create a run. A child run asks the parent's user and obeys all of the parent's guards."""
         if not isinstance(thread, Thread | str | None):
             raise ConfigError(f"thread= takes a Thread, or the id of a stored one, not {thread!r}")
@@ -173,12 +199,63 @@ class Agent:
             make=Agent,
             recipe=recipe,
         )
+        object.__setattr__(run, "deps", self._select_deps(run, deps))  # once, before any hook has the run
         if why := refused_part(run.model, run.input):  # before anything is stored
             raise ModelError(why)
         run.progress.resumption.waived_guards = frozenset(without)
         if not self._session_capabilities:
             restore_run(run)
         return run
+
+    def _select_deps(self, run: Run[Any], given: Any) -> Any:
+        """Return the deps of a new run: as given, else those of its parent, else those of the factory."""
+        deps = given
+        if deps is _INHERITED:
+            deps = run.parent.deps if run.parent is not None else None
+            if self.deps_factory is not None and (deps is None or self.find_deps_problem(deps)):
+                deps = self.deps_factory(run)
+            if inspect.iscoroutine(deps):
+                deps.close()  # it would warn that it was never awaited
+                raise ConfigError("a deps_factory is not async; open async resources before the run")
+        if problem := self.find_deps_problem(deps):
+            raise ConfigError(problem)
+        return deps
+
+    def find_deps_problem(self, deps: object = None) -> str:
+        """Return why a run with these deps is refused, or an empty string."""
+        if type(deps) in self._deps_types:
+            return ""
+        unfit = [
+            f"{owner} needs deps of type {parameter.type_name} (parameter {parameter.name})"
+            for owner, parameter in self._deps_parameters
+            if not parameter.accepts(deps)
+        ]
+        if self.deps_type is not None and not isinstance(deps, self.deps_type):
+            unfit.append(f"the agent {self.name} needs deps of type {self.deps_type.__name__}")
+        if unfit:
+            given = "and the run has none" if deps is None else f"and the run has a {type(deps).__name__}"
+            return f"{unfit[0]}, {given}; pass deps=… to the run, also to resume it, or give the agent a deps_factory"
+        if deps is not None:
+            self._check_deps_type(type(deps))
+        self._deps_types.add(type(deps))
+        return ""
+
+    def _check_deps_type(self, deps_type: type) -> None:
+        """Refuse a type of deps that a tool or hook cannot receive, or that a model would fill in."""
+        if not isinstance(deps_type, type):
+            raise ConfigError(f"deps_type= takes a class, not {deps_type!r}")
+        for owner, parameter in self._deps_parameters:
+            if not parameter.accepts_type(deps_type):
+                raise ConfigError(
+                    f"{owner} needs deps of type {parameter.type_name} (parameter {parameter.name}), "
+                    f"but the deps are a {deps_type.__name__}; use one class with all that tools and hooks need"
+                )
+        for item in self.tools:
+            if name := item.arguments.find_filled(deps_type):
+                raise ConfigError(
+                    f"the model would fill in the parameter {name!r} of the tool {item.name}, which has the type of "
+                    f"the deps; write {name}: Deps[{deps_type.__name__}] to receive the deps"
+                )
 
     def _loop_under(self, parent: Run | None) -> Loop:
         """Return the loop of a run: this agent's rings inside the inherited ones of its parent."""
@@ -217,10 +294,10 @@ class Agent:
         return await next(run)
 
 
-class Stream:
-    """The events of a run, to iterate once. Send messages to `run`; `result` is set at the end."""
+class Stream(Generic[Output]):
+    """The events of a run, to iterate once. Send messages to `run`; `result` is there at the end."""
 
-    def __init__(self, agent: Agent, run: Run) -> None:
+    def __init__(self, agent: Agent[Any, Output], run: Run[Any]) -> None:
         self.run = run
         self._agent = agent
         self._above, self._events = run.emitter, _EventQueue(run.emitter)
@@ -228,16 +305,22 @@ class Stream:
         run.emitter = self._events.put
 
     @property
-    def result(self) -> Result | None:
-        """The result of the run, whatever its outcome; None while it is running."""
-        return self.run.progress.result
+    def result(self) -> Result[Output]:
+        """The result of the run, whatever its outcome; an error until the stream has been read to its end."""
+        result = self.run.progress.result
+        if result is None:
+            raise ConfigError(
+                "the run has no result yet; read the stream to its end (`async for event in stream`), "
+                "or execute the run with `await stream.finish()`"
+            )
+        return self._agent._type_result(result)
 
-    async def finish(self) -> Result:
+    async def finish(self) -> Result[Output]:
         """Execute the run without reading its events here. An `emit` callback still gets them."""
         if self._read:
             raise ConfigError("this stream is being read; its result is there when it has ended")
         self._read, self.run.emitter = True, self._above
-        return await self._agent._drive(self.run)
+        return self._agent._type_result(await self._agent._drive(self.run))
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         if self._read:
@@ -299,6 +382,19 @@ def _find_parent(given: Run | None, found: Run | None) -> Run | None:
     if above is None:
         raise ConfigError(f"an agent that a tool of run {found.id} starts is its child; leave out parent=")
     return given
+
+
+def _as_capability(output_type: Any) -> StructuredOutput[Any] | None:
+    """Return the capability that validates answers of a type."""
+    if output_type is None or isinstance(output_type, StructuredOutput):
+        return output_type
+    return StructuredOutput(output_type)
+
+
+def _list_deps_parameters(tools: Iterable[Tool], hooks: Iterable[Hook]) -> list[tuple[str, DepsParameter]]:
+    """Return the parameters that depend on the deps of a run, each with its tool or hook."""
+    found = [(f"the tool {tool.name}", parameter) for tool in tools for parameter in tool.arguments.deps]
+    return found + [(f"the hook {hook.name}", parameter) for hook in hooks for parameter in hook.deps]
 
 
 def _has_session(part: Capability) -> bool:

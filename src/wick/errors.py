@@ -10,6 +10,7 @@
     ├── HookError         a hook failed, or returned a value that its point does not allow
     │   └── Sealed        a hook tried to change a sealed operation
     ├── ModelError        the model could not answer
+    ├── MissingOutput     a run ended without the output that its agent promises
     ├── BackendError      an operation of the workspace failed
     ├── StoreError        a thread could not be loaded or saved
     └── RunCrashed        a run is not resumed, because its server process crashed too often during the run
@@ -70,6 +71,10 @@ class ModelError(WickError):
     ) -> None:
         super().__init__(message)
         self.status, self.retryable, self.retry_after = status, retryable, retry_after
+
+
+class MissingOutput(WickError):
+    """A run ended without the output that its agent promises."""
 
 
 class BackendError(WickError):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import UnionType
 from typing import Literal, Protocol, Union
 
+from wick._internal.dependencies import DepsParameter, read_deps_parameter
 from wick.decisions import DECISIONS, Ask, Block, Continue, Decision, Stop
 from wick.errors import HookError
 from wick.operations import OPERATIONS, Operation, Run, Step
@@ -18,7 +19,7 @@ _PARAMETERS = {"run": "run: Run", "step": "step: Step", "model_call": "call: Mod
 
 
 class RegisteredHook(Protocol):
-    """The attributes of a hook that the checks read."""
+    """The attributes of a hook that the checks read. `wick.hooks` imports this module, so `Hook` is not known here."""
 
     @property
     def fn(self) -> Callable[..., object]: ...
@@ -36,6 +37,8 @@ class RegisteredHook(Protocol):
     def timeout(self) -> float | None: ...
     @property
     def tools(self) -> tuple[str, ...]: ...
+    @property
+    def deps(self) -> tuple[DepsParameter, ...]: ...
 
 
 def allowed_decisions(position: Position, operation: str) -> tuple[type[Decision], ...]:
@@ -99,12 +102,15 @@ def _check_parameters(hook: RegisteredHook) -> str:
     wanted = 2 if hook.position == "wrap" else 1
     if names is None or len(names) == wanted:
         return ""
-    return f"the hook {hook.name!r} takes {len(names)} arguments, but {_point_name(hook)} gives it {wanted}"
+    given = f"the hook {hook.name!r} takes {len(names)} arguments, but {_point_name(hook)} gives it {wanted}"
+    hint = f"; to receive the deps of the run, annotate {names[-1]} as Deps[…]" if len(names) == wanted + 1 else ""
+    return given + hint
 
 
 def _check_annotation(hook: RegisteredHook) -> str:
     names, hints = _argument_names(hook), _resolve_hints(hook.fn)
     kind = hints.get(names[0]) if names else None
+    kind = typing.get_origin(kind) or kind  # Run of Run[Database]
     if not inspect.isclass(kind) or not issubclass(kind, Operation) or issubclass(hook.operation, kind):
         return ""
     expected, given = kind.__name__, hook.operation.__name__
@@ -134,15 +140,30 @@ def _argument_names(hook: RegisteredHook) -> list[str] | None:
     required = [
         p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
     ]
+    injected = {parameter.name for parameter in hook.deps if parameter.is_injected}
+    required = [p for p in required if p.name not in injected]
     if required and required[0].name == "self":
         required = required[1:]
     return [p.name for p in required]
 
 
-def _resolve_hints(fn: Callable[..., object]) -> dict[str, object]:
+def find_deps(fn: Callable[..., object]) -> tuple[DepsParameter, ...]:
+    """Return the parameters of a hook that depend on the type of the run's deps."""
+    try:
+        parameters, hints = inspect.signature(fn).parameters, _resolve_hints(fn, include_extras=True)
+    except (TypeError, ValueError):
+        return ()
+    read = (
+        read_deps_parameter(name, hints.get(name), parameter.default is parameter.empty, (Run,))
+        for name, parameter in parameters.items()
+    )
+    return tuple(parameter for parameter in read if parameter is not None)
+
+
+def _resolve_hints(fn: Callable[..., object], *, include_extras: bool = False) -> dict[str, object]:
     """Return the annotations that can be resolved. Other answers are checked when the hook returns."""
     try:
-        return typing.get_type_hints(fn)
+        return typing.get_type_hints(fn, include_extras=include_extras)
     except Exception:
         return {name: hint for name, hint in getattr(fn, "__annotations__", {}).items() if not isinstance(hint, str)}
 

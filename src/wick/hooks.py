@@ -17,32 +17,43 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar, Unpack, overload
 
+from wick._internal.dependencies import DepsParameter
 from wick.constants import GUARD_SECONDS
-from wick.decisions import Decision
+from wick.decisions import Ask, Block, Continue, Stop
 from wick.errors import HookError
-from wick.hook_checks import Position, check_hook
-from wick.operations import Operation
+from wick.hook_checks import Position, check_hook, find_deps
+from wick.messages import Message, ToolResult
+from wick.operations import ModelCall, Operation, Result, Run, Step, ToolUse
 
 if TYPE_CHECKING:
     from wick.capability import Capability
 
 Op = TypeVar("Op", bound=Operation[object])
-R = TypeVar("R", covariant=True)
+R = TypeVar("R")
+Answer = TypeVar("Answer")
 
 
 class Next(Protocol[R]):
     """The `next` of a wrap: performs the operation, or a changed copy of it, and returns its result."""
 
-    def __call__(self, op: Any, /) -> Awaitable[R]: ...
+    def __call__(self, op: Operation[R], /) -> Awaitable[R]: ...
 
 
-HookAnswer = Decision | None
+# A hook takes its operation: as a function, or as a method, with or without the `Deps` of the run.
 HookFunction = (
-    Callable[[Op], HookAnswer | Awaitable[HookAnswer]] | Callable[[Any, Op], HookAnswer | Awaitable[HookAnswer]]
+    Callable[[Op], Answer | Awaitable[Answer]]
+    | Callable[[Any, Op], Answer | Awaitable[Answer]]
+    | Callable[[Op, Any], Answer | Awaitable[Answer]]
+    | Callable[[Any, Op, Any], Answer | Awaitable[Answer]]
 )
-WrapFunction = Callable[[Op, Next[Any]], Awaitable[Any]] | Callable[[Any, Op, Next[Any]], Awaitable[Any]]
+WrapFunction = (
+    Callable[[Op, Next[R]], Awaitable[Answer]]
+    | Callable[[Any, Op, Next[R]], Awaitable[Answer]]
+    | Callable[[Op, Next[R], Any], Awaitable[Answer]]
+    | Callable[[Any, Op, Next[R], Any], Awaitable[Answer]]
+)
 OnError = Literal["fail", "log"]
 
 
@@ -63,17 +74,40 @@ class Hook:
     shadow: bool = False  # a guard that only records its verdict
     tools: tuple[str, ...] = ()  # names or patterns of tools that it adds when a run starts
     owner: Capability | None = field(default=None, repr=False)
+    deps: tuple[DepsParameter, ...] = field(default=(), repr=False)  # parameters that receive the deps of the run
     matches: Callable[[Operation[object]], bool] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or getattr(self.fn, "__name__", type(self.fn).__name__))
         object.__setattr__(self, "matches", compile_match(self.match))
         if self.owner is None:
+            object.__setattr__(self, "deps", find_deps(self.fn))
             check_hook(self)
 
     def __call__(self, *args: Any) -> Any:
         """Call the plain function, for tests."""
         return self.fn(*args)
+
+    def call_with_deps(self, op: Operation[object], *next: object) -> object:
+        """Call the function with an operation and with the deps of the run that the hook belongs to."""
+        deps, given = self._find_owner(op.run).deps, {}
+        for parameter in self.deps:
+            if parameter.is_injected and parameter.wants(deps):
+                given[parameter.name] = deps
+            elif not parameter.accepts(deps):
+                raise HookError(
+                    f"the hook {self.name!r} needs deps of type {parameter.type_name}; pass deps=… to the run"
+                )
+        return self.fn(op, *next, **given)
+
+    def _find_owner(self, run: Run) -> Run:
+        """Return the outermost run that has this hook, so that a child run cannot replace the deps of its guards."""
+        owner, above = run, run.parent
+        while above is not None:
+            if self in above.loop.hooks or self in above.progress.extensions.guards:
+                owner = above
+            above = above.parent
+        return owner
 
     @property
     def point(self) -> str:
@@ -87,27 +121,84 @@ class Hook:
         return replace(self, fn=MethodType(self.fn, owner), name=f"{owner.name}.{self.name}", owner=owner)
 
 
+class HookOptions(TypedDict, total=False):
+    """Options of `wrap`, as the fields of `Hook` describe them."""
+
+    name: str
+    match: Match
+    priority: float
+    timeout: float | None
+    on_error: OnError
+
+
+class AfterOptions(HookOptions, total=False):
+    """Options of `after`."""
+
+    inherit: bool
+    hold: bool
+
+
 def before(
     operation: type[Op], *, match: Match = None, priority: float = 0, timeout: float | None = None,
     on_error: OnError = "fail", inherit: bool = False, tools: str | Sequence[str] = (), name: str = "",
-) -> Callable[[HookFunction[Op]], Hook]:  # fmt: skip
+) -> Callable[[HookFunction[Op, Block | Ask | Stop | None]], Hook]:  # fmt: skip
     """Make a hook that runs before an operation. It may change the operation or return a decision."""
     names = (tools,) if isinstance(tools, str) else tuple(tools)
     return lambda fn: Hook(fn, operation, "before", name, match, priority, timeout, on_error, inherit, tools=names)
 
 
+@overload
 def wrap(
-    operation: type[Op], *, match: Match = None, priority: float = 0, timeout: float | None = None,
+    operation: type[Run], **options: Unpack[HookOptions]
+) -> Callable[[WrapFunction[Run, Result, Result | str | Block | Ask | Stop]], Hook]: ...
+@overload
+def wrap(
+    operation: type[Step], **options: Unpack[HookOptions]
+) -> Callable[[WrapFunction[Step, Stop | Continue, Stop | Continue | Block | Ask]], Hook]: ...
+@overload
+def wrap(
+    operation: type[ModelCall], **options: Unpack[HookOptions]
+) -> Callable[[WrapFunction[ModelCall, Message, Message | str | Block | Ask | Stop]], Hook]: ...
+@overload
+def wrap(
+    operation: type[ToolUse], **options: Unpack[HookOptions]
+) -> Callable[[WrapFunction[ToolUse, ToolResult, ToolResult | str | Block | Ask | Stop]], Hook]: ...
+@overload
+def wrap(
+    operation: type[Operation[Any]], **options: Unpack[HookOptions]
+) -> Callable[[WrapFunction[Operation[Any], Any, Any]], Hook]: ...
+def wrap(
+    operation: type[Operation[Any]], *, match: Match = None, priority: float = 0, timeout: float | None = None,
     on_error: OnError = "fail", name: str = "",
-) -> Callable[[WrapFunction[Op]], Hook]:  # fmt: skip
+) -> Callable[[Any], Hook]:  # fmt: skip
     """Make a hook around an operation. It calls `next` once, several times, with a changed copy, or not at all."""
     return lambda fn: Hook(fn, operation, "wrap", name, match, priority, timeout, on_error)
 
 
+@overload
 def after(
-    operation: type[Op], *, match: Match = None, priority: float = 0, timeout: float | None = None,
+    operation: type[Run], **options: Unpack[AfterOptions]
+) -> Callable[[HookFunction[Run, Block | None]], Hook]: ...
+@overload
+def after(
+    operation: type[Step], **options: Unpack[AfterOptions]
+) -> Callable[[HookFunction[Step, Block | Stop | Continue | None]], Hook]: ...
+@overload
+def after(
+    operation: type[ModelCall], **options: Unpack[AfterOptions]
+) -> Callable[[HookFunction[ModelCall, Block | Stop | None]], Hook]: ...
+@overload
+def after(
+    operation: type[ToolUse], **options: Unpack[AfterOptions]
+) -> Callable[[HookFunction[ToolUse, Block | Stop | None]], Hook]: ...
+@overload
+def after(
+    operation: type[Operation[Any]], **options: Unpack[AfterOptions]
+) -> Callable[[HookFunction[Operation[Any], Block | Stop | Continue | None]], Hook]: ...
+def after(
+    operation: type[Operation[Any]], *, match: Match = None, priority: float = 0, timeout: float | None = None,
     on_error: OnError = "fail", inherit: bool = False, hold: bool = False, name: str = "",
-) -> Callable[[HookFunction[Op]], Hook]:  # fmt: skip
+) -> Callable[[Any], Hook]:  # fmt: skip
     """Make a hook that runs after an operation. It may replace the result or error, or return a decision."""
     return lambda fn: Hook(fn, operation, "after", name, match, priority, timeout, on_error, inherit, hold)
 
@@ -115,7 +206,7 @@ def after(
 def guard(
     operation: type[Op], *, match: Match = None, priority: float = 0, timeout: float = GUARD_SECONDS,
     shadow: bool = False, on_error: OnError = "fail", name: str = "",
-) -> Callable[[HookFunction[Op]], Hook]:  # fmt: skip
+) -> Callable[[HookFunction[Op, Block | Ask | Stop | None]], Hook]:  # fmt: skip
     """Make a guard. It runs last before an operation and sees it sealed, exactly as it will be performed."""
     return lambda fn: Hook(fn, operation, "guard", name, match, priority, timeout, on_error, shadow=shadow)
 

@@ -11,7 +11,7 @@ differently.
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from wick._internal.frozen import thaw
@@ -60,12 +60,17 @@ class Report:
     skipped: list[str] = field(default_factory=list)
 
 
-async def replay(agent: Agent, threads: Iterable[Thread] | AsyncIterable[Thread]) -> Report:
-    """Compare the recorded verdicts on the tool uses of threads with those of an agent's guards."""
+async def replay(
+    agent: Agent, threads: Iterable[Thread] | AsyncIterable[Thread], *, deps: object | None = None
+) -> Report:
+    """Compare the recorded verdicts on the tool uses of threads with those of an agent's guards.
+
+    Guards that need deps get `deps`, or those of the agent's `deps_factory`.
+    """
     report, loop = Report(), Loop(agent.hooks)
     async for thread in _iterate(threads):
         report.threads += 1
-        if change := await _find_change(agent, loop, thread, report):
+        if change := await _find_change(agent, loop, thread, report, deps):
             report.changes.append(change)
     return report
 
@@ -79,11 +84,11 @@ async def _iterate(threads: Iterable[Thread] | AsyncIterable[Thread]) -> AsyncIt
             yield thread
 
 
-async def _find_change(agent: Agent, loop: Loop, thread: Thread, report: Report) -> Change | None:
+async def _find_change(agent: Agent, loop: Loop, thread: Thread, report: Report, deps: object) -> Change | None:
     past, verdicts = _RecordedThread(thread.id), _collect_verdicts(thread.entries)
     for entry in thread.entries:
         recorded = verdicts.get(entry.seq)
-        if recorded and (change := await _compare_verdict(agent, loop, past, entry, recorded, report)):
+        if recorded and (change := await _compare_verdict(agent, loop, past, entry, recorded, report, deps)):
             return change
         past.apply(entry)
     return None
@@ -119,14 +124,16 @@ def _entry_verdict(entry: Entry) -> Verdict | None:
 
 
 async def _compare_verdict(
-    agent: Agent, loop: Loop, past: _RecordedThread, entry: Entry, recorded: Verdict, report: Report
+    agent: Agent, loop: Loop, past: _RecordedThread, entry: Entry, recorded: Verdict, report: Report, deps: object
 ) -> Change | None:
     call, tools = past.current.calls.waiting.get(entry.data["call"]), {tool.name: tool for tool in agent.tools}
     name = entry.data.get("tool", call.name if call else "")
     if call is None or name not in tools:
         report.skipped.append(f"{past.id} entry {entry.seq}: the agent has no tool named {name!r}")
         return None
-    run = Run(agent=agent.name, thread=past, system=agent.system, tools={**tools}, loop=loop)
+    run = Run(agent=agent.name, thread=past, system=agent.system, tools={**tools}, loop=loop, deps=deps)
+    if deps is None and agent.deps_factory is not None:
+        run = replace(run, deps=agent.deps_factory(run))
     unchanged = {key: value for key, value in call.args.items() if key not in entry.data.get("without", ())}
     use = ToolUse(run, call, tools[name], {**thaw(unchanged), **thaw(entry.data.get("args", {}))})
     try:

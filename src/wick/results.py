@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple
+
+from typing_extensions import TypeVar  # a dependency of pydantic
 
 from wick._internal.frozen import thaw
 from wick.constants import MAX_CONTINUES
 from wick.decisions import Block, Continue, Decision, Stop
-from wick.errors import HookError
+from wick.errors import HookError, MissingOutput
 from wick.messages import Message, Messages, ToolResult
 from wick.prices import Charge, total_price
 from wick.protocols import Usage
@@ -28,13 +30,14 @@ if TYPE_CHECKING:
     from wick.operations import ModelCall, Operation, Run, Step, ToolUse
 
 R = TypeVar("R")
+Output = TypeVar("Output", default=Any)
 
 Outcome = Literal["completed", "stopped", "cancelled", "interrupted", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """The outcome of a run: its final text, messages, usage and error."""
+class Result(Generic[Output]):
+    """The outcome of a run: its final text, messages, usage and error. `Result[T]` has an output of type T."""
 
     text: str = ""
     reason: str = "completed"
@@ -42,10 +45,21 @@ class Result:
     usage: Usage = field(default_factory=Usage)
     messages: Messages = field(default_factory=Messages, repr=False)
     error: Exception | None = None
-    thread: Thread | None = field(default=None, repr=False, compare=False)
+    thread: Thread = field(default_factory=Thread, repr=False, compare=False)
     charges: tuple[Charge, ...] = field(default=(), repr=False)
-    output: Any = None  # the answer as a value, if a capability sets one
+    value: Output | None = None  # the answer as a value, if a capability sets one
     crashes: tuple[BaseException, ...] = field(default=(), repr=False, compare=False)  # raised by tools, the last ones
+    needs_output: bool = field(default=False, repr=False, compare=False)  # the agent has an `output_type`
+
+    @property
+    def output(self) -> Output:
+        """The answer as a value. Without one it is None, or an error if the agent has an `output_type`."""
+        if self.value is None and self.needs_output:
+            raise MissingOutput(
+                f"the run ended as {self.outcome} ({self.reason}), without an output; "
+                "check result.outcome before you read result.output"
+            )
+        return self.value  # type: ignore[return-value]  # None only if the type is Any
 
     @property
     def price(self) -> Decimal | None:
@@ -63,9 +77,9 @@ class ResultSnapshot(NamedTuple, Generic[R]):
 class ResultRules(Generic[R]):
     """The rules for the result of one operation.
 
-    - A `wrap` returns the result of `next`, an own result or a decision. An `after` sets `op.result` or `op.error`,
-      or returns a decision.
-    - An own result is converted to the type of the operation. Another type is an error of the hook.
+    - A `wrap` returns the result of `next`, a result of its own, or a decision. An `after` sets `op.result` or
+      `op.error`, or returns a decision.
+    - A hook's own result is converted to the type of the operation. Another type is an error of the hook.
     - A result is compared with its snapshot after each hook, so that `why` shows the hooks that changed it.
     - If an `after` fails, the result is withheld: the hook may be a redactor.
     - Block replaces the result with the reason. Except for a tool use, it also ends the run.
@@ -100,11 +114,12 @@ class ResultRules(Generic[R]):
 
     def reconcile(self, snapshot: ResultSnapshot[R], answer: object) -> R:
         """Return the result that a hook returned or changed in place, in the right type."""
-        same = snapshot.result if answer is snapshot.result else None
-        return self.coerce(answer) if same is None else same
+        if snapshot.result is not None and answer is snapshot.result:
+            return snapshot.result
+        return self.coerce(answer)
 
     def take_decision(self, result: R | None) -> Decision | None:
-        """Return the decision that a hook made by replacing `result`, if any."""
+        """Return the decision that a hook made by replacing `result`, and set `op.result` back. Only a step has one."""
         return None
 
     def withhold(self, reason: str) -> None:
@@ -178,7 +193,7 @@ class StepResults(ResultRules[Stop | Continue]):
         ResultRules.apply_verdict(self, verdict, hook)
         step, run = self.op, self.op.run
         if isinstance(verdict, Continue) and self._can_continue():
-            step.state.follow += [Message("user", verdict.message, name=hook)] if verdict.message else []
+            step.state.follow_ups += [Message("user", verdict.message, name=hook)] if verdict.message else []
             step.result, step.error = verdict, None
         if run.stopping is not None and step.error is None:
             step.result = run.stopping

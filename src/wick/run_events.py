@@ -1,8 +1,8 @@
 """The announcer: the outermost rings of the operations, which emit the events of a run.
 
-An announcer stands around the recorder of `run_log`. So the content of an event is durable before it is
-emitted, and hooks further in have had their last word about it. Only deltas are emitted from within,
-while the model replies: they are provisional, and retracted if the reply is replaced.
+An announcer wraps the recorder of `run_log`. So the content of an event is durable before it is emitted, and
+every hook has seen it. Only deltas are emitted from within, while the model replies or a tool runs: they are
+provisional. Those of a reply that is replaced are retracted.
 
 Without a subscriber an announcer only calls the next ring.
 """
@@ -22,6 +22,7 @@ from wick.events import (
     ChatModelStart,
     ChatModelStream,
     Done,
+    Emit,
     Failed,
     StateChange,
     ToolEnd,
@@ -32,6 +33,7 @@ from wick.messages import Message, ToolResult
 from wick.operations import ModelCall, Result, Run, Step, ToolUse
 from wick.protocols import CallArgs, Delta, ReasoningDelta, TextDelta
 from wick.run_log import build_result, error_code
+from wick.why import StreamState
 
 
 async def announce_run(next: Next[Result], run: Run) -> Result:
@@ -85,7 +87,9 @@ async def announce_model_call(next: Next[Message], call: ModelCall) -> Message:
 def open_delta_stream(call: ModelCall) -> Callable[[Delta], None] | None:
     """Retract the deltas of an earlier attempt. Return the function that emits new ones; None without a subscriber."""
     _retract_deltas(call)
-    return None if call.run.emitter is None or call.purpose else partial(_emit_delta, call)
+    if call.run.emitter is None or call.purpose:
+        return None
+    return partial(_emit_delta, call.model.name, call.state.stream, call.run.emit)
 
 
 def _retract_deltas(call: ModelCall) -> None:
@@ -94,14 +98,13 @@ def _retract_deltas(call: ModelCall) -> None:
         call.run.emit(ChatModelRestart(name=call.model.name))
 
 
-def _emit_delta(call: ModelCall, delta: Delta) -> None:
-    name, show, emit = call.model.name, call.state.stream.show, call.run.emit
+def _emit_delta(model: str, stream: StreamState, emit: Emit, delta: Delta) -> None:
     if isinstance(delta, TextDelta):
-        show(ChatModelStream("", name, delta.text), emit)
+        stream.show(ChatModelStream("", model, delta.text), emit)
     elif isinstance(delta, CallArgs):
-        show(ChatModelStream("", name, delta.text, "tool_args", delta.index), emit)
+        stream.show(ChatModelStream("", model, delta.text, "tool_args", delta.index), emit)
     elif isinstance(delta, ReasoningDelta) and delta.text:
-        show(ChatModelStream("", name, delta.text, "reasoning"), emit)
+        stream.show(ChatModelStream("", model, delta.text, "reasoning"), emit)
 
 
 async def announce_tool_use(next: Next[ToolResult], use: ToolUse) -> ToolResult:

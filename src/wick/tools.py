@@ -20,13 +20,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property, partial
-from typing import Any, Literal, TypedDict, Unpack, overload
+from typing import Any, Concatenate, Generic, Literal, TypedDict, Unpack, overload
 from urllib.parse import quote, urlsplit
 
 from pydantic_core import to_jsonable_python
+from typing_extensions import ParamSpec, TypeVar  # a dependency of pydantic
 
 from wick import constants
 from wick._internal.aliases import ARGUMENTS, list_tool_aliases
+from wick._internal.dependencies import Deps as Deps
 from wick._internal.frozen import freeze, thaw
 from wick._internal.http_requests import post_json
 from wick._internal.tasks import run_with_timeout
@@ -45,17 +47,24 @@ from wick.messages import Part, TextPart, ToolResult
 
 logger = logging.getLogger(__name__)
 
+P = ParamSpec("P", default=...)
+Bound = ParamSpec("Bound")  # the parameters of a method without `self`
+R = TypeVar("R", default=Any)
+
 ToolOutcome = Literal["done", "failed", "unknown"]
 """How a tool ended. `unknown` means that it may or may not have taken effect."""
 
 
 @dataclass(frozen=True, eq=False)
-class Tool:
-    """A function with a name, a description and a schema. Create one with `tool`."""
+class Tool(Generic[P, R]):
+    """A function with a name, a description and a schema. Create one with `tool`.
+
+    `Tool[P, R]` has the parameters and the return type of the function, so that type checkers check direct calls.
+    """
 
     name: str
     description: str
-    fn: Callable[..., Any] = field(repr=False)
+    fn: Callable[P, R] = field(repr=False)
     foreign: Mapping[str, Any] | None = field(default=None, repr=False)  # a JSON Schema in place of the signature
     timeout: float | None = None
     idempotent: bool = False  # running it twice has the same effect as once
@@ -75,20 +84,24 @@ class Tool:
         if not self.origin:
             object.__setattr__(self, "origin", self.name)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the plain function."""
         return self.fn(*args, **kwargs)
 
-    def __get__(self, owner: object | None, kind: type | None = None) -> Tool:
+    @overload
+    def __get__(self, owner: None, kind: type | None = None) -> Tool[P, R]: ...
+    @overload
+    def __get__(self: Tool[Concatenate[Any, Bound], R], owner: object, kind: type | None = None) -> Tool[Bound, R]: ...
+    def __get__(self, owner: object | None, kind: type | None = None) -> Tool[..., Any]:
         """Bind a tool that is a method to its object, as Python binds methods."""
         bind = getattr(self.fn, "__get__", None)
         return self if owner is None or bind is None else replace(self, fn=bind(owner, kind))
 
-    def renamed(self, name: str) -> Tool:
+    def renamed(self, name: str) -> Tool[P, R]:
         """Return this tool under another name. Guards still match its original name."""
         return replace(self, name=name)
 
-    def copy(self) -> Tool:
+    def copy(self) -> Tool[P, R]:
         """Return a copy that no other code refers to."""
         new, _ = (
             object.__new__(type(self)),
@@ -168,19 +181,30 @@ class Tool:
         return args
 
     async def call(self, values: Mapping[str, Any], *context: object) -> Any:
-        """Call the function with bound values and the context objects that its signature asks for."""
+        """Call the function with bound values, and the context objects and deps that its signature asks for."""
         values = {**values}
         for name, kinds in self.arguments.injected.items():
             found = [item for item in context if isinstance(item, kinds)]
-            if found:
-                values[name] = found[0]
-            elif inspect.signature(self.fn).parameters[name].default is inspect.Parameter.empty:
-                raise ToolError(f"{self.name} needs a {kinds[0].__name__}, and is used where there is none")
+            self._inject(values, name, found, kinds[0].__name__)
+        for parameter in self.arguments.deps:
+            if parameter.is_injected:
+                deps = next((item.deps for item in context if hasattr(item, "deps")), None)
+                found = [deps] if parameter.wants(deps) else []
+                self._inject(values, parameter.name, found, f"{parameter.type_name} (deps of the run)")
         positional = [values.pop(name) for name in self.arguments.positional if name in values]
+        fn: Callable[..., Any] = self.fn
         if self.is_async:
-            return await self.fn(*positional, **values)
-        answer = await run_in_thread(partial(self.fn, *positional, **values), self.name)
+            return await fn(*positional, **values)
+        answer = await run_in_thread(partial(fn, *positional, **values), self.name)
         return await answer if inspect.isawaitable(answer) else answer
+
+    def _inject(self, values: dict[str, Any], name: str, found: list[Any], kind: str) -> None:
+        """Set an injected value. A value of the model for this name is never used."""
+        values.pop(name, None)
+        if found:
+            values[name] = found[0]
+        elif inspect.signature(self.fn).parameters[name].default is inspect.Parameter.empty:
+            raise ToolError(f"{self.name} needs a {kind}, and is used where there is none")
 
 
 _IDENTITY = ("name", "origin", "aliases", "kind", "fn", "foreign", "idempotent", "read_only", "timeout")
@@ -203,9 +227,9 @@ class ToolOptions(TypedDict, total=False):
 
 
 @overload
-def tool(fn: Callable[..., Any], /, **options: Unpack[ToolOptions]) -> Tool: ...
+def tool(fn: Callable[P, R], /, **options: Unpack[ToolOptions]) -> Tool[P, R]: ...
 @overload
-def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Create a tool from a function. Its name, docstring and type hints describe it to the model."""
     return partial(_make_tool, **options) if fn is None else _make_tool(fn, **options)

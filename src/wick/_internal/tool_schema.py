@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from textwrap import dedent
 from threading import Lock
@@ -29,6 +29,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined, from_json
 
 from wick._internal.argument_form import is_stable, to_json_form
+from wick._internal.dependencies import DepsParameter, read_deps_parameter, show_type
 from wick._internal.frozen import canonical_json, digest, freeze, thaw
 from wick._internal.json_schema import Problem, SchemaChecker, TooCostly
 from wick.constants import ARGS_BYTES, JSON_DEPTH, SCHEMA_QUICK_BYTES, SCHEMA_QUICK_STEPS, SCHEMA_STEPS
@@ -72,6 +73,12 @@ class FunctionArguments:
     _names: tuple[tuple[str, str], ...]  # of the function's parameters, and of the model's fields
     _default_values: dict[str, Any]
     _raw: frozenset[str]  # parameters whose type changes or masks its input
+    deps: tuple[DepsParameter, ...] = ()
+
+    def find_filled(self, deps_type: type) -> str:
+        """Return the name of a parameter of this type that the model fills in, or an empty string."""
+        fields = self._args_model.model_fields if deps_type.__module__ != "builtins" else {}
+        return next((name for name, key in self._names if fields and fields[key].annotation is deps_type), "")
 
     def validate(self, tool: str, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments as plain JSON: checked, coerced, and with the defaults filled in.
@@ -127,9 +134,12 @@ class FunctionArguments:
             raise InvalidArgs(_format_problems(tool, _list_problems(error, args), self.schema)) from None
         except Exception as error:  # a custom validator may raise anything
             raise InvalidArgs(f"{tool}: the arguments cannot be checked: {_shorten(error)}") from None
-        if values.__pydantic_extra__ and (taken := self.injected.keys() & values.__pydantic_extra__.keys()):
+        if values.__pydantic_extra__ and (taken := self._list_injected() & values.__pydantic_extra__.keys()):
             raise InvalidArgs(_format_problems(tool, [(name, _UNKNOWN) for name in sorted(taken)], self.schema))
         return values  # type: ignore[no-any-return]
+
+    def _list_injected(self) -> set[str]:
+        return {*self.injected, *(parameter.name for parameter in self.deps)}
 
 
 _Both = dict[bool, FunctionArguments]  # a function has other arguments when it is bound to an object
@@ -153,7 +163,7 @@ def _build_arguments(fn: Callable[..., Any]) -> FunctionArguments:
     label = getattr(fn, "__name__", type(fn).__name__)
     hints, texts = _resolve_hints(fn, label), parse_docstring(fn)[1]
     fields: dict[str, Any] = {}
-    names, injected, positional, extra = [], {}, [], "forbid"
+    names, injected, positional, deps, extra = [], {}, [], list[DepsParameter](), "forbid"
     for name, parameter in inspect.signature(fn).parameters.items():
         if parameter.kind is parameter.VAR_POSITIONAL:
             raise ConfigError(f"the tool {label} takes *{name}, which the model cannot fill; take a list instead")
@@ -163,18 +173,27 @@ def _build_arguments(fn: Callable[..., Any]) -> FunctionArguments:
         if parameter.kind is parameter.POSITIONAL_ONLY:
             positional.append(name)
         hint = hints.get(name, Any)
-        if kinds := _injected_types(hint):
+        kinds, dependency = _injected_types(hint), _read_deps(parameter, hint)
+        if dependency is not None:
+            deps.append(dependency)
+        if kinds:
             injected[name] = kinds
-        else:
+        elif dependency is None:
             key = f"a{len(fields)}"  # a name that cannot clash with one of pydantic's
             names.append((name, key))
             fields[key] = _build_field(parameter, hint, texts.get(name))
-    model = _build_model(label, fields, extra)
-    raw = _raw_fields(model, dict(names))
-    defaults = _read_defaults(label, model, {key for name, key in names if name in raw})
-    return FunctionArguments(
-        _build_schema(label, model), injected, tuple(positional), model, tuple(names), defaults, raw
-    )
+    try:
+        model = _build_model(label, fields, extra)
+        raw = _raw_fields(model, dict(names))
+        defaults = _read_defaults(label, model, {key for name, key in names if name in raw})
+        schema = _build_schema(label, model)
+    except _NoSchema as error:
+        raise _find_unfit_parameter(label, dict(names), fields, hints) or error from None
+    return FunctionArguments(schema, injected, tuple(positional), model, tuple(names), defaults, raw, tuple(deps))
+
+
+class _NoSchema(ConfigError):
+    """The types of a signature cannot be described as JSON."""
 
 
 def _raw_fields(model: type[BaseModel], names: Mapping[str, str]) -> frozenset[str]:
@@ -223,13 +242,45 @@ def _injected_types(hint: Any) -> tuple[type, ...]:
     if get_origin(hint) is Annotated:
         hint = get_args(hint)[0]
     kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    kinds = tuple(get_origin(kind) or kind for kind in kinds)  # Run of Run[Database]
     return tuple(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Injected))
 
 
-def find_injected(fn: Callable[..., Any]) -> dict[str, tuple[type, ...]]:
-    """Return the parameters of a function that the run injects."""
+def _read_deps(parameter: inspect.Parameter, hint: Any) -> DepsParameter | None:
+    return read_deps_parameter(parameter.name, hint, parameter.default is parameter.empty, _injected_types(hint))
+
+
+def find_injected(fn: Callable[..., Any]) -> tuple[dict[str, tuple[type, ...]], tuple[DepsParameter, ...]]:
+    """Return the parameters of a function that the run injects: its own objects, and its deps."""
     hints = _resolve_hints(fn, getattr(fn, "__name__", type(fn).__name__))
-    return {name: kinds for name, hint in hints.items() if (kinds := _injected_types(hint))}
+    injected = {name: kinds for name, hint in hints.items() if (kinds := _injected_types(hint))}
+    deps = [read_deps_parameter(name, hint, True, _injected_types(hint)) for name, hint in hints.items()]
+    if not any(deps):
+        return injected, ()  # without a look at the signature, which builtins do not have
+    parameters = inspect.signature(fn).parameters
+    return injected, tuple(
+        replace(found, required=found.required and parameters[found.name].default is inspect.Parameter.empty)
+        for found in deps
+        if found is not None and found.name in parameters
+    )
+
+
+def _find_unfit_parameter(
+    label: str, names: Mapping[str, str], fields: Mapping[str, Any], hints: Mapping[str, Any]
+) -> ConfigError | None:
+    """Return the error of the first parameter whose type has no JSON Schema, or None if each has one of its own."""
+    for name, key in names.items():
+        try:
+            _build_schema(label, _build_model(label, {key: fields[key]}, "forbid"))
+        except _NoSchema:
+            kind = show_type(hints.get(name, Any))
+            return ConfigError(
+                f"the parameter {name!r} of the tool {label} is a {kind}, which a model cannot fill in. Give it a type "
+                "that JSON has (str, int, float, bool, list, dict, Literal, an Enum, a TypedDict, a data class or a "
+                f"pydantic model), or write {name}: Deps[{kind}] to receive the object of agent.run(…, deps=…). "
+                "A parameter of type Run or ToolUse is injected as well"
+            )
+    return None
 
 
 def _build_field(parameter: inspect.Parameter, hint: Any, text: str | None) -> tuple[Any, Any]:
@@ -258,8 +309,8 @@ def _build_schema(label: str, model: type[BaseModel]) -> dict[str, Any]:
         raise _schema_error(label, error) from None
 
 
-def _schema_error(label: str, error: Exception) -> ConfigError:
-    return ConfigError(f"the arguments of the tool {label} cannot be described as JSON: {_shorten(error)}")
+def _schema_error(label: str, error: Exception) -> _NoSchema:
+    return _NoSchema(f"the arguments of the tool {label} cannot be described as JSON: {_shorten(error)}")
 
 
 _DATA = frozenset(("default", "examples", "enum", "const", "discriminator"))  # keywords without schemas inside
@@ -341,7 +392,7 @@ def encode_arguments(tool: str, args: Mapping[str, Any]) -> bytes:
 class ForeignArguments:
     """Arguments described by an external JSON Schema."""
 
-    __slots__ = ("_checked", "_checker", "injected", "positional", "schema")
+    __slots__ = ("_checked", "_checker", "deps", "injected", "positional", "schema")
 
     def __init__(self, schema: Mapping[str, Any], fn: Callable[..., Any]) -> None:
         try:
@@ -351,8 +402,12 @@ class ForeignArguments:
             self._checker = SchemaChecker(self.schema)
         except (TypeError, ValueError) as error:
             raise ConfigError(f"a tool's parameters must be a JSON Schema: {_shorten(error)}") from None
-        self.injected, self.positional = find_injected(fn), ()
+        (self.injected, self.deps), self.positional = find_injected(fn), ()
         self._checked: dict[str, _Problems] = {}  # results of costly checks, by the hash of the arguments
+
+    def find_filled(self, deps_type: type) -> str:
+        """Return an empty string: the parameters have no Python types."""
+        return ""
 
     def fill_defaults(self, args: Mapping[str, Any]) -> Mapping[str, Any]:
         return args

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Generic, Literal, overload
 
 from pydantic import BaseModel
 from pydantic.errors import PydanticUserError
@@ -21,7 +21,7 @@ from wick.decisions import Continue, Stop
 from wick.errors import ConfigError, InvalidArgs, ModelError
 from wick.hooks import Next, after, before, wrap
 from wick.messages import Message
-from wick.operations import ModelCall, Run, Step, ToolUse
+from wick.operations import ModelCall, Output, Run, Step, ToolUse
 from wick.protocols import holds_schema
 from wick.tools import Tool, tool
 
@@ -38,17 +38,35 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,50}")
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL)
 
 
-class StructuredOutput(Capability):
+class StructuredOutput(Capability, Generic[Output]):
     """Validates the final answer against `schema`: a pydantic model or a JSON Schema, or several by name.
 
     The value is `result.output`; its JSON is stored in `thread.values["outputs"]`. Providers with native support get
     the schema in the request; other models answer by calling a tool. An invalid answer goes back with the error, up to
-    `retries` times.
+    `retries` times. `Agent(…, output_type=StructuredOutput(Trip, retries=1))` also gives `result.output` its type.
     """
 
+    @overload
     def __init__(
         self,
-        schema: Schema | Mapping[str, Schema],
+        schema: type[Output],
+        *,
+        retries: int = ...,
+        native: bool | None = ...,
+        need: Literal["all", "any"] = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: StructuredOutput[dict[str, Any]],
+        schema: Mapping[str, Any],
+        *,
+        retries: int = ...,
+        native: bool | None = ...,
+        need: Literal["all", "any"] = ...,
+    ) -> None: ...
+    def __init__(
+        self,
+        schema: Any,
         *,
         retries: int = OUTPUT_RETRIES,
         native: bool | None = None,
@@ -196,7 +214,7 @@ class StructuredOutput(Capability):
                     )
                 return
         if self._is_complete(state):
-            run.result = replace(run.result, output=dict(state.given) if self.several else state.given[KEY])
+            run.result = replace(run.result, value=dict(state.given) if self.several else state.given[KEY])
 
     # -- accepted answers ----------------------------------------------------------------------------------------------
 
@@ -296,7 +314,8 @@ class _ModelTool(Tool):
 
     @cached_property
     def arguments(self) -> FunctionArguments:
-        return _ModelArguments(dict(self.foreign or {}), find_injected(self.fn), (), self.model, (), {}, frozenset())
+        injected, _ = find_injected(self.fn)
+        return _ModelArguments(dict(self.foreign or {}), injected, (), self.model, (), {}, frozenset())
 
 
 class _ModelArguments(FunctionArguments):

@@ -41,13 +41,22 @@ class Reply:
         if kind is TextDelta:
             self._text.append(delta.text)  # type: ignore[union-attr]
             self._count_chars(delta.text)  # type: ignore[union-attr]
-        elif kind is CallArgs:
-            self._append_args(delta)  # type: ignore[arg-type]
+        elif isinstance(delta, CallArgs):
+            if delta.index not in self._args:
+                problem = f"gave arguments to a tool call, number {delta.index}, that it never started"
+                raise ModelError(f"the model {problem}")
+            self._args[delta.index].append(delta.text)
+            self._count_chars(delta.text)
         elif kind is ReasoningDelta:
             self._reasoning.append(delta)  # type: ignore[arg-type]
             self._count_chars(delta.text + delta.signature)  # type: ignore[union-attr]
-        elif kind is CallStart:
-            self._start(delta)  # type: ignore[arg-type]
+        elif isinstance(delta, CallStart):
+            if delta.index in self._starts:
+                raise ModelError(f"the model started its tool call number {delta.index} twice")
+            if len(self._starts) == REPLY_CALLS:
+                raise ModelError(f"the model asked for more than {REPLY_CALLS} tools at once")
+            self._starts[delta.index] = delta
+            self._args[delta.index] = []
         elif kind is Usage:
             self.usage = delta  # type: ignore[assignment]
         elif kind is Finish:
@@ -78,20 +87,6 @@ class Reply:
         self._size += len(text) or 1  # an endless stream of empty deltas must end, too
         if self._size > REPLY_CHARS:
             raise ModelError(f"the model's reply is longer than {REPLY_CHARS:,} characters")
-
-    def _start(self, start: CallStart) -> None:
-        if start.index in self._starts:
-            raise ModelError(f"the model started its tool call number {start.index} twice")
-        if len(self._starts) == REPLY_CALLS:
-            raise ModelError(f"the model asked for more than {REPLY_CALLS} tools at once")
-        self._starts[start.index] = start
-        self._args[start.index] = []
-
-    def _append_args(self, piece: CallArgs) -> None:
-        if piece.index not in self._args:
-            raise ModelError(f"the model gave arguments to a tool call, number {piece.index}, that it never started")
-        self._args[piece.index].append(piece.text)
-        self._count_chars(piece.text)
 
     def _build_call(self, index: int) -> ToolCall:
         start, raw = self._starts[index], "".join(self._args[index])

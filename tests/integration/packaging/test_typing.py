@@ -1,21 +1,28 @@
-"""What people write passes mypy --strict, and their mistakes do not."""
+"""Type checkers accept the programs of the docs, the examples and tests/typing, and find planted mistakes."""
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+from ast import PyCF_ALLOW_TOP_LEVEL_AWAIT
+from inspect import CO_COROUTINE
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+from doc_pages import ROOT, RUN, Story, page_name, stories
+
 TYPING = ROOT / "tests" / "typing"
-MISTAKE = re.compile(r"  # type: ignore\[([\w, -]+)\]$")
+PROGRAMS = [*sorted(TYPING.glob("*.py")), *sorted((ROOT / "examples").glob("*.py"))]
+MISTAKE = re.compile(r"  # type: ignore\[([\w, -]+)\](  # not pyright)?$")
+TYPICAL = 21  # mistakes, at least
 
 
-def mypy(*paths: Path) -> str:
-    """What mypy has to say; nothing if all is well."""
+def run_mypy(*paths: Path) -> str:
+    """Return the errors of `mypy --strict`."""
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--show-error-codes", "--no-pretty"]
     config = ["--config-file", str(ROOT / "pyproject.toml"), "--cache-dir", str(ROOT / ".mypy_cache")]
     done = subprocess.run([*command, *config, *map(str, paths)], cwd=ROOT, capture_output=True, text=True, check=False)
@@ -23,23 +30,79 @@ def mypy(*paths: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("path", sorted(TYPING.glob("*.py")), ids=lambda path: path.name)
-def test_it_is_as_the_file_says(path: Path) -> None:
-    """A line that should be a mistake and is not has an ignore that is not used, which is an error, too."""
-    assert mypy(path) == ""
+def run_pyright(folder: Path, *paths: Path) -> list[tuple[Path, int, str]]:
+    """Return the errors of pyright, in its default mode: file, line and message."""
+    config = {"include": [str(path) for path in paths], "extraPaths": [str(ROOT / "src")], "pythonVersion": "3.11"}
+    file = folder / "pyrightconfig.json"
+    file.write_text(json.dumps({**config, "typeCheckingMode": "standard"}), encoding="utf-8")
+    program = Path(sys.executable).parent / "basedpyright"
+    command = [program, "--project", file, "--pythonpath", sys.executable, "--outputjson"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    report: dict[str, Any] = json.loads(done.stdout)
+    assert report["summary"]["filesAnalyzed"] == len(paths), done.stdout
+    found = [row for row in report["generalDiagnostics"] if row["severity"] == "error"]
+    return [(Path(row["file"]), row["range"]["start"]["line"] + 1, row["message"]) for row in found]
 
 
-def test_the_examples_are_well_typed() -> None:
-    assert mypy(*sorted((ROOT / "examples").glob("*.py"))) == ""
+def is_coroutine(code: str) -> bool:
+    """Return True if a block awaits outside of functions, as in a notebook."""
+    compiled = compile(code, "block", "exec", PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    return bool(compiled.co_flags & CO_COROUTINE)
 
 
-def test_mistakes_are_found_where_they_are_made(tmp_path: Path) -> None:
-    """Without the ignores mypy finds exactly these, and nothing else."""
+def write_program(story: Story, folder: Path) -> Path:
+    """Write the blocks of a page to a file, each on its own lines; a block that awaits goes into a function."""
+    lines = list[str]()
+    for block in story.blocks:
+        lines += [""] * (block.line - 1 - len(lines)) + block.code.splitlines()
+    if awaits := any(is_coroutine(block.code) for block in story.blocks):
+        lines = ["    " + line if line else "" for line in lines]
+    # The page has a fence before the first block, so there is an empty line for each of these.
+    lines[0] = "token: str = 'secret'" if story.served else ""
+    lines[story.blocks[0].line - 2] += "async def main() -> None:" if awaits else ""
+    path = folder / (re.sub(r"\W+", "_", page_name(story.page)) + f"_{story.blocks[0].line}.py")
+    path.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The programs that users write: of the docs, of the examples and of tests/typing."""
+    folder = tmp_path_factory.mktemp("pages")
+    pages = [write_program(story, folder) for page in RUN for story in stories(page)]
+    assert len(pages) > 70
+    return [*PROGRAMS, *pages]
+
+
+@pytest.fixture(scope="module")
+def mistakes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[int, str], set[int]]:
+    """The planted mistakes without their marks, the codes of mypy by line, and the lines that pyright accepts."""
     lines = (TYPING / "mistakes.py").read_text(encoding="utf-8").splitlines()
-    marks = {number: mark[1] for number, line in enumerate(lines, 1) if (mark := MISTAKE.search(line))}
-    marked = {(number, code) for number, codes in marks.items() for code in codes.split(", ")}
-    bare = tmp_path / "mistakes.py"
+    marks = {number: mark for number, line in enumerate(lines, 1) if (mark := MISTAKE.search(line))}
+    bare = tmp_path_factory.mktemp("mistakes") / "mistakes.py"
     bare.write_text("\n".join(MISTAKE.sub("", line) for line in lines), encoding="utf-8")
-    found = re.findall(r"mistakes\.py:(\d+): error: .*\[([\w-]+)\]$", mypy(bare), re.MULTILINE)
+    assert len(marks) >= TYPICAL
+    return bare, {number: mark[1] for number, mark in marks.items()}, {n for n, mark in marks.items() if mark[2]}
+
+
+def test_mypy_accepts_the_programs_of_users(programs: list[Path]) -> None:
+    """A marked mistake that is accepted is an error, too: its ignore is unused."""
+    assert run_mypy(*programs) == ""
+
+
+def test_pyright_accepts_the_programs_of_users(programs: list[Path], tmp_path: Path) -> None:
+    assert run_pyright(tmp_path, *programs) == []
+
+
+def test_mypy_finds_every_planted_mistake(mistakes: tuple[Path, dict[int, str], set[int]]) -> None:
+    bare, marks, _ = mistakes
+    marked = {(number, code) for number, codes in marks.items() for code in codes.split(", ")}
+    found = re.findall(r"mistakes\.py:(\d+): error: .*\[([\w-]+)\]$", run_mypy(bare), re.MULTILINE)
     assert {(int(number), code) for number, code in found} == marked
-    assert len(marked) > 10
+
+
+def test_pyright_finds_the_planted_mistakes(mistakes: tuple[Path, dict[int, str], set[int]], tmp_path: Path) -> None:
+    bare, marks, accepted = mistakes
+    found = {line for _, line, _ in run_pyright(tmp_path, bare)}
+    assert found == marks.keys() - accepted
+    assert len(accepted) <= 2

@@ -336,7 +336,7 @@ class _LocalRun:
             await asyncio.wait((self._task,))
 
     async def get_outcome(self) -> RunOutcome:
-        result = self._stream.result if self._stream is not None else None
+        result = self._stream.run.progress.result if self._stream is not None else None
         if result is None:
             return RunOutcome(self.run_id, self.thread_id, "cancelled", "user requested")
         price = await run_in_thread(lambda: result.price, "a price") if result.charges else None

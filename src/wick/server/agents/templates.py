@@ -97,6 +97,8 @@ def template_from_code(id: str, given: Mapping[str, Any] | Agent | AgentFactory,
             raise ConfigError(
                 f"the agent {id!r} has its own Sessions; leave them out, since the server stores its threads"
             )
+        if given.deps_factory is None and (problem := given.find_deps_problem()):
+            raise ConfigError(f"the agent {id!r} cannot run in a server, which has no deps to pass: {problem}")
         return AgentTemplate(id, "code", {"name": given.name}, folder, version=version, factory=lambda user: given)
     if not isinstance(given, Mapping):
         return AgentTemplate(id, "code", {}, folder, version=version, factory=given)

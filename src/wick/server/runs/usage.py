@@ -80,8 +80,7 @@ class UsageLedger:
         self, user: User, agent: str, result: Result, *, run: str = "", ended: bool = True
     ) -> tuple[dict[str, UsageAmount], list[RecordSum]]:
         """Return the usage of a run by model, and the sums that record it."""
-        entries = result.thread.entries if result.thread is not None else ()
-        ends = [entry for entry in entries if entry.kind == "run_end" and entry.data["run"] == run]
+        ends = [entry for entry in result.thread.entries if entry.kind == "run_end" and entry.data["run"] == run]
         before = await self.records.get(COUNTED, user.id, run) if len(ends) > 1 else None  # it has paused before
         if run and result.outcome == "interrupted" and ended:
             counted = {"charges": len(result.charges)}
